@@ -1,0 +1,128 @@
+"""clawblox: start, watch, snapshot, stop and resume interactive worlds, exactly.
+
+Public names are imported when they are first used (PEP 562), so that ``import clawblox``
+costs nothing that the caller does not need.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clawblox.async_world import AsyncWorld
+    from clawblox.errors import (
+        ClawbloxError,
+        ConfigError,
+        FetchError,
+        ManifestError,
+        PortInUseError,
+        RunLockedError,
+        SnapshotError,
+        SnapshotRefusedError,
+        UsageError,
+        WorldCallError,
+        WorldCommandError,
+        WorldError,
+        WorldExitedBeforeReady,
+        WorldExitedError,
+        WorldIdentityError,
+        WorldReadyTimeout,
+        WorldSessionError,
+        WorldStartError,
+        WorldStopError,
+    )
+    from clawblox.manifest import Manifest, read_manifest
+    from clawblox.model import (
+        LogLine,
+        SavedSnapshot,
+        StartedWorld,
+        StopResult,
+        WorldEvent,
+        WorldExit,
+    )
+    from clawblox.world import World
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "clawblox.async_world": ("AsyncWorld",),
+    "clawblox.world": ("World",),
+    "clawblox.manifest": ("Manifest", "read_manifest"),
+    "clawblox.model": (
+        "LogLine",
+        "SavedSnapshot",
+        "StartedWorld",
+        "StopResult",
+        "WorldEvent",
+        "WorldExit",
+    ),
+    "clawblox.errors": (
+        "ClawbloxError",
+        "ConfigError",
+        "FetchError",
+        "ManifestError",
+        "PortInUseError",
+        "RunLockedError",
+        "SnapshotError",
+        "SnapshotRefusedError",
+        "UsageError",
+        "WorldCallError",
+        "WorldCommandError",
+        "WorldError",
+        "WorldExitedBeforeReady",
+        "WorldExitedError",
+        "WorldIdentityError",
+        "WorldReadyTimeout",
+        "WorldSessionError",
+        "WorldStartError",
+        "WorldStopError",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
+    "AsyncWorld",
+    "ClawbloxError",
+    "ConfigError",
+    "FetchError",
+    "LogLine",
+    "Manifest",
+    "ManifestError",
+    "PortInUseError",
+    "RunLockedError",
+    "SavedSnapshot",
+    "SnapshotError",
+    "SnapshotRefusedError",
+    "StartedWorld",
+    "StopResult",
+    "UsageError",
+    "World",
+    "WorldCallError",
+    "WorldCommandError",
+    "WorldError",
+    "WorldEvent",
+    "WorldExit",
+    "WorldExitedBeforeReady",
+    "WorldExitedError",
+    "WorldIdentityError",
+    "WorldReadyTimeout",
+    "WorldSessionError",
+    "WorldStartError",
+    "WorldStopError",
+    "__version__",
+    "read_manifest",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,173 @@
+"""Frozen values that the public API returns. No behaviour beyond reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import attrs
+
+__all__ = [
+    "EventKind",
+    "LogLine",
+    "Rung",
+    "SavedSnapshot",
+    "StartedWorld",
+    "StopResult",
+    "WorldEvent",
+    "WorldExit",
+]
+
+EventKind = Literal["started", "ready", "exited", "saved", "stopped", "sidecar_exited"]
+"""What a :class:`WorldEvent` reports."""
+
+Rung = Literal["not_running", "already_exited", "terminated", "killed"]
+"""The rung of the stop ladder that ended an instance."""
+
+
+@attrs.frozen
+class WorldExit:
+    """How a world's process ended.
+
+    Attributes:
+        status: Exit status, or None when a signal ended it or nobody could read it.
+        signal: Name of the signal that ended it, for example ``SIGKILL``.
+    """
+
+    status: int | None = None
+    signal: str | None = None
+
+    def __str__(self) -> str:
+        if self.signal == "SIGKILL":
+            return "killed by SIGKILL (by a person, a program, or for lack of memory)"
+        if self.signal is not None:
+            return f"killed by {self.signal}"
+        return "exit status unknown" if self.status is None else f"exit status {self.status}"
+
+
+@attrs.frozen
+class StartedWorld:
+    """The facts of one running instance.
+
+    Attributes:
+        name: Name of the instance, unique in its run directory.
+        url: Local address, base path included, without a trailing slash.
+        host: Address that the world was told to bind.
+        port: Port that the world was told to bind.
+        pid: Process of the world.
+        command: The outer command that was run.
+        start_command: The template command that ``World(dir=…)`` exposes.
+        delegated: True when ``[run].command`` of the ``world.toml`` is used.
+        run_command: That command, if there is one.
+        env: Environment handed to the command; the tokens in it are masked.
+        run_dir: Directory that holds the manifest of this run.
+        command_file: Script that reruns the launch by hand.
+        log_file: Output of the world's processes.
+        record_dir: Where the world records, when it does.
+        resume_path: Snapshot that it was restored from, if any.
+        ready_s: Seconds from the call of ``start`` until the world was ready.
+    """
+
+    name: str
+    url: str
+    host: str
+    port: int
+    pid: int
+    command: list[str]
+    start_command: list[str]
+    delegated: bool
+    run_command: list[str] | None
+    env: dict[str, str]
+    run_dir: Path
+    command_file: Path
+    log_file: Path
+    record_dir: Path | None
+    resume_path: Path | None
+    ready_s: float
+
+
+@attrs.frozen
+class SavedSnapshot(Mapping[str, Any]):
+    """A snapshot that is on disk and in the manifest; also a mapping of its fields.
+
+    Attributes:
+        path: The file, absolute.
+        format: The document's own ``format``, or ``world-snapshot``.
+        time: The document's own ``time`` (simulation time), or None.
+        size_bytes: Size of the file.
+        sha256: Digest of the file, in hexadecimal.
+        created_at: UTC time of the save, ``2026-06-22T18:59:25Z``.
+        instance: Name of the instance it was taken of.
+    """
+
+    path: Path
+    format: str
+    time: float | None
+    size_bytes: int
+    sha256: str
+    created_at: str
+    instance: str
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - fields differ in type
+        if key not in attrs.fields_dict(type(self)):
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(attrs.fields_dict(type(self)))
+
+    def __len__(self) -> int:
+        return len(attrs.fields_dict(type(self)))
+
+
+@attrs.frozen
+class StopResult:
+    """What it took to stop an instance.
+
+    Attributes:
+        instance: Its name; empty when there was none to stop.
+        rung: The rung of the ladder that ended it.
+        exit: How the world's process ended, when that is known.
+        killed: Processes that did not obey and were killed, as ``pid command``.
+        elapsed_s: Seconds that the stop took.
+    """
+
+    instance: str
+    rung: Rung
+    exit: WorldExit | None = None
+    killed: tuple[str, ...] = ()
+    elapsed_s: float = 0.0
+
+
+@attrs.frozen
+class LogLine:
+    """One line of a world's log.
+
+    Attributes:
+        instance: Name of the instance.
+        text: The line without its end, undecodable bytes replaced.
+        offset: Position of the line's first byte in the log file.
+    """
+
+    instance: str
+    text: str
+    offset: int
+
+
+@attrs.frozen
+class WorldEvent:
+    """Something that happened to an instance.
+
+    Attributes:
+        kind: What happened.
+        instance: Name of the instance.
+        at: UTC time, ``2026-06-22T18:59:25Z``.
+        detail: Plain values that belong to it, for example ``exit`` or ``path``.
+    """
+
+    kind: EventKind
+    instance: str
+    at: str
+    detail: Mapping[str, Any] = attrs.field(factory=dict, converter=MappingProxyType)
