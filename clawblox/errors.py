@@ -202,8 +202,11 @@ class RunLockedError(ClawbloxError):
         self.pid = pid
 
     def details(self) -> list[str]:
-        """Name the lock file."""
-        return [f"lock: {self.path}"] if self.path else []
+        """Name the lock file and its holder."""
+        return [
+            *([f"lock: {self.path}"] if self.path else []),
+            *([f"pid: {self.pid}"] if self.pid else []),
+        ]
 
 
 class WorldError(ClawbloxError):
@@ -251,6 +254,12 @@ class WorldError(ClawbloxError):
         self.elapsed_s = elapsed_s
         self.exit = exit
         self.log_lines = log_lines
+
+    def locate(self, **fields: object) -> None:
+        """Fill in the fields that are not known yet; used by whoever knows the instance."""
+        for name, value in fields.items():
+            if not getattr(self, name):
+                setattr(self, name, value)
 
     def details(self) -> list[str]:
         """Name every field that is known, the log's last lines at the end."""
@@ -364,8 +373,12 @@ class SnapshotError(WorldError):
         self.status = status
 
     def details(self) -> list[str]:
-        """Add the bytes received to the fields of the instance."""
-        return [*super().details(), f"bytes received: {self.bytes}"]
+        """Add status and bytes received to the fields of the instance."""
+        return [
+            *([f"status: {self.status}"] if self.status is not None else []),
+            f"bytes received: {self.bytes}",
+            *super().details(),
+        ]
 
 
 class WorldStopError(WorldError):

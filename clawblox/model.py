@@ -156,6 +156,10 @@ class LogLine:
     offset: int
 
 
+def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(values))
+
+
 @attrs.frozen
 class WorldEvent:
     """Something that happened to an instance.
@@ -170,4 +174,4 @@ class WorldEvent:
     kind: EventKind
     instance: str
     at: str
-    detail: Mapping[str, Any] = attrs.field(factory=dict, converter=MappingProxyType)
+    detail: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)

@@ -1,0 +1,169 @@
+"""Access of an agent to a world: joining, rejoining a recorded session, leaving.
+
+An access is a plain dict that scripts put into prompts however they want. The session id of
+an agent with a directory is kept in ``<dir>/world_session.txt``, so that the agent finds its
+session again after a resume.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import anyio.to_thread
+import attrs
+
+from clawblox import protocol
+from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
+from clawblox.files import publish_bytes
+from clawblox.http import Answer, InstanceClient
+
+__all__ = ["AgentLike", "Member", "join", "leave", "member_of"]
+
+SESSION_FILE = "world_session.txt"
+
+_RUN_SUFFIX = re.compile(r"-r\d.*", re.DOTALL)
+
+
+@runtime_checkable
+class AgentLike(Protocol):
+    """What ``connect`` needs of an agent: a name and a directory."""
+
+    name: str
+    dir: str | os.PathLike[str]
+
+
+@attrs.frozen
+class Member:
+    """An agent as a world sees it.
+
+    Attributes:
+        name: The name it shows: the full one up to its run suffix.
+        run_name: The full name.
+        dir: Its directory, absolute; None for a plain name.
+    """
+
+    name: str
+    run_name: str
+    dir: Path | None
+
+    @property
+    def session_file(self) -> Path | None:
+        """Where its session id is kept."""
+        return None if self.dir is None else self.dir / SESSION_FILE
+
+
+def member_of(agent: str | AgentLike) -> Member:
+    """Return what a world needs to know of an agent.
+
+    Raises:
+        ConfigError: It is neither a name nor has one.
+    """
+    run_name = agent if isinstance(agent, str) else getattr(agent, "name", None)
+    if not isinstance(run_name, str) or not run_name:
+        raise ConfigError("an agent is a name, or has .name and .dir", key="agent", value=agent)
+    directory = None if isinstance(agent, str) else Path(agent.dir).absolute()
+    return Member(_RUN_SUFFIX.sub("", run_name) or run_name, run_name, directory)
+
+
+async def join(
+    client: InstanceClient, member: Member, *, url: str, local_url: str, timeout: float
+) -> dict[str, Any]:
+    """Join a world, or rejoin it with the session that the agent's directory records.
+
+    Args:
+        client: Calls to the instance.
+        member: The agent.
+        url: Address that the agent may use.
+        local_url: Address on this machine.
+        timeout: Seconds for the call.
+
+    Returns:
+        The access.
+
+    Raises:
+        WorldSessionError: The world did not give the recorded session back.
+        WorldCallError: It did not answer, or not with a session.
+
+    Cancellation: the world may have joined the agent; no session is recorded.
+    """
+    known = await anyio.to_thread.run_sync(_recorded_session, member)
+    headers = {protocol.SESSION_HEADER: known} if known else {}
+    answer = await client.post(
+        protocol.JOIN_ROUTE, params={"name": member.name}, headers=headers, timeout=timeout
+    )
+    joined = _read_join(answer, known)
+    if known is not None and joined.session != known:
+        raise WorldSessionError(f"expected session {known}, got {joined.session}")
+    if known is None and member.session_file is not None:
+        text = f"{joined.session}\n".encode()
+        await anyio.to_thread.run_sync(publish_bytes, member.session_file, text)
+    return {
+        **joined.fields,
+        "session": joined.session,
+        "agent_id": joined.fields.get("agent_id"),
+        "name": member.name,
+        "headers": {protocol.SESSION_HEADER: joined.session},
+        "base_url": url,
+        "internal_base_url": local_url,
+    }
+
+
+async def leave(client: InstanceClient, access: Mapping[str, Any], *, timeout: float) -> None:
+    """Leave a world.
+
+    Raises:
+        ConfigError: ``access`` is not what ``connect`` returned.
+        WorldCallError: The world did not answer, or refused.
+
+    Cancellation: the world may have seen the agent leave.
+    """
+    headers = access.get("headers")
+    if not isinstance(headers, Mapping):
+        raise ConfigError("an access is what connect returned", key="access", value=dict(access))
+    answer = await client.post(protocol.LEAVE_ROUTE, headers=headers, timeout=timeout)
+    _require_success(answer, protocol.LEAVE_ROUTE)
+
+
+def _recorded_session(member: Member) -> str | None:
+    path = member.session_file
+    if path is None or not path.exists():
+        return None
+    text = path.read_text().strip()
+    if not protocol.is_session_id(text):
+        raise ConfigError(
+            "the recorded session is not usable",
+            path=path,
+            value=text[:80],
+            hint="remove the file to join anew",
+        )
+    return text
+
+
+def _read_join(answer: Answer, known: str | None) -> protocol.JoinAnswer:
+    if known is not None and 400 <= answer.status < 500:
+        raise WorldSessionError(
+            f"expected session {known}, but the world does not know it",
+            status=answer.status,
+            body_start=answer.body_start,
+            hint="the world must restore its sessions with its snapshot",
+        )
+    _require_success(answer, protocol.JOIN_ROUTE)
+    try:
+        return protocol.parse_join_answer(answer.body)
+    except ValueError as error:
+        raise WorldCallError(
+            str(error), status=answer.status, body_start=answer.body_start
+        ) from error
+
+
+def _require_success(answer: Answer, route: str) -> None:
+    if not 200 <= answer.status < 300:
+        raise WorldCallError(
+            f"POST {route} answered {answer.status}",
+            status=answer.status,
+            body_start=answer.body_start,
+        )

@@ -1,0 +1,92 @@
+"""The command line: parses, prints and exits; everything it does is a call of the library.
+
+A command's module is imported when the command is used, so that ``clawblox --help`` loads
+nothing but click. Summaries stand here for the same reason.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+import click
+
+from clawblox import __version__
+from clawblox.errors import ClawbloxError
+
+__all__ = ["main"]
+
+_SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Worlds": {
+        "run": "Run a world in the foreground until Ctrl-C.",
+    },
+    "Runs, from any terminal": {
+        "ps": "Show what runs in a run directory.",
+        "logs": "Print what worlds have written.",
+        "stop": "Stop what runs in a run directory.",
+    },
+}
+_INTERRUPTED_STATUS = 130
+
+
+class _CommandLine(click.Group):
+    """Loads commands when they are used, and ends with one line where an error is expected."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        return [name for commands in _SECTIONS.values() for name in commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None when there is none of that name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"clawblox.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in their sections, without importing any."""
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()), col_max=10)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; say expected errors in one breath, without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except ClawbloxError as error:
+            _fail(ctx, str(error), error.exit_code)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # click ends quietly when nobody reads any more
+                raise
+            place = f": {error.filename}" if error.filename else ""
+            _fail(ctx, f"{error.strerror or error}{place}", 1)
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED_STATUS)
+
+
+def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
+    click.echo(f"Error: {message}", err=True)
+    ctx.exit(exit_code)
+
+
+@click.group(
+    cls=_CommandLine,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\
+    \b
+    Examples:
+      clawblox run worlds/panda --record --run-dir runs/r001
+      clawblox ps runs/r001
+      clawblox logs runs/r001 -f
+      clawblox stop runs/r001
+
+    A world is a directory with a world.toml. What runs, and what it left, is kept in the run
+    directory: the world directory itself, unless --run-dir or --record-dir say otherwise.
+    """,
+)
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+def main() -> None:
+    """Start, watch and stop interactive worlds for agents."""

@@ -1,0 +1,212 @@
+"""The known keys of ``world.toml`` and what their values must be. Pure; knows no file.
+
+Says what is wrong with parsed values; ``config`` turns that into errors with file and line.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+__all__ = ["Fault", "Keys", "faults", "has_value"]
+
+Keys: TypeAlias = tuple[str | int, ...]
+"""Where a value stands: table keys and list indexes, outermost first."""
+
+
+@attrs.frozen
+class Fault:
+    """What is wrong with one value.
+
+    Attributes:
+        keys: Where it stands, seen from whoever found the fault.
+        value: The value; None when it is missing.
+        complaint: What is wrong, to be read after the key.
+    """
+
+    keys: Keys
+    value: object
+    complaint: str
+
+    def below(self, *parents: str | int) -> Fault:
+        """Return the fault as it is seen from further out."""
+        return attrs.evolve(self, keys=(*parents, *self.keys))
+
+
+def faults(config: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield what is wrong with a parsed ``world.toml``, a table before what is in it."""
+    yield from _missing(config, "name")
+    yield from _entries(config, _SCHEMA)
+
+
+def has_value(value: object, keys: Keys) -> bool:
+    """Say whether ``value`` has something at ``keys``."""
+    try:
+        _at(value, keys)
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
+
+
+def _at(value: Any, keys: Keys) -> Any:  # noqa: ANN401 - any value of a TOML file
+    for key in keys:
+        value = value[key]
+    return value
+
+
+_Check: TypeAlias = Callable[[Any], Iterator[Fault]]
+
+
+def _expect(test: Callable[[Any], bool], complaint: str) -> _Check:
+    def check(value: object) -> Iterator[Fault]:
+        if not test(value):
+            yield Fault((), value, complaint)
+
+    return check
+
+
+def _one_of(*words: str) -> _Check:
+    return _expect(lambda value: value in words, f"must be one of {', '.join(words)}")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_filled(value: object) -> bool:
+    return _is_text(value) and value != ""
+
+
+def _is_number(value: object) -> bool:
+    is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_numeric and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
+
+def _is_match(pattern: str, value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None
+
+
+_text = _expect(_is_text, "must be a string without NUL")
+_filled = _expect(_is_filled, "must be a non-empty string without NUL")
+_boolean = _expect(lambda value: isinstance(value, bool), "must be true or false")
+_table = _expect(lambda value: isinstance(value, dict), "must be a table")
+_count = _expect(lambda value: type(value) is int and value > 0, "must be a positive integer")
+_positive = _expect(lambda value: _is_number(value) and value > 0, "must be a positive number")
+_not_negative = _expect(lambda value: _is_number(value) and value >= 0, "must be a number >= 0")
+_route = _expect(
+    partial(_is_match, r"/[!-~]*"), "must be a route: '/' first, printable ASCII without spaces"
+)
+_header = _expect(partial(_is_match, r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), "must be a header name")
+_window_name = _expect(
+    partial(_is_match, r"(?!world-\d+$|agent-\d+-\d+$)[A-Za-z][A-Za-z0-9_-]{0,63}"),
+    "must name a tmux window: a letter, then letters, digits, '-' and '_', at most 64 in all,"
+    " and not world-0 or agent-0-0, which are taken",
+)
+
+
+def _pattern(value: object) -> Iterator[Fault]:
+    yield from _filled(value)
+    try:
+        re.compile(str(value))
+    except (re.error, OverflowError, RecursionError) as error:
+        yield Fault((), value, f"must be a regular expression: {error}")
+
+
+def _command(value: object) -> Iterator[Fault]:
+    if not isinstance(value, list) or not value:
+        yield Fault((), value, "must be a non-empty list of strings")
+        return
+    for index, word in enumerate(value):
+        yield from (fault.below(index) for fault in _filled(word))
+
+
+def _sidecars(value: object) -> Iterator[Fault]:
+    if not isinstance(value, list):
+        yield Fault((), value, "must be an array of tables: [[run.sidecar]]")
+        return
+    for index, entry in enumerate(value):
+        yield from (fault.below(index) for fault in _sidecar(entry))
+    names = [entry.get("name") for entry in value if isinstance(entry, dict)]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Fault((index, "name"), name, "is the name of another sidecar")
+
+
+def _sidecar(entry: object) -> Iterator[Fault]:
+    yield from _table(entry)
+    if isinstance(entry, dict):
+        yield from _entries(entry, {("name",): _window_name, ("command",): _command})
+        yield from _missing(entry, "name", "command")
+
+
+def _ready(value: object) -> Iterator[Fault]:
+    yield from _table(value)
+    if isinstance(value, dict):
+        yield from _entries(
+            value, {("path",): _route, ("log",): _pattern, ("interval",): _positive}
+        )
+        if "path" in value and "log" in value:
+            yield Fault(("log",), value["log"], "cannot stand beside path: give one of them")
+
+
+def _missing(table: Mapping[str, Any], *required: str) -> Iterator[Fault]:
+    yield from (Fault((key,), None, "is missing") for key in required if key not in table)
+
+
+def _entries(table: Mapping[str, Any], schema: Mapping[tuple[str, ...], _Check]) -> Iterator[Fault]:
+    for keys, check in schema.items():
+        if has_value(table, keys):
+            yield from (fault.below(*keys) for fault in check(_at(table, keys)))
+
+
+_SCHEMA: Final[Mapping[tuple[str, ...], _Check]] = {
+    ("name",): _filled,
+    ("description",): _text,
+    ("max_players",): _count,
+    ("afk_timeout",): _not_negative,
+    ("game_type",): _text,
+    ("runtime",): _table,
+    ("runtime", "mode"): _one_of("clawblox", "external"),
+    ("run",): _table,
+    ("run", "command"): _command,
+    ("run", "sidecar"): _sidecars,
+    ("run", "ready"): _ready,
+    ("scripts",): _table,
+    ("scripts", "main"): _filled,
+    ("scripts", "tree"): _filled,
+    ("scripts", "skill"): _filled,
+    ("renderer",): _table,
+    ("observation",): _table,
+    ("observation", "radius"): _positive,
+    ("speech",): _table,
+    ("speech", "mode"): _one_of("global", "proximity"),
+    ("speech", "hearing_radius"): _positive,
+    ("agent_api",): _table,
+    ("agent_api", "allow_reset"): _boolean,
+    ("clawblox",): _table,
+    ("replay",): _table,
+    ("replay", "command"): _command,
+    ("agent",): _table,
+    ("agent", "source_workspace"): _boolean,
+    ("agent", "server_source"): _filled,
+    ("transport",): _table,
+    ("transport", "type"): _filled,
+    ("sandbox",): _table,
+    ("sandbox", "deps_root"): _filled,
+    ("sandbox", "enable_weaker_nested_sandbox"): _boolean,
+    ("sandbox", "add_deps_lib_to_library_path"): _boolean,
+    ("sandbox", "allow_loopback"): _boolean,
+    ("api",): _table,
+    ("api", "doc_path"): _filled,
+    ("api", "doc_url_path"): _route,
+    ("api", "join"): _route,
+    ("api", "observe"): _route,
+    ("api", "input"): _route,
+    ("api", "session_header"): _header,
+}
+"""Every known key with the check of its value; a table stands before its keys."""

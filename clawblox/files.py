@@ -1,0 +1,172 @@
+"""Files that are complete or absent: atomic, durable publishing, and private directories, locks.
+
+The recipe: an exclusive private partial file in the destination's directory, fsync of the
+file, link or rename, fsync of the directory. A rename alone is atomic against the death of
+this process; the fsyncs make it durable against the loss of power. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from pathlib import Path
+
+from clawblox.proctree import is_same_process, start_time_of
+
+__all__ = [
+    "PartialFile",
+    "lock_file",
+    "lock_owner",
+    "make_private_dir",
+    "publish_bytes",
+    "sweep_partials",
+    "unlock_file",
+    "write_all",
+]
+
+PRIVATE_FILE = 0o600
+PRIVATE_DIR = 0o700
+
+_PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")
+
+
+class PartialFile:
+    """A private file beside its destination, which becomes the destination or disappears.
+
+    The name tells its owner (pid and start time), so that :func:`sweep_partials` can remove
+    what a killed owner left.
+
+    Args:
+        directory: Where the destination will be; it must exist.
+        stem: A word for the name, for whoever finds the file.
+
+    Attributes:
+        path: Where it is now.
+        fd: Open descriptor for reading and writing.
+    """
+
+    def __init__(self, directory: Path, stem: str) -> None:
+        owner = f"{os.getpid()}-{start_time_of(os.getpid())}"
+        self.path = directory / f".{stem}.{owner}.{secrets.token_hex(4)}.partial"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self.fd = os.open(self.path, flags, PRIVATE_FILE)
+
+    def publish(self, destination: Path, *, overwrite: bool, mode: int = PRIVATE_FILE) -> None:
+        """Make it ``destination``, durably.
+
+        Args:
+            destination: The final path, in the same directory.
+            overwrite: Replace what is there; otherwise that is a FileExistsError.
+            mode: Permissions of the published file.
+
+        Raises:
+            FileExistsError: ``destination`` exists and ``overwrite`` is False.
+            OSError: The file is not published; or, from the directory's fsync alone, it is
+                complete but perhaps not durable.
+        """
+        os.fchmod(self.fd, mode)
+        os.fsync(self.fd)
+        if overwrite:
+            self.path.replace(destination)
+        else:
+            os.link(self.path, destination)
+            self.path.unlink()
+        _fsync_directory(destination.parent)
+
+    def close(self) -> None:
+        """Close the descriptor and remove the partial file if it was not published."""
+        os.close(self.fd)
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+
+
+def publish_bytes(destination: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
+    """Write ``data`` to ``destination`` in one durable step, replacing what is there.
+
+    Raises:
+        OSError: Nothing was changed.
+    """
+    partial = PartialFile(destination.parent, destination.name)
+    try:
+        write_all(partial.fd, data)
+        partial.publish(destination, overwrite=True, mode=mode)
+    finally:
+        partial.close()
+
+
+def lock_file(path: Path) -> int | None:
+    """Take the lock that ``path`` stands for; it ends with :func:`unlock_file` or with us.
+
+    Returns:
+        An open descriptor, or None when another process (or another owner here) holds it.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        fd = os.open(path, flags, PRIVATE_FILE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The previous owner may have removed the file between our open and our lock.
+            if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
+                os.truncate(fd, 0)
+                os.pwrite(fd, str(os.getpid()).encode(), 0)
+                return fd
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        os.close(fd)
+
+
+def unlock_file(path: Path, fd: int) -> None:
+    """Give back a lock and remove its file."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    os.close(fd)
+
+
+def lock_owner(path: Path) -> int | None:
+    """Return the pid in a lock file, for a message; None when there is none."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Write all of ``data``; ``os.write`` alone may write less."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def make_private_dir(path: Path) -> Path:
+    """Create ``path`` and its missing parents, each 0700 whatever the umask; return it."""
+    for missing in reversed([part for part in (path, *path.parents) if not part.exists()]):
+        with contextlib.suppress(FileExistsError):
+            missing.mkdir(mode=PRIVATE_DIR)
+            missing.chmod(PRIVATE_DIR)
+    return path
+
+
+def sweep_partials(directory: Path) -> None:
+    """Remove the partial files in ``directory`` whose owner does not live any more."""
+    for entry in os.scandir(directory):
+        found = _PARTIAL.fullmatch(entry.name)
+        if found and not is_same_process(int(found["pid"]), int(found["start"])):
+            with contextlib.suppress(FileNotFoundError):
+                Path(entry.path).unlink()
+
+
+def _fsync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,301 @@
+"""What one start means: paths made absolute, the environment, the text of the command file.
+
+Plain values; nothing is started here and nothing but the file system is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from clawblox import protocol
+from clawblox.config import CONFIG_NAME, WorldConfig
+from clawblox.errors import ConfigError
+from clawblox.protocol import WorldEnvironment
+from clawblox.records import InstanceRecord
+
+__all__ = [
+    "Launch",
+    "child_environment",
+    "plan_attach",
+    "plan_launch",
+    "render_command_file",
+    "world_environment",
+]
+
+_INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|COOKIE", re.IGNORECASE)
+_TOKEN_BYTES = 32
+
+_ARGUMENT_OF = {
+    protocol.HOST_ENV: "host",
+    protocol.PORT_ENV: "port",
+    protocol.BASE_PATH_ENV: "base_path",
+    protocol.RECORD_ENV: "record",
+    protocol.RECORD_DIR_ENV: "record_dir",
+    protocol.RESUME_ENV: "resume",
+    protocol.MANIFEST_ENV: "run_dir",
+}
+
+
+@attrs.frozen
+class Launch:
+    """One start, asked for and checked; every path is absolute.
+
+    Attributes:
+        config: The world.
+        run_dir: Directory that holds the manifest of the run.
+        name: Name of the instance; None takes the first free one.
+        host: Address the world shall bind.
+        port: Port the world shall bind; None leases one.
+        port_wait: Seconds to wait for a given port to become free.
+        base_path: Prefix of every route, normalised.
+        record_dir: Where to record; None does not record.
+        resume_path: Snapshot to restore.
+        health_timeout: Seconds until the world must be ready.
+        command_file: Where to write the launch script; None chooses.
+        log_file: Where the output goes; None chooses.
+        env: Further variables of the caller.
+        detach: Whether the instance outlives this orchestrator.
+        tmux_session: tmux session to run in; None for none.
+    """
+
+    config: WorldConfig
+    run_dir: Path
+    name: str | None
+    host: str
+    port: int | None
+    port_wait: float
+    base_path: str
+    record_dir: Path | None
+    resume_path: Path | None
+    health_timeout: float
+    command_file: Path | None
+    log_file: Path | None
+    env: Mapping[str, str] = attrs.field(repr=False)
+    detach: bool
+    tmux_session: str | None
+
+    @property
+    def files_dir(self) -> Path:
+        """Where logs and launch scripts go when the caller does not say.
+
+        A world directory is somebody's source tree: there they stay below ``.clawblox``.
+        """
+        is_world_dir = self.run_dir == self.config.dir
+        return self.run_dir / ".clawblox" if is_world_dir else self.run_dir
+
+
+def plan_launch(
+    config: WorldConfig,
+    *,
+    port: int | None,
+    host: str,
+    base_path: str,
+    record: bool,
+    record_dir: str | Path | None,
+    resume: str | Path | None,
+    run_dir: str | Path | None,
+    name: str | None,
+    health_timeout: float,
+    port_wait: float,
+    command_file: str | Path | None,
+    log_file: str | Path | None,
+    env: Mapping[str, str] | None,
+    detach: bool,
+    tmux_session: str | None,
+) -> Launch:
+    """Check the arguments of a start and resolve what they mean.
+
+    Raises:
+        ConfigError: An argument is wrong; names it and its value.
+    """
+    _check_numbers(port=port, health_timeout=health_timeout, port_wait=port_wait)
+    _check_env(env or {})
+    if name is not None and not _INSTANCE_NAME.fullmatch(name):
+        raise ConfigError(
+            "an instance name has 1 to 64 letters, digits, '_', '.' or '-'",
+            key="name",
+            value=name,
+        )
+    if not config.is_delegated:
+        raise ConfigError(
+            "the world has no [run] command, and this version has no built-in engine",
+            path=config.dir / CONFIG_NAME,
+            key="run.command",
+            hint='add [run] command = ["…"] to world.toml',
+        )
+    recordings = Path(record_dir).absolute() if record_dir is not None else None
+    run = _run_dir(config, run_dir, recordings)
+    return Launch(
+        config=config,
+        run_dir=run,
+        name=name,
+        host=host,
+        port=port or None,
+        port_wait=port_wait,
+        base_path=protocol.normalise_base_path(base_path),
+        record_dir=(recordings or run / "recordings") if record else None,
+        resume_path=_resume_path(config, resume),
+        health_timeout=health_timeout,
+        command_file=_in_existing_dir("command_file", command_file),
+        log_file=_in_existing_dir("log_file", log_file),
+        env=dict(env or {}),
+        detach=detach,
+        tmux_session=tmux_session,
+    )
+
+
+def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
+    """Return the launch that a running instance's record tells of."""
+    return Launch(
+        config=config,
+        run_dir=run_dir,
+        name=record.name,
+        host=record.host,
+        port=record.port,
+        port_wait=0.0,
+        base_path=record.base_path,
+        record_dir=None,
+        resume_path=Path(record.resume_path) if record.resume_path else None,
+        health_timeout=0.0,
+        command_file=Path(record.command_file),
+        log_file=Path(record.log_file),
+        env={},
+        detach=True,
+        tmux_session=None,
+    )
+
+
+def _check_numbers(*, port: int | None, health_timeout: float, port_wait: float) -> None:
+    if port is not None and not 0 <= port <= 65535:
+        raise ConfigError("a port is 1 to 65535, or 0 to lease one", key="port", value=port)
+    if not health_timeout > 0:
+        raise ConfigError("seconds, above 0", key="health_timeout", value=health_timeout)
+    if not port_wait >= 0:
+        raise ConfigError("seconds, 0 or more", key="port_wait", value=port_wait)
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    for key, value in env.items():
+        if key in _ARGUMENT_OF:
+            raise ConfigError(
+                f"{key} is set by start itself",
+                key=f"env.{key}",
+                value=value,
+                hint=f"use the argument {_ARGUMENT_OF[key]}=",
+            )
+        is_text = isinstance(key, str) and isinstance(value, str)
+        if not is_text or not key or "=" in key or "\0" in key + value:
+            raise ConfigError("not a usable environment variable", key=f"env.{key}")
+
+
+def _run_dir(config: WorldConfig, run_dir: str | Path | None, record_dir: Path | None) -> Path:
+    if run_dir is not None:
+        return Path(run_dir).absolute()
+    return record_dir.parent if record_dir is not None else config.dir
+
+
+def _resume_path(config: WorldConfig, resume: str | Path | None) -> Path | None:
+    if resume is None:
+        return None
+    path = config.dir / resume
+    if not path.is_file():
+        raise ConfigError(
+            "the snapshot to resume from is not a file",
+            path=path,
+            key="resume",
+            value=str(resume),
+            hint="a relative path is taken from the world directory",
+        )
+    return path
+
+
+def _in_existing_dir(key: str, value: str | Path | None) -> Path | None:
+    if value is None:
+        return None
+    path = Path(value).absolute()
+    if not path.parent.is_dir():
+        raise ConfigError("its directory does not exist", key=key, value=str(path))
+    return path
+
+
+def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEnvironment:
+    """Return the contract variables of one instance, with tokens of its own."""
+    return WorldEnvironment(
+        host=launch.host,
+        port=port,
+        base_path=launch.base_path,
+        record=launch.record_dir is not None,
+        record_dir=launch.record_dir,
+        resume_path=launch.resume_path,
+        manifest_path=manifest_path,
+        clawblox_bin=_clawblox_bin(),
+        operator_token=_token(launch, protocol.OPERATOR_TOKEN_ENV),
+        spectator_token=_token(launch, protocol.SPECTATOR_TOKEN_ENV),
+    )
+
+
+def _token(launch: Launch, variable: str) -> str:
+    return launch.env.get(variable) or secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def _clawblox_bin() -> str:
+    beside = Path(sys.executable).parent / "clawblox"
+    return str(beside) if beside.exists() else shutil.which("clawblox") or "clawblox"
+
+
+def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> dict[str, str]:
+    """Return the whole environment of the instance's processes.
+
+    Contract variables of an outer world do not leak in: what does not apply is unset.
+    """
+    contract = {*_ARGUMENT_OF, *world.secrets(), protocol.BIN_ENV, protocol.INSTANCE_ENV}
+    inherited = {key: value for key, value in os.environ.items() if key not in contract}
+    return {
+        "PYTHONUNBUFFERED": "1",
+        **inherited,
+        **launch.env,
+        **world.public(),
+        **world.secrets(),
+        protocol.INSTANCE_ENV: cookie,
+    }
+
+
+def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
+    """Return a shell script that reruns the launch by hand.
+
+    Variables that the caller has set win, so that the port can be another one. Tokens and
+    variables whose name says that they are secret are not in it: the tokens are made anew,
+    the others are taken from the caller's environment.
+    """
+    given = {key: value for key, value in launch.env.items() if key not in world.secrets()}
+    variables = {"PYTHONUNBUFFERED": "1", **given, **world.public()}
+    lines = [
+        "#!/bin/sh",
+        f"# Reruns an instance of the world {_one_line(launch.config.name)}.",
+        "# Set WORLD_PORT, or any other variable below, to have it another way.",
+        f"cd {shlex.quote(str(launch.config.dir))} || exit 1",
+    ]
+    for key, value in variables.items():
+        if _SECRET_NAME.search(key) or not key.isidentifier():
+            lines.append(f"# {_one_line(key)} comes from your environment.")
+        else:
+            lines.append(f'[ -n "${{{key}:-}}" ] || {key}={shlex.quote(value)}; export {key}')
+    for key in world.secrets():
+        make = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')"
+        lines.append(f'[ -n "${{{key}:-}}" ] || {key}="{make}"; export {key}')
+    lines.append(f"exec {shlex.join(launch.config.start_command)}")
+    return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,227 @@
+"""World output: a file that the world writes itself, and readers that follow it.
+
+A world's standard output and error are the log file's own descriptor, opened for appending.
+No pipe stands in between, so a stalled or dead orchestrator never blocks a world and never
+loses its last lines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import anyio
+import anyio.to_thread
+
+from clawblox.model import LogLine
+from clawblox.protocol import MASK
+
+__all__ = ["DEFAULT_MAX_BYTES", "LogReader", "last_lines", "open_log", "trim_log"]
+
+DEFAULT_MAX_BYTES = 1 << 30
+"""Size at which a log is cut to its newer half, in bytes."""
+
+LAST_LINES = 50
+_TAIL_BYTES = 64 * 1024
+_CHUNK_BYTES = 256 * 1024
+_LINE_BYTES = 64 * 1024
+_FOLLOW_INTERVAL_S = 0.05
+
+
+def open_log(path: Path) -> tuple[int, int]:
+    """Open a log for appending; the file is created private.
+
+    Returns:
+        Its descriptor, and the offset at which the new output begins.
+
+    Raises:
+        OSError: It cannot be created or written.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    return fd, os.fstat(fd).st_size
+
+
+def last_lines(
+    path: Path, *, start: int = 0, count: int = LAST_LINES, secrets: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the last lines of a log, at most 64 KiB of it. Blocks.
+
+    Args:
+        path: The log; a missing one has no lines.
+        start: Offset of the first byte that counts, so that an older run's end does not.
+        count: How many lines at most.
+        secrets: Values that are masked.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start if start <= size else 0, size - _TAIL_BYTES))
+            text = file.read(_TAIL_BYTES).decode(errors="replace")
+    except OSError:
+        return ()
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return tuple(line[:1000] for line in text.splitlines()[-count:])
+
+
+def trim_log(path: Path, max_bytes: int) -> bool:
+    """Cut a log that outgrew ``max_bytes`` to its newer half and mark the cut. Blocks.
+
+    The world goes on appending to the same file. What it writes while the half is copied is
+    lost with the older half, which the mark says.
+
+    Returns:
+        Whether the log was cut.
+    """
+    try:
+        with path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size <= max_bytes:
+                return False
+            _move_to_start(file, size - max_bytes // 2, max_bytes)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> None:
+    """Copy what stands from ``source`` on to the start, behind a mark, and cut the rest."""
+    target = 0
+    file.seek(source)
+    source += len(file.readline(_LINE_BYTES))
+    chunk = f"[clawblox] log over {max_bytes} bytes, older half removed\n".encode()
+    while chunk:
+        file.seek(target)
+        target += file.write(chunk)
+        file.seek(source)
+        chunk = file.read(_CHUNK_BYTES)
+        source += len(chunk)
+    file.truncate(target)
+
+
+class LogReader:
+    """The lines of one log file, from a given place on; an async context manager and iterator.
+
+    Args:
+        instance: Name that the lines carry.
+        path: The log file.
+        follow: Wait for more lines until ``is_over`` says that none will come.
+        tail: Start so many lines before the end; None starts at ``start``.
+        start: Offset to start from.
+        is_over: Whether the writer has ended.
+
+    Cancellation: leaves nothing behind; the file is only open while it is read.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        path: Path,
+        *,
+        follow: bool,
+        tail: int | None,
+        start: int = 0,
+        is_over: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._instance = instance
+        self._path = path
+        self._follow = follow
+        self._tail = tail
+        self._offset = start
+        self._is_over = is_over
+        self._lines: deque[LogLine] = deque()
+        self._has_started = False
+        self._has_ended = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._has_ended = True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> LogLine:
+        if not self._has_started:
+            await self._find_start()
+        while not self._lines:
+            if self._has_ended:
+                raise StopAsyncIteration
+            await self._read_more()
+        return self._lines.popleft()
+
+    async def _find_start(self) -> None:
+        if self._tail is not None:
+            self._offset = await anyio.to_thread.run_sync(
+                _tail_offset, self._path, self._tail, self._offset
+            )
+        self._has_started = True
+
+    async def _read_more(self) -> None:
+        # Whether the writer is over is asked first: what it wrote before is then read below.
+        is_last = not self._follow or await anyio.to_thread.run_sync(self._is_over)
+        read = partial(_read_from, self._path, self._offset)
+        self._offset, chunk = await anyio.to_thread.run_sync(read)
+        is_end = len(chunk) < _CHUNK_BYTES
+        self._lines.extend(self._split(chunk, is_last=is_last and is_end))
+        if is_end and is_last:
+            self._has_ended = True
+        elif is_end and not self._lines:
+            await anyio.sleep(_FOLLOW_INTERVAL_S)
+
+    def _split(self, chunk: bytes, *, is_last: bool) -> Iterator[LogLine]:
+        """Yield the complete lines of ``chunk``; an endless line is cut into pieces."""
+        position = 0
+        while position < len(chunk):
+            end = chunk.find(b"\n", position, position + _LINE_BYTES)
+            if end < 0:
+                end = min(position + _LINE_BYTES, len(chunk))
+                if end == len(chunk) and not is_last and end - position < _LINE_BYTES:
+                    break
+                following = end
+            else:
+                following = end + 1
+            text = chunk[position:end].decode(errors="replace").rstrip("\r")
+            yield LogLine(self._instance, text, self._offset)
+            self._offset += following - position
+            position = following
+
+
+def _read_from(path: Path, offset: int) -> tuple[int, bytes]:
+    """Return the bytes from ``offset`` on, and where they begin: a cut log is shorter."""
+    try:
+        with path.open("rb") as file:
+            offset = min(offset, file.seek(0, os.SEEK_END))
+            file.seek(offset)
+            return offset, file.read(_CHUNK_BYTES)
+    except FileNotFoundError:
+        return offset, b""
+
+
+def _tail_offset(path: Path, count: int, start: int) -> int:
+    """Return the offset of the line that stands ``count`` lines before the end."""
+    try:
+        with path.open("rb") as file:
+            end = position = file.seek(0, os.SEEK_END)
+            newer = b""
+            # One newline more than lines: the last one ends the last line.
+            while position > start and newer.count(b"\n") <= count:
+                position = max(start, position - _CHUNK_BYTES)
+                file.seek(position)
+                newer = file.read(end - position)
+    except FileNotFoundError:
+        return start
+    lines = newer.splitlines(keepends=True)
+    return end - sum(len(line) for line in lines[len(lines) - min(count, len(lines)) :])

@@ -1,0 +1,119 @@
+"""The portal: one event loop in a daemon thread, shared by every sync facade of the process.
+
+It starts at the first call that needs it. At the end of the interpreter it closes what is
+still open, worlds before the loop; a second Ctrl-C there does not wait any more, and the guard
+ends what is left.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+__all__ = ["Portal", "portal"]
+
+_T = TypeVar("_T")
+_THREAD_NAME = "clawblox-portal"
+
+
+class Portal:
+    """Runs coroutines for threads that have no event loop, or one that must not be blocked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._portal: BlockingPortal | None = None
+        self._open: dict[int, tuple[AbstractContextManager[Any], Callable[[], None]]] = {}
+
+    def run(self, function: Callable[[], Awaitable[_T]]) -> _T:
+        """Run ``function()`` in the loop and wait for it.
+
+        An exception of the waiting itself, Ctrl-C above all, cancels the coroutine and is
+        raised when that has cleaned up; a second one does not wait for it.
+        """
+        is_over = threading.Event()
+
+        async def call() -> _T:
+            try:
+                return await function()
+            finally:
+                is_over.set()
+
+        future = self._started().start_task_soon(call)
+        try:
+            return future.result()
+        except BaseException:
+            if future.cancel():
+                is_over.wait()
+            raise
+
+    def enter(self, manager: AbstractAsyncContextManager[_T], hurry: Callable[[], None]) -> _T:
+        """Enter an async context manager, in a task of its own that also leaves it.
+
+        Args:
+            manager: The context manager.
+            hurry: Called in the loop when leaving it shall not take its time any more.
+        """
+        blocking = self._started().wrap_async_context_manager(manager)
+        value = blocking.__enter__()
+        self._open[id(manager)] = blocking, hurry
+        return value
+
+    def leave(self, manager: AbstractAsyncContextManager[Any]) -> None:
+        """Leave it, in a hurry after Ctrl-C; a second call does nothing."""
+        blocking, hurry = self._open.pop(id(manager), (None, None))
+        if blocking is None or hurry is None:
+            return
+        try:
+            blocking.__exit__(None, None, None)
+        except KeyboardInterrupt:
+            self._started().call(hurry)
+            raise
+
+    def _started(self) -> BlockingPortal:
+        with self._lock:
+            if self._portal is None:
+                ready: Future[BlockingPortal] = Future()
+                thread = threading.Thread(
+                    target=anyio.run, args=(_serve, ready), name=_THREAD_NAME, daemon=True
+                )
+                thread.start()
+                self._portal = ready.result()
+                atexit.register(self._close)
+            return self._portal
+
+    def _close(self) -> None:
+        """Leave everything that is still open, the latest first."""
+        for manager_id in reversed(tuple(self._open)):
+            blocking, hurry = self._open.pop(manager_id)
+            try:
+                blocking.__exit__(None, None, None)
+            except KeyboardInterrupt:
+                self._started().call(hurry)
+        if self._portal is not None:
+            self._portal.call(self._portal.stop)
+
+    def after_fork(self) -> None:
+        """Forget the parent's loop in a forked child, where its thread does not exist."""
+        self._lock = threading.Lock()
+        self._portal = None
+        self._open = {}
+
+
+async def _serve(ready: Future[BlockingPortal]) -> None:
+    async with BlockingPortal() as blocking:
+        ready.set_result(blocking)
+        await blocking.sleep_until_stopped()
+
+
+portal = Portal()
+"""The portal of this process."""
+
+os.register_at_fork(after_in_child=portal.after_fork)

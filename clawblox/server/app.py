@@ -1,0 +1,252 @@
+"""The routes of a world: HTTP in, calls of the instance out.
+
+Nothing here decides anything about the world; errors of the instance become the status codes
+and texts that the world interface documents.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import attrs
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from clawblox.protocol import (
+    API_ALIAS_ROUTE,
+    API_ROUTE,
+    CHAT_MESSAGES_ROUTE,
+    CHAT_ROUTE,
+    INPUT_ROUTE,
+    JOIN_ROUTE,
+    LEAVE_ROUTE,
+    OBSERVE_ROUTE,
+    OPERATOR_HEADER,
+    SESSION_HEADER,
+    SNAPSHOT_ROUTE,
+    join_base_path,
+)
+from clawblox.server.chat import MAX_CONTENT
+from clawblox.server.clocks import WorldClock, make_clock
+from clawblox.server.document import capture
+from clawblox.server.gate import Address, Gate
+from clawblox.server.instance import Halted, Instance, InstanceFull
+from clawblox.server.payload import encode_json, encode_large_json, read_json
+from clawblox.server.sessions import Session
+from clawblox.server.settings import Settings
+from clawblox.server.simulation import InputError
+
+__all__ = ["MAX_BODY_BYTES", "create_app"]
+
+MAX_BODY_BYTES: Final = 64 * 1024
+MAX_NAME: Final = 100
+DEFAULT_MESSAGES: Final = 50
+MAX_MESSAGES: Final = 100
+
+_log = logging.getLogger("clawblox.server")
+
+BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
+
+
+def create_app(
+    instance: Instance, settings: Settings, *, background: tuple[BackgroundTask, ...] = ()
+) -> ASGIApp:
+    """Build the ASGI application of one instance; its lifespan lets time pass.
+
+    Args:
+        instance: The world, restored already if it is to be.
+        settings: Where it listens and what gates it; nothing is opened or bound here.
+        background: Further tasks that run, and are cancelled, with the world's clock.
+    """
+    clock = make_clock(instance, settings.clock or instance.simulation.clock)
+    api = _Api(instance, clock, settings.operator_token)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            for task in (clock.run, *background):
+                tasks.start_soon(task)
+            yield
+            tasks.cancel_scope.cancel()
+
+    app = Starlette(
+        routes=[
+            Route(join_base_path(settings.base_path, path), endpoint, methods=[method])
+            for method, path, endpoint in api.table()
+        ],
+        exception_handlers={
+            Halted: _answer_halted,
+            InstanceFull: _answer_full,
+            InputError: _answer_refused_input,
+        },
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    return Gate(app, Address(settings.host, settings.port))
+
+
+class _Api:
+    def __init__(self, instance: Instance, clock: WorldClock, operator_token: bytes | None) -> None:
+        self._instance = instance
+        self._clock = clock
+        self._operator_token = operator_token
+
+    def table(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
+        return [
+            ("GET", API_ROUTE, self.api_doc),
+            ("GET", API_ALIAS_ROUTE, self.api_doc),
+            ("POST", JOIN_ROUTE, self.join),
+            ("POST", LEAVE_ROUTE, self.leave),
+            ("GET", OBSERVE_ROUTE, self.observe),
+            ("POST", INPUT_ROUTE, self.input),
+            ("POST", CHAT_ROUTE, self.chat),
+            ("GET", CHAT_MESSAGES_ROUTE, self.chat_messages),
+            ("GET", SNAPSHOT_ROUTE, self.snapshot),
+        ]
+
+    async def api_doc(self, request: Request) -> Response:
+        return PlainTextResponse(self._instance.simulation.api_doc, media_type="text/markdown")
+
+    async def join(self, request: Request) -> Response:
+        if request.headers.get(SESSION_HEADER):
+            session = self._session(request)
+        else:
+            session = self._instance.join(_name(request))
+        return _json({"session": session.session, "agent_id": session.agent_id})
+
+    async def leave(self, request: Request) -> Response:
+        self._instance.leave(self._session(request))
+        return _json({"success": True})
+
+    async def observe(self, request: Request) -> Response:
+        return _json_bytes(self._instance.observe(self._session(request)))
+
+    async def input(self, request: Request) -> Response:
+        self._session(request)
+        body = await _read_object(request)  # the agent may have left at every await
+        action = _text_field(body, "type")
+        await self._clock.submit(self._session(request), action, body.get("data"))
+        return _json_bytes(self._instance.observe(self._session(request)))
+
+    async def chat(self, request: Request) -> Response:
+        self._session(request)
+        content = _text_field(await _read_object(request), "content")
+        if not 1 <= len(content) <= MAX_CONTENT:
+            raise HTTPException(400, f"`content` must have 1 to {MAX_CONTENT} characters")
+        message = self._instance.say(self._session(request), content)
+        return _json({"id": message.id, "created_at": message.created_at})
+
+    async def chat_messages(self, request: Request) -> Response:
+        chat, query = self._instance.chat, request.query_params
+        limit = _limit(query.get("limit", str(DEFAULT_MESSAGES)))
+        after = query.get("after")
+        try:
+            messages = chat.latest(limit) if after is None else chat.after(after, limit)
+        except ValueError:
+            raise HTTPException(400, "`after` must be a message id or a time") from None
+        return _json({"messages": [attrs.asdict(message) for message in messages]})
+
+    async def snapshot(self, request: Request) -> Response:
+        if not self._is_operator(request):
+            raise HTTPException(401, "Invalid operator token")
+        try:
+            body = await to_thread.run_sync(encode_large_json, capture(self._instance))
+        except Halted:
+            raise
+        except Exception as error:
+            _log.exception("the snapshot failed; the world goes on")
+            raise HTTPException(500, f"No snapshot: {type(error).__name__}: {error}") from error
+        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    def _session(self, request: Request) -> Session:
+        session_id = request.headers.get(SESSION_HEADER)
+        if not session_id:
+            raise HTTPException(401, "Missing X-Session header")
+        session = self._instance.sessions.find(session_id)
+        if session is None:
+            raise HTTPException(401, "Invalid session")
+        return session
+
+    def _is_operator(self, request: Request) -> bool:
+        given = request.headers.getlist(OPERATOR_HEADER)
+        if self._operator_token is None or len(given) != 1:
+            return False
+        return hmac.compare_digest(given[0].encode("latin-1"), self._operator_token)
+
+
+async def _read_object(request: Request) -> dict[str, Any]:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise HTTPException(415, "Expected a request with `Content-Type: application/json`")
+    try:
+        value = read_json(await _read_body(request))
+    except ValueError as error:
+        raise HTTPException(400, f"Malformed JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise HTTPException(422, "Expected a JSON object")
+    return value
+
+
+async def _read_body(request: Request) -> bytes:
+    body = bytearray()
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise HTTPException(413, f"The body has more than {MAX_BODY_BYTES} bytes")
+    return bytes(body)
+
+
+def _text_field(body: dict[str, Any], key: str) -> str:
+    if key not in body:
+        raise HTTPException(422, f"Missing field `{key}`")
+    value = body[key]
+    if not isinstance(value, str):
+        raise HTTPException(422, f"`{key}` must be a string")
+    return value
+
+
+def _name(request: Request) -> str:
+    name = request.query_params.get("name", "").strip()
+    if not name:
+        raise HTTPException(400, "Missing query parameter `name`")
+    if len(name) > MAX_NAME or not name.isprintable():
+        raise HTTPException(400, f"`name` must have 1 to {MAX_NAME} printable characters")
+    return name
+
+
+def _limit(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) == 0:
+        raise HTTPException(400, "`limit` must be a positive number")
+    return min(int(text), MAX_MESSAGES)
+
+
+def _json(value: object) -> Response:
+    return _json_bytes(encode_json(value))
+
+
+def _json_bytes(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+async def _answer_halted(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(f"Game halted: {error}. See logs for full stack trace.", 503)
+
+
+async def _answer_full(request: Request, error: Exception) -> Response:
+    return PlainTextResponse("Instance is full", 400)
+
+
+async def _answer_refused_input(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(str(error), 400)

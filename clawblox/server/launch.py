@@ -1,0 +1,118 @@
+"""The entry of a world's program: settings, restore, bind, serve, close, in this order.
+
+The port opens last, so a world that refuses its snapshot was never reachable.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+import attrs
+
+from clawblox.server.app import create_app
+from clawblox.server.document import SnapshotRefusal, restore
+from clawblox.server.gate import Address
+from clawblox.server.instance import Instance
+from clawblox.server.recording import Recording, open_recording, register_recording
+from clawblox.server.settings import Settings, read_settings
+from clawblox.server.simulation import Simulation
+
+__all__ = ["REFUSED_STATUS", "serve"]
+
+REFUSED_STATUS: Final = 65
+"""Exit status of a world that refuses its snapshot (``EX_DATAERR`` of sysexits.h)."""
+
+_log = logging.getLogger("clawblox.server")
+
+
+def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
+    """Serve a world until SIGTERM or SIGINT; the last line of a world's program.
+
+    Args:
+        simulation: The world, as it is at time 0.
+        argv: Flags, without the program's name; None takes those of the process.
+
+    Raises:
+        SystemExit: With status 65 when the snapshot is refused, 2 when a flag or a variable
+            is wrong, 1 when the port or the recording cannot be opened. One line on stderr
+            says why.
+    """
+    settings = read_settings(argv, os.environ)
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    instance = Instance(simulation)
+    if settings.resume_path is not None:
+        _restore(instance, settings)
+    listener = _bind(settings)
+    settings = attrs.evolve(settings, port=listener.getsockname()[1])
+    recording = _start_recording(instance, settings)
+    try:
+        _run(instance, settings, listener, recording)
+    finally:
+        if recording is not None:
+            recording.close()
+
+
+def _restore(instance: Instance, settings: Settings) -> None:
+    assert settings.resume_path is not None
+    try:
+        restore(instance, settings.resume_path.read_bytes())
+    except (OSError, SnapshotRefusal) as error:
+        _fail(REFUSED_STATUS, f"refusing the snapshot {settings.resume_path}: {error}")
+
+
+def _bind(settings: Settings) -> socket.socket:
+    """Bind, and leave it to the server to listen."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        _fail(1, f"cannot listen on {Address(settings.host, settings.port)}: {error}")
+    if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        _log.warning("this world can be reached from other machines, through %s", settings.host)
+    return listener
+
+
+def _start_recording(instance: Instance, settings: Settings) -> Recording | None:
+    if settings.record_dir is None:
+        return None
+    try:
+        recording = open_recording(
+            settings.record_dir, instance, resumed=settings.resume_path is not None
+        )
+    except OSError as error:
+        _fail(1, f"cannot record into {settings.record_dir}: {error}")
+    instance.record = recording.write
+    _log.info("Recording to: %s", recording.path)
+    if settings.manifest_path is not None:
+        try:
+            register_recording(settings.manifest_path, recording.path)
+        except (OSError, ValueError) as error:
+            _log.error("the recording is not in %s: %s", settings.manifest_path, error)
+    return recording
+
+
+def _run(
+    instance: Instance, settings: Settings, listener: socket.socket, recording: Recording | None
+) -> None:
+    from clawblox.server.listener import run_server  # uvicorn: only programs pay for it
+
+    background = () if recording is None else (recording.run,)
+    app = create_app(instance, settings, background=background)
+    address = Address(settings.host, settings.port)
+    run_server(app, listener, f"http://{address}{settings.base_path}")
+
+
+def _fail(status: int, message: str) -> NoReturn:
+    sys.stderr.write(f"{sys.argv[0]}: {message}\n")
+    raise SystemExit(status)

@@ -1,0 +1,174 @@
+"""What happened, as one JSON object a line, registered in the manifest of the run.
+
+The snapshot keeps state and no history; a recording keeps history and no state. Lines are
+written by a thread, so that a slow disk never delays a tick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import anyio
+from anyio import to_thread
+
+from clawblox.server.instance import Instance
+from clawblox.server.payload import encode_json
+
+__all__ = ["FORMAT", "Recording", "open_recording", "register_recording"]
+
+FORMAT: Final = "clawblox-events-v1"
+LOCK_WAIT_S: Final = 2.0
+
+_log = logging.getLogger("clawblox.server")
+
+
+class Recording:
+    """An open recording.
+
+    Args:
+        path: Where it is.
+        file: Its file, open for writing.
+    """
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self.path = path
+        self._file = file
+        self._lines: list[str] = []
+        self._is_cut = False
+        self._has_lines = anyio.Event()
+
+    def write(self, event: Mapping[str, object]) -> None:
+        """Add an event; it reaches the file soon, and at the latest with :meth:`close`."""
+        self._lines.append(encode_json(event).decode() + "\n")
+        self._has_lines.set()
+
+    async def run(self) -> None:
+        """Bring lines to the file as they come.
+
+        Cancellation: no line is lost; what is not written yet is written by :meth:`close`.
+        """
+        while True:
+            await self._has_lines.wait()
+            self._has_lines = anyio.Event()
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._append, self._take())
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        self._append(self._take())
+        with contextlib.suppress(OSError):  # reported already; the file is closed all the same
+            self._file.close()
+
+    def _take(self) -> list[str]:
+        lines, self._lines = self._lines, []
+        return lines
+
+    def _append(self, lines: list[str]) -> None:
+        if self._is_cut:
+            return
+        try:
+            self._file.writelines(lines)
+            self._file.flush()
+        except OSError:
+            self._is_cut = True  # nothing may follow a line that is torn
+            _log.exception("the recording %s ends here; the world goes on", self.path)
+
+
+def open_recording(directory: Path, instance: Instance, *, resumed: bool) -> Recording:
+    """Create the next free ``recording-NNNN.jsonl`` and write its first line.
+
+    Raises:
+        OSError: The directory or the file cannot be created.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    recording = _create_next(directory)
+    recording.write(
+        {
+            "format": FORMAT,
+            "tick": instance.tick,
+            "time": instance.simulation.time,
+            "event": "start",
+            "world_format": instance.simulation.format,
+            "scene_hash": instance.simulation.content_hash(),
+            "resumed": resumed,
+        }
+    )
+    return recording
+
+
+def _create_next(directory: Path) -> Recording:
+    number = 1
+    while True:
+        path = directory.resolve() / f"recording-{number:04d}.jsonl"
+        try:
+            return Recording(path, path.open("x", encoding="ascii"))
+        except FileExistsError:
+            number += 1
+
+
+def register_recording(manifest: Path, recording: Path) -> None:
+    """Add a recording to the manifest: read, append, ``manifest.json.tmp``, rename.
+
+    Any number of worlds do this to one manifest. Creating the temporary file exclusively
+    keeps those of this kit from losing each other's entries.
+
+    Raises:
+        OSError: The manifest cannot be read or written.
+        ValueError: It is not a manifest; it is left as it is.
+    """
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    temporary = manifest.with_name("manifest.json.tmp")
+    with _open_exclusively(temporary) as file:
+        try:
+            document = _with_recording(_read_manifest(manifest), _entry(manifest, recording))
+            json.dump(document, file, indent=2, sort_keys=True)
+            file.write("\n")
+        except BaseException:
+            temporary.unlink()
+            raise
+    temporary.replace(manifest)
+
+
+def _open_exclusively(path: Path) -> TextIO:
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            return path.open("x", encoding="utf-8")
+        except FileExistsError:
+            time.sleep(0.01)
+        if time.monotonic() > deadline:  # left behind by a writer that died
+            path.unlink(missing_ok=True)
+            deadline = time.monotonic() + LOCK_WAIT_S
+
+
+def _read_manifest(manifest: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(manifest.read_bytes())
+    except FileNotFoundError:
+        return {"schema_version": 1}
+    if not isinstance(document, dict):
+        raise ValueError("the manifest is not a JSON object")
+    return document
+
+
+def _entry(manifest: Path, recording: Path) -> dict[str, str]:
+    state_root = manifest.resolve().parent.parent
+    is_inside = recording.is_relative_to(state_root)
+    path = str(recording.relative_to(state_root) if is_inside else recording)
+    return {"path": path, "events": path, "format": FORMAT}
+
+
+def _with_recording(document: dict[str, Any], entry: dict[str, str]) -> dict[str, Any]:
+    known = document.get("recordings", [])
+    if not isinstance(known, list):
+        raise ValueError("the manifest's 'recordings' are not a list")
+    others = [
+        each for each in known if not isinstance(each, dict) or each.get("path") != entry["path"]
+    ]
+    return {**document, "recordings": [*others, entry]}

@@ -1,0 +1,83 @@
+"""Who is in the world: sessions, and where their ids come from."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Iterator
+from uuid import UUID
+
+import attrs
+
+__all__ = ["IdSource", "Session", "Sessions"]
+
+_TEXT = attrs.validators.instance_of(str)
+
+
+@attrs.frozen
+class Session:
+    """One agent's place in the world.
+
+    Attributes:
+        session: The secret that the agent sends as ``X-Session``.
+        agent_id: The agent's id, which others may see.
+        name: The agent's name, which others may see.
+    """
+
+    session: str = attrs.field(validator=_TEXT, repr=False)
+    agent_id: str = attrs.field(validator=_TEXT)
+    name: str = attrs.field(validator=_TEXT)
+
+
+class IdSource:
+    """Ids that no agent can guess and that a restored world goes on issuing the same way.
+
+    An id is a keyed digest of how many were issued before: random to whoever lacks the key,
+    and exact after a restore, because key and count are in the snapshot.
+
+    Args:
+        key: The secret; a new one when it is None.
+        issued: How many pairs were issued with this key before.
+    """
+
+    def __init__(self, key: bytes | None = None, issued: int = 0) -> None:
+        self._key = secrets.token_bytes(32) if key is None else key
+        self._issued = issued
+
+    def issue(self) -> tuple[str, str]:
+        """Return a session id and an agent id, both shaped like a random UUID."""
+        self._issued += 1
+        return self._uuid("session"), self._uuid("agent")
+
+    def document(self) -> dict[str, object]:
+        """Return what a snapshot keeps."""
+        return {"key": self._key.hex(), "issued": self._issued}
+
+    def _uuid(self, kind: str) -> str:
+        digest = hmac.digest(self._key, f"{kind}/{self._issued}".encode(), "sha256")
+        return str(UUID(bytes=digest[:16], version=4))
+
+
+class Sessions:
+    """The sessions of a world, in the order in which they joined."""
+
+    def __init__(self, sessions: list[Session] | None = None) -> None:
+        self._by_id = {each.session: each for each in sessions or []}
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def find(self, session_id: str) -> Session | None:
+        """Return the session of that id, if it is in the world."""
+        return self._by_id.get(session_id)
+
+    def add(self, session: Session) -> None:
+        """Take a session in."""
+        self._by_id[session.session] = session
+
+    def remove(self, session: Session) -> None:
+        """Forget a session; its id is never valid again."""
+        del self._by_id[session.session]

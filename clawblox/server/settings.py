@@ -1,0 +1,126 @@
+"""How one instance was launched: ``WORLD_*`` as defaults, command-line flags over them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from clawblox.protocol import (
+    BASE_PATH_ENV,
+    HOST_ENV,
+    MANIFEST_ENV,
+    OPERATOR_TOKEN_ENV,
+    PORT_ENV,
+    RECORD_DIR_ENV,
+    RECORD_ENV,
+    RESUME_ENV,
+    SECRET_ENV,
+    normalise_base_path,
+)
+from clawblox.server.simulation import Clock
+
+__all__ = ["Settings", "read_settings"]
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+@attrs.frozen
+class Settings:
+    """The facts of a launch.
+
+    Attributes:
+        host: Address to bind.
+        port: Port to bind; 0 lets the system choose.
+        base_path: Prefix of every route; empty for none.
+        clock: What makes time pass; None leaves it to the simulation.
+        record_dir: Directory to record into, or None not to record.
+        resume_path: Snapshot to restore before serving, or None for a fresh world.
+        manifest_path: Manifest of the run, where recordings are registered, or None.
+        operator_token: Secret that gates the snapshot; None refuses everybody.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    base_path: str = attrs.field(default="", converter=normalise_base_path)
+    clock: Clock | None = None
+    record_dir: Path | None = None
+    resume_path: Path | None = None
+    manifest_path: Path | None = None
+    operator_token: bytes | None = attrs.field(default=None, repr=False)
+
+
+def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str]) -> Settings:
+    """Read flags and environment; a blank variable counts as unset.
+
+    The secrets are taken *out* of ``environ``, so that no child process inherits them.
+
+    Args:
+        argv: The flags, without the program's name; None takes those of the process.
+        environ: The environment.
+
+    Raises:
+        SystemExit: A flag or a variable is wrong, or ``--help`` was asked for.
+    """
+    given = {name: value.strip() for name, value in environ.items() if value.strip()}
+    for name in SECRET_ENV:
+        environ.pop(name, None)
+    parser = _parser(given)
+    flags = parser.parse_args(argv)
+    token = given.get(OPERATOR_TOKEN_ENV)
+    return Settings(
+        host=flags.host,
+        port=flags.port,
+        base_path=flags.base_path,
+        clock=flags.clock,
+        record_dir=flags.record_dir if flags.record else None,
+        resume_path=flags.resume,
+        manifest_path=Path(given[MANIFEST_ENV]) if MANIFEST_ENV in given else None,
+        operator_token=None if token is None else os.fsencode(token),
+    )
+
+
+def _parser(given: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Build the parser; argparse runs string defaults through ``type`` like flags."""
+    parser = argparse.ArgumentParser(
+        description="Serve this world.",
+        epilog="WORLD_* variables are the defaults of these flags. "
+        f"The operator token is only ever read from {OPERATOR_TOKEN_ENV}.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    host, port = given.get(HOST_ENV, "127.0.0.1"), given.get(PORT_ENV, "8080")
+    add("--host", type=_host, default=host, help="address to bind [%(default)s]")
+    add("--port", type=_port, default=port, help="port to bind, 0 for any [%(default)s]")
+    add("--base-path", default=given.get(BASE_PATH_ENV, ""), help="prefix of every route")
+    add("--record", action=argparse.BooleanOptionalAction, help="record what happens")
+    record_dir = given.get(RECORD_DIR_ENV, "recordings")
+    add("--record-dir", type=Path, default=record_dir, help="where to record [%(default)s]")
+    resume = given.get(RESUME_ENV)
+    add("--resume", type=Path, default=resume, help="snapshot to restore before serving")
+    add("--clock", type=Clock, choices=list(Clock), help="what makes simulation time pass")
+    parser.set_defaults(record=_record_default(parser, given))
+    return parser
+
+
+def _record_default(parser: argparse.ArgumentParser, given: Mapping[str, str]) -> bool:
+    text = given.get(RECORD_ENV, "0")
+    if text.lower() not in _BOOLEANS:
+        parser.error(f"{RECORD_ENV} must be 1 or 0, not {text!r}")
+    return _BOOLEANS[text.lower()]
+
+
+def _host(text: str) -> str:
+    if not text.strip():  # the empty address would mean every interface
+        raise argparse.ArgumentTypeError("an address is needed")
+    return text.strip()
+
+
+def _port(text: str) -> int:
+    port = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= port <= 65535:  # noqa: PLR2004, RUF100 - the range of ports
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0..65535)")
+    return port

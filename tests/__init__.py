@@ -1,0 +1,1 @@
+"""Tests of clawblox, over real processes, sockets and files."""

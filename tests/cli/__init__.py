@@ -1,0 +1,1 @@
+"""Tests of the command line, as a person uses it: other processes, their output and exit."""

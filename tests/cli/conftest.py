@@ -1,0 +1,139 @@
+"""The command line as a process of its own, with output that can be read while it runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+import pytest
+
+from tests.support import free_port, make_world, marked_processes, wait_until
+
+TIMEOUT_S = 20.0
+
+
+@attrs.define
+class Command:
+    """A ``clawblox`` command that runs, or has run."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+
+    @property
+    def out(self) -> str:
+        """What it has written to standard output so far."""
+        return (self.directory / "out").read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        """What it has written to standard error so far."""
+        return (self.directory / "err").read_text(errors="replace")
+
+    def wait(self) -> int:
+        """Return its exit status, negative for a signal."""
+        return self.process.wait(TIMEOUT_S)
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait_for(self, text: str) -> None:
+        """Wait until it has written ``text``, to whatever stream."""
+        wait_until(
+            lambda: text in self.out + self.err or self.process.poll() is not None,
+            TIMEOUT_S,
+            what=f"output of {text!r}",
+        )
+        assert text in self.out + self.err, f"{self.out}\n{self.err}"
+
+    def interrupt(self) -> int:
+        """Do as Ctrl-C does; return the exit status."""
+        self.send(signal.SIGINT)
+        return self.wait()
+
+
+Start: TypeAlias = Callable[..., Command]
+
+
+def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this process's environment without what an outer world may have left in it."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("WORLD_")}
+    return {**clean, **(env or {})}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start ``clawblox`` commands; what still runs at the end is killed."""
+    commands: list[Command] = []
+
+    def start_one(*words: str, env: Mapping[str, str] | None = None, **options: Any) -> Command:
+        directory = tmp_path / f"command-{len(commands)}"
+        directory.mkdir()
+        prefix = options.pop("prefix", ())
+        with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
+            process = subprocess.Popen(
+                [*prefix, sys.executable, "-m", "clawblox", *words],
+                env=environment(env),
+                **{"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, **options},
+            )
+        commands.append(Command(process, directory))
+        return commands[-1]
+
+    yield start_one
+    for command in commands:
+        if command.process.poll() is None:
+            command.process.kill()
+            command.process.wait()
+        for stream in (command.process.stdout, command.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def call(start: Start) -> Start:
+    """Run ``clawblox`` commands to their end."""
+
+    def call_one(*words: str, **options: Any) -> Command:
+        command = start(*words, **options)
+        command.wait()
+        assert "Traceback" not in command.err
+        return command
+
+    return call_one
+
+
+@attrs.define
+class Served:
+    """A world in the foreground of a ``clawblox run``."""
+
+    command: Command
+    world: Path
+    port: int
+
+    @property
+    def run_dir(self) -> str:
+        return str(self.world)
+
+
+@pytest.fixture
+def serve(start: Start, tmp_path: Path) -> Callable[..., Served]:
+    """Run misbehaving worlds in the foreground; return when they are ready."""
+
+    def serve_one(*flags: str, words: tuple[str, ...] = (), name: str = "counter") -> Served:
+        world = make_world(tmp_path, *flags, name=name)
+        port = free_port()
+        command = start("run", str(world), "--port", str(port), *words)
+        command.wait_for("Spectator frontend")
+        return Served(command, world, port)
+
+    return serve_one
+
+
+def assert_nothing_runs() -> None:
+    """Fail unless every process that belongs to an instance is gone."""
+    wait_until(lambda: not marked_processes(), what="no process of a world is left")

@@ -1,0 +1,56 @@
+"""What the command line says of itself."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from clawblox import __version__
+from clawblox.cli import main
+from tests.cli.conftest import Start
+
+COMMANDS = main.list_commands(click.Context(main))
+
+
+def find(name: str) -> click.Command:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
+def test_every_help_fits_the_screen_and_shows_examples(call: Start, words: tuple[str, ...]) -> None:
+    command = call(*words, "--help", env={"COLUMNS": "80"})
+    assert command.wait() == 0
+    assert command.err == ""
+    assert max(map(len, command.out.splitlines())) <= 80
+    assert f"  clawblox {' '.join(words)}".rstrip() in command.out.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name: str) -> None:
+    options = [param for param in find(name).params if isinstance(param, click.Option)]
+    assert [option.name for option in options if not (option.help or "").endswith((".", "]"))] == []
+
+
+def test_every_option_of_run_stands_in_a_section() -> None:
+    context = click.Context(find("run"), info_name="run")
+    _, _, last = find("run").get_help(context).partition("\nOther:\n")
+    assert last.split("\n\n")[0].split() == ["--help", "Show", "this", "message", "and", "exit."]
+
+
+def test_the_overview_lists_every_command_in_a_section(call: Start) -> None:
+    out = call("--help").out
+    assert [line.split()[0] for line in out.splitlines() if line[2:6].strip() in COMMANDS] == (
+        COMMANDS
+    )
+
+
+def test_the_version_is_told(call: Start) -> None:
+    assert call("--version").out == f"clawblox {__version__}\n"
+
+
+def test_an_unknown_command_is_a_usage_error(call: Start) -> None:
+    command = call("fly")
+    assert command.wait() == 2
+    assert "Error: No such command 'fly'." in command.err

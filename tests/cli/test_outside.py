@@ -1,0 +1,294 @@
+"""``clawblox ps``, ``logs`` and ``stop``: runs that another process owns, or has left."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clawblox import AsyncWorld
+from tests.cli.conftest import Served, Start, assert_nothing_runs
+from tests.support import is_listening, make_world, marked_processes, processes_in, wait_until
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def pair(start: Start, tmp_path: Path) -> Path:
+    """Return a run directory in which two instances run, each in a command of its own."""
+    world, run_dir = make_world(tmp_path), tmp_path / "run"
+    for _ in range(2):
+        words = ("--port", "0", "--run-dir", str(run_dir))
+        start("run", str(world), *words).wait_for("Spectator frontend")
+    return run_dir
+
+
+# ----------------------------------------------------------------------------------------- ps
+
+
+def test_ps_shows_what_runs(serve: Serve, call: Start) -> None:
+    served = serve()
+    command = call("ps", served.run_dir)
+    headings, row = command.out.splitlines()
+    assert headings.split() == ["NAME", "STATE", "PID", "PORT", "UPTIME", "EXIT", "URL", "LOG"]
+    name, state, pid, port, uptime, url, log = row.split()
+    assert (name, state, port) == ("w000", "ready", str(served.port))
+    assert int(pid) in marked_processes()
+    assert uptime.endswith("s")
+    assert url == f"http://127.0.0.1:{served.port}"
+    assert Path(log).read_text().startswith(f"counter world, process {pid}\n")
+
+
+def test_ps_is_for_the_current_directory_by_default(serve: Serve, call: Start) -> None:
+    served = serve()
+    command = call("ps", cwd=served.world)
+    assert command.out.splitlines()[1].endswith(" .clawblox/logs/w000.log")
+
+
+def test_ps_gives_programs_every_field(serve: Serve, call: Start) -> None:
+    served = serve()
+    (found,) = json.loads(call("ps", served.run_dir, "--json").out)
+    assert found["name"] == "w000"
+    assert found["state"] == "ready"
+    assert found["pid"] in marked_processes()
+    assert found["port"] == served.port
+    assert found["world_dir"] == str(served.world)
+    assert found["orchestrator_pid"] == served.command.process.pid
+    assert 0 < found["uptime_s"] < 60
+    assert found["exit"] is None
+    assert found["ended_at"] is None
+
+
+def test_ps_shows_how_a_finished_run_ended(serve: Serve, call: Start) -> None:
+    served = serve()
+    served.command.interrupt()
+    (found,) = json.loads(call("ps", served.run_dir, "--json").out)
+    assert (found["state"], found["pid"]) == ("exited", None)
+    assert found["exit"] == {"status": 0, "signal": None}
+    assert found["ended_at"] >= found["started_at"]
+    name, state, port, _, status, *_ = call("ps", served.run_dir).out.splitlines()[1].split()
+    assert (name, state, port, status) == ("w000", "exited", str(served.port), "0")
+
+
+def test_ps_shows_a_start_that_failed(call: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--exit-at-once", "4")
+    call("run", str(world), "--port", "0")
+    (found,) = json.loads(call("ps", str(world), "--json").out)
+    assert (found["state"], found["exit"]["status"]) == ("failed", 4)
+
+
+def test_ps_shows_a_start_that_goes_on(start: Start, call: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
+    command = start("run", str(world), "--port", "0")
+    wait_until((world / "pid").exists, what="the world's process has begun")
+
+    def found() -> dict[str, object]:
+        (only,) = json.loads(call("ps", str(world), "--json").out)
+        return dict(only)
+
+    wait_until(lambda: found()["pid"], what="the process is in the record")
+    assert found()["state"] == "starting"
+    assert command.interrupt() == 130
+
+
+def test_ps_calls_a_run_interrupted_whose_orchestrator_was_killed(
+    serve: Serve, call: Start
+) -> None:
+    served = serve()
+    served.command.send(signal.SIGKILL)
+    served.command.wait()
+    assert_nothing_runs()
+    (found,) = json.loads(call("ps", served.run_dir, "--json").out)
+    assert (found["state"], found["pid"], found["uptime_s"]) == ("interrupted", None, None)
+
+
+def test_ps_of_a_directory_without_runs_is_friendly(call: Start, tmp_path: Path) -> None:
+    command = call("ps", str(tmp_path))
+    assert command.wait() == 0
+    assert command.out == f"Nothing has run in '{tmp_path}'.\n"
+    assert json.loads(call("ps", str(tmp_path), "--json").out) == []
+
+
+@pytest.mark.parametrize("name", ["ps", "logs", "stop"])
+def test_a_missing_directory_is_named(call: Start, name: str) -> None:
+    command = call(name, "runs/nowhere")
+    assert command.wait() == 1
+    assert command.err == "Error: Path 'runs/nowhere' does not exist\n"
+
+
+@pytest.mark.parametrize("name", ["logs", "stop"])
+def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path, name: str) -> None:
+    command = call(name, str(tmp_path))
+    assert command.wait() == 1
+    assert command.err.startswith(f"Error: Nothing has run in '{tmp_path}'\n")
+
+
+@pytest.mark.parametrize("name", ["logs", "stop"])
+def test_an_unknown_instance_is_an_error_that_names_the_others(
+    serve: Serve, call: Start, name: str
+) -> None:
+    served = serve()
+    command = call(name, served.run_dir, "w007")
+    assert command.wait() == 2
+    assert command.err.startswith("Error: no instance 'w007' in ")
+    assert command.err.endswith("there are: w000\n")
+    assert is_listening(served.port)
+
+
+# --------------------------------------------------------------------------------------- logs
+
+
+def log_lines(run_dir: Path, name: str) -> list[str]:
+    return (run_dir / "logs" / f"{name}.log").read_text().splitlines()
+
+
+def test_logs_prints_what_one_instance_wrote_as_it_is(serve: Serve, call: Start) -> None:
+    served = serve("--raw-bytes")
+    log = served.world / ".clawblox" / "logs" / "w000.log"
+    assert call("logs", served.run_dir).out == log.read_text(errors="replace")
+    served.command.interrupt()
+    assert call("logs", served.run_dir).out.endswith("stopped\n")
+
+
+def test_logs_of_several_instances_carry_their_names(pair: Path, call: Start) -> None:
+    expected = [f"{name} | {line}" for name in ("w000", "w001") for line in log_lines(pair, name)]
+    assert call("logs", str(pair)).out.splitlines() == expected
+    assert call("logs", str(pair), "w001").out.splitlines() == log_lines(pair, "w001")
+
+
+def test_logs_begins_so_many_lines_before_the_end(pair: Path, call: Start) -> None:
+    expected = [f"{name} | {log_lines(pair, name)[-1]}" for name in ("w000", "w001")]
+    assert call("logs", str(pair), "-n", "1").out.splitlines() == expected
+    assert call("logs", str(pair), "--tail", "0").out == ""
+
+
+def test_logs_gives_programs_an_object_a_line(pair: Path, call: Start) -> None:
+    lines = [json.loads(line) for line in call("logs", str(pair), "--json").out.splitlines()]
+    assert [(line["instance"], line["text"]) for line in lines] == [
+        (name, line) for name in ("w000", "w001") for line in log_lines(pair, name)
+    ]
+    assert lines[0]["offset"] == 0
+
+
+def test_followed_logs_end_with_their_instances(pair: Path, start: Start, call: Start) -> None:
+    following = start("logs", str(pair), "-f", "-n", "1")
+    following.wait_for("w000 | Spectator frontend")
+    following.wait_for("w001 | Spectator frontend")
+    call("stop", str(pair), "w000")
+    following.wait_for("w000 | stopped")
+    assert following.process.poll() is None
+    call("stop", str(pair))
+    assert following.wait() == 0
+    assert following.out.count(" | stopped\n") == 2
+
+
+def test_ctrl_c_ends_followed_logs_and_nothing_else(serve: Serve, start: Start) -> None:
+    served = serve()
+    following = start("logs", served.run_dir, "-f")
+    following.wait_for("Spectator frontend")
+    assert following.interrupt() == 130
+    assert following.err == ""
+    assert is_listening(served.port)
+
+
+def test_logs_ends_quietly_when_nobody_reads_any_more(serve: Serve, start: Start) -> None:
+    served = serve("--flood-lines", "5000")
+    command = start("logs", served.run_dir, stdout=subprocess.PIPE)
+    assert command.process.stdout is not None
+    command.process.stdout.readline()
+    command.process.stdout.close()
+    assert command.wait() == 0
+    assert command.err == ""
+
+
+def test_a_log_that_was_taken_away_is_told(serve: Serve, call: Start) -> None:
+    served = serve()
+    served.command.interrupt()
+    log = served.world / ".clawblox" / "logs" / "w000.log"
+    log.unlink()
+    command = call("logs", served.run_dir)
+    assert command.wait() == 0
+    assert command.err == f"w000: its log is gone: {log}\n"
+
+
+# --------------------------------------------------------------------------------------- stop
+
+
+def test_stop_ends_a_world_that_another_command_runs(serve: Serve, call: Start) -> None:
+    served = serve()
+    command = call("stop", served.run_dir)
+    assert command.wait() == 0
+    assert command.out.startswith("w000: stopped in ")
+    assert command.out.endswith(", exit status 0\n")
+    assert not marked_processes()
+    assert served.command.wait() == 1
+    assert "ended by itself: exit status 0" in served.command.err
+
+
+def test_stop_leaves_no_process_that_carries_the_mark(serve: Serve, call: Start) -> None:
+    served = serve("--ignore-sigterm", "--daemon", "--stubborn-child")
+    (found,) = json.loads(call("stop", served.run_dir, "--grace", "0.2", "--json").out)
+    assert (found["instance"], found["rung"]) == ("w000", "killed")
+    assert len(found["killed"]) == 3
+    assert found["exit"] == {"status": None, "signal": "SIGKILL"}
+    assert not marked_processes()
+    assert not is_listening(served.port)
+
+
+def test_stop_ends_only_what_was_named(pair: Path, call: Start) -> None:
+    command = call("stop", str(pair), "w001")
+    assert command.out.startswith("w001: stopped")
+    states = {found["name"]: found["state"] for found in ps(call, pair)}
+    assert states == {"w000": "ready", "w001": "exited"}
+
+
+def test_stopping_twice_is_not_an_error(pair: Path, call: Start) -> None:
+    assert call("stop", str(pair)).wait() == 0
+    again = call("stop", str(pair))
+    assert again.wait() == 0
+    assert again.out == "w000: was not running\nw001: was not running\n"
+    assert {found["rung"] for found in json.loads(call("stop", str(pair), "--json").out)} == {
+        "not_running"
+    }
+
+
+def test_stop_ends_a_start_that_goes_on(start: Start, call: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
+    command = start("run", str(world), "--port", "0")
+    wait_until((world / "pid").exists, what="the world's process has begun")
+    assert call("stop", str(world)).wait() == 0
+    assert command.wait() == 1
+    assert "ended before it was ready" in command.err
+    assert not marked_processes()
+
+
+def test_a_name_is_free_again_when_stop_returns(serve: Serve, call: Start) -> None:
+    served = serve(words=("--name", "panda"))
+    call("stop", served.run_dir)
+    again = call("run", served.run_dir, "--name", "panda", "--port", "0", "--resume", "nowhere")
+    assert "the snapshot to resume from is not a file" in again.err
+    (found,) = ps(call, served.world)
+    assert found["state"] == "exited"
+
+
+@pytest.mark.anyio
+async def test_a_detached_instance_is_shown_and_stopped(call: Start, tmp_path: Path) -> None:
+    directory = make_world(tmp_path)
+    async with AsyncWorld(directory) as world:
+        started = await world.start(detach=True)
+    (found,) = ps(call, directory)
+    assert (found["state"], found["pid"], found["is_detached"]) == ("ready", started.pid, True)
+    assert call("stop", str(directory)).out.startswith("w000: stopped in ")
+    assert not processes_in(directory)
+    (found,) = ps(call, directory)
+    assert (found["state"], found["pid"]) == ("exited", None)
+    assert found["ended_at"] is not None
+
+
+def ps(call: Start, run_dir: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(call("ps", str(run_dir), "--json").out)
+    return found

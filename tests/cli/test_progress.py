@@ -1,0 +1,124 @@
+"""The line that tells how far a slow start is, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from clawblox import AsyncWorld
+from clawblox.cli.progress import Progress
+from clawblox.config import read_world_config
+from clawblox.runs import own_start
+from clawblox.tasks import Tasks
+from tests.cli.conftest import Start, environment
+from tests.support import make_world, wait_until
+
+CLEAR = "\r\x1b[K"
+COLUMNS = 100
+
+
+class Terminal:
+    """A ``clawblox`` command on a terminal of its own."""
+
+    def __init__(self, *words: str, env: dict[str, str]) -> None:
+        self._master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "clawblox", *words],
+            env=environment(env),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        os.set_blocking(self._master, False)
+        self.screen = ""
+
+    def shows(self, text: str) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._master, 65536):
+                self.screen += chunk.decode().replace("\r\n", "\n")
+        return text in self.screen
+
+    def close(self) -> None:
+        os.close(self._master)  # the terminal hangs up
+        self.process.wait(20)
+
+
+@contextlib.contextmanager
+def terminal(*words: str, env: dict[str, str] | None = None) -> Iterator[Terminal]:
+    one = Terminal(*words, env=env or {})
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def test_a_slow_start_is_told_on_one_line_of_the_terminal(tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--slow-boot", "1.2", "--tell-token")
+    env = {"WORLD_OPERATOR_TOKEN": "s3cret"}
+    with terminal("run", str(world), "--port", "0", env=env) as one:
+        wait_until(lambda: one.shows("Spectator frontend"), what="the world is up")
+    *progress, rest = one.screen.split(CLEAR)
+    told = [text for text in progress if text]
+    assert len(told) >= 2
+    assert all("\n" not in text and len(text) < COLUMNS for text in told)
+    assert "Starting counter, 0." in told[0]
+    assert told[-1].endswith("| connection failed: Connection refused | my token is ***")
+    assert rest.startswith("World 'counter' is ready at http://")
+
+
+def test_the_line_tells_what_the_probe_sees(tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--unavailable", "1.2")
+    with terminal("run", str(world), "--port", "0") as one:
+        wait_until(lambda: one.shows("GET /api.md answered 503 | Spectator frontend: "))
+
+
+def test_a_fast_start_shows_no_progress(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    with terminal("run", str(world), "--port", "0") as one:
+        wait_until(lambda: one.shows("Spectator frontend"), what="the world is up")
+    assert "Starting" not in one.screen
+
+
+def test_a_closed_terminal_stops_the_world(tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--flood-rate", "50")
+    with terminal("run", str(world), "--port", "0") as one:
+        wait_until(lambda: one.shows("Spectator frontend"), what="the world is up")
+    assert one.process.returncode in (1, 129)  # the lost output may be seen before the signal
+
+
+def test_where_there_is_no_terminal_nothing_is_told_of_a_short_start(
+    start: Start, tmp_path: Path
+) -> None:
+    command = start("run", str(make_world(tmp_path, "--slow-boot", "0.8")), "--port", "0")
+    command.wait_for("Spectator frontend")
+    assert command.err == ""
+    assert command.interrupt() == 130
+
+
+@pytest.mark.anyio
+async def test_where_there_is_no_terminal_it_is_told_in_plain_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = make_world(tmp_path, "--slow-boot", "0.6")
+    ready = read_world_config(directory).ready
+    progress = Progress("counter", partial(own_start, directory), ready, (), plain_interval=0.1)
+    async with AsyncWorld(directory) as world, Tasks() as tasks:
+        tasks.start_soon(progress.run)
+        await world.start()
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 6
+    assert lines[-1].startswith("Starting counter, 0.")
+    assert " | connection failed: Connection refused | counter world, process " in lines[-1]

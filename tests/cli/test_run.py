@@ -1,0 +1,444 @@
+"""``clawblox run``: the address, the signals, the texts, the exit statuses."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import termios
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import click
+import pytest
+
+from clawblox.cli.run import command as run_command
+from tests.cli.conftest import Served, Start, assert_nothing_runs
+from tests.support import (
+    ask,
+    free_port,
+    is_listening,
+    make_world,
+    marked_processes,
+    wait_until,
+)
+
+SNAPSHOT = {"scene_hash": "scene-plain", "counter": 7, "ticks": 2, "sessions": [], "chat": []}
+
+Serve = Callable[..., Served]
+
+
+# ------------------------------------------------------------------------------ what it says
+
+
+def test_it_prints_the_address_and_then_what_the_world_writes(serve: Serve) -> None:
+    served = serve()
+    lines = served.command.out.splitlines()
+    assert f"World 'counter' is ready at http://127.0.0.1:{served.port} (" in lines[0]
+    assert lines[1] == f"Run directory: {served.world}"
+    assert lines[2].startswith("counter world, process ")
+    assert ask(served.port, "GET", "/api.md").status == 200
+    assert served.command.interrupt() == 130
+
+
+def test_the_world_of_the_current_directory_is_run_by_default(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    command = start("run", "--port", "0", cwd=world)
+    command.wait_for("Spectator frontend")
+    assert "Run directory" not in command.out
+    assert command.interrupt() == 130
+
+
+def test_it_says_where_the_world_records(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--dump", "dump.json")
+    words = ("run", str(world), "--port", "0", "--record", "--record-dir", "r001/recordings")
+    command = start(*words, cwd=tmp_path)
+    command.wait_for("Spectator frontend")
+    place = tmp_path / "r001" / "recordings"
+    assert f"Recording to: {place}\n" in command.out
+    assert f"Run directory: {place.parent}\n" in command.out
+    assert world_environment(world)["WORLD_RECORD_DIR"] == str(place)
+    assert command.interrupt() == 130
+
+
+def test_files_and_name_are_where_and_what_the_flags_say(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    log, script, run_dir = (tmp_path / name for name in ("w.log", "w.sh", "run"))
+    files = ("--log-file", str(log), "--command-file", str(script), "--run-dir", str(run_dir))
+    command = start("run", str(world), "--port", "0", "--name", "panda-1", *files)
+    command.wait_for("Spectator frontend")
+    assert "counter world" in log.read_text()
+    assert script.read_text().startswith("#!/bin/sh")
+    assert (run_dir / ".clawblox" / "instances" / "panda-1.json").exists()
+    assert command.interrupt() == 130
+
+
+def test_the_last_words_of_a_stopping_world_are_printed(serve: Serve) -> None:
+    served = serve("--slow-stop", "0.2")
+    assert served.command.interrupt() == 130
+    assert served.command.out.endswith("stopped\n")
+
+
+# -------------------------------------------------------------------------- flags, environment
+
+
+def parse(*words: str, env: Mapping[str, str] | None = None) -> dict[str, object]:
+    """Return what the command is called with."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("WORLD_")]:
+            patch.delenv(name)
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        return run_command.make_context("run", list(words)).params
+
+
+OF_THE_ENVIRONMENT = [
+    ("WORLD_HOST", "0.0.0.0", "host", "0.0.0.0"),
+    ("WORLD_PORT", "9001", "port", 9001),
+    ("WORLD_BASE_PATH", "/a", "base_path", "/a"),
+    ("WORLD_RECORD", "1", "record", True),
+    ("WORLD_RECORD_DIR", "rec", "record_dir", "rec"),
+    ("WORLD_RESUME_PATH", "s.json", "resume", "s.json"),
+]
+FLAGS = {
+    "host": ("--host", "::1"),
+    "port": ("--port", "9002"),
+    "base_path": ("--base-path", "/b"),
+    "record": ("--no-record",),
+    "record_dir": ("--record-dir", "other"),
+    "resume": ("--resume", "t.json"),
+}
+
+
+@pytest.mark.parametrize(("variable", "value", "name", "meaning"), OF_THE_ENVIRONMENT)
+def test_a_flag_wins_over_the_environment_and_that_over_the_default(
+    variable: str, value: str, name: str, meaning: object
+) -> None:
+    default, env = parse()[name], {variable: value}
+    assert parse(env=env)[name] == meaning != default
+    assert parse(*FLAGS[name], env=env)[name] == parse(*FLAGS[name])[name] != meaning
+
+
+@pytest.mark.parametrize("variable", [variable for variable, *_ in OF_THE_ENVIRONMENT])
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_blank_variable_is_as_good_as_none(variable: str, blank: str) -> None:
+    assert parse(env={variable: blank}) == parse()
+
+
+def test_the_default_port_is_8080() -> None:
+    assert parse()["port"] == 8080
+
+
+def test_flags_and_environment_reach_the_world(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--dump", "dump.json")
+    port = free_port()
+    env = {"WORLD_PORT": "1", "WORLD_BASE_PATH": "/env", "WORLD_RECORD": "1"}
+    command = start("run", str(world), "--port", str(port), "--base-path", "flag/", env=env)
+    command.wait_for("Spectator frontend")
+    found = world_environment(world)
+    assert (found["WORLD_PORT"], found["WORLD_BASE_PATH"]) == (str(port), "/flag")
+    assert found["WORLD_RECORD"] == "1"
+    assert f"Recording to: {world / 'recordings'}\n" in command.out
+    assert command.interrupt() == 130
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--port", "65536"),
+        ("--port", "-1"),
+        ("--port", "http"),
+        ("--grace", "nan"),
+        ("--grace", "-1"),
+        ("--port-wait", "-0.5"),
+        ("--health-timeout", "nan"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_by_the_name_of_its_flag(words: tuple[str, ...]) -> None:
+    with pytest.raises(click.BadParameter) as refusal:
+        parse(*words)
+    assert words[0] in refusal.value.format_message()
+
+
+# ------------------------------------------------------------------------------------- resume
+
+
+def test_a_relative_snapshot_is_taken_from_the_world_directory(
+    start: Start, tmp_path: Path
+) -> None:
+    world = make_world(tmp_path)
+    (world / "saved").mkdir()
+    (world / "saved" / "s1.json").write_text(json.dumps(SNAPSHOT))
+    command = start("run", str(world), "--port", "0", "--resume", "saved/s1.json", cwd=tmp_path)
+    command.wait_for("Spectator frontend")
+    assert f"restored {world / 'saved' / 's1.json'} at time 1.0" in command.out
+    assert command.interrupt() == 130
+
+
+@pytest.mark.parametrize("way", ["flag", "variable"])
+def test_a_missing_snapshot_never_becomes_a_fresh_run(
+    call: Start, tmp_path: Path, way: str
+) -> None:
+    world = make_world(tmp_path)
+    (tmp_path / "s1.json").write_text(json.dumps(SNAPSHOT))  # here, but not in the world directory
+    words = ("--resume", "s1.json") if way == "flag" else ()
+    env = {} if way == "flag" else {"WORLD_RESUME_PATH": "s1.json"}
+    command = call("run", str(world), "--port", "0", *words, env=env, cwd=tmp_path)
+    assert command.wait() == 2
+    assert command.err.startswith("Error: the snapshot to resume from is not a file\n")
+    assert str(world / "s1.json") in command.err
+    assert not (world / ".clawblox").exists()
+
+
+def test_a_refused_snapshot_is_told_with_the_world_s_reason(call: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--scene", "other")
+    (world / "s1.json").write_text(json.dumps(SNAPSHOT))
+    command = call("run", str(world), "--port", "0", "--resume", "s1.json")
+    assert command.wait() == 1
+    assert "its scene is scene-plain, not scene-other" in command.err
+    assert command.out == ""
+
+
+# ------------------------------------------------------------------------------------ signals
+
+
+def test_ctrl_c_stops_the_world_cleanly(serve: Serve) -> None:
+    served = serve("--daemon", words=("--grace", "0.2"))
+    assert served.command.interrupt() == 130
+    assert not marked_processes()
+    assert not is_listening(served.port)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_term_and_hup_stop_it_as_ctrl_c_does(
+    start: Start, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    world = make_world(tmp_path)
+    # Whatever runs the tests may ignore HUP, and a child inherits that.
+    command = start("run", str(world), "--port", "0", prefix=("env", "--default-signal=HUP"))
+    command.wait_for("Spectator frontend")
+    command.send(number)
+    assert command.wait() == status
+    assert command.out.endswith("stopped\n")
+    assert not marked_processes()
+
+
+def test_a_run_under_nohup_outlives_its_terminal(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    command = start("run", str(world), "--port", "0", prefix=("env", "--ignore-signal=HUP"))
+    command.wait_for("Spectator frontend")
+    command.send(signal.SIGHUP)
+    assert command.interrupt() == 130  # 129, had the first signal counted
+
+
+def test_a_second_ctrl_c_kills_at_once(serve: Serve) -> None:
+    served = serve("--ignore-sigterm", "--stubborn-child", words=("--grace", "600"))
+    served.command.send(signal.SIGINT)
+    served.command.wait_for("Stopping the world")
+    assert served.command.interrupt() == 130
+    assert served.command.err.count("Killed ") == 2
+    assert not marked_processes()
+    assert not is_listening(served.port)
+
+
+def test_two_signals_at_once_are_as_good_as_one_after_the_other(serve: Serve) -> None:
+    served = serve("--ignore-sigterm", words=("--grace", "600"))
+    served.command.send(signal.SIGTERM)
+    assert served.command.interrupt() in (130, 143)
+    assert not marked_processes()
+
+
+def test_what_ignores_term_is_killed_after_the_grace(serve: Serve) -> None:
+    served = serve("--ignore-sigterm", words=("--grace", "0.2"))
+    assert served.command.interrupt() == 130
+    assert "Killed " in served.command.err
+    assert not marked_processes()
+
+
+def test_ctrl_c_ends_a_start_that_takes_long(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
+    port = free_port()
+    command = start("run", str(world), "--port", str(port))
+    wait_until((world / "pid").exists, what="the world's process has begun")
+    assert command.interrupt() == 130
+    assert not marked_processes()
+
+
+def test_ctrl_c_ends_a_wait_for_a_port(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = str(busy.getsockname()[1])
+        command = start("run", str(world), "--port", port, "--port-wait", "600")
+        wait_until((world / ".clawblox" / "manifest.json").exists, what="the run has begun")
+        assert command.interrupt() == 130
+    assert not marked_processes()
+
+
+def test_a_killed_command_leaves_nothing_behind(serve: Serve) -> None:
+    served = serve("--stubborn-child")
+    assert marked_processes()
+    served.command.send(signal.SIGKILL)
+    served.command.wait()
+    assert_nothing_runs()
+    assert not is_listening(served.port)
+
+
+def test_output_that_nobody_reads_does_not_keep_ctrl_c_waiting(
+    start: Start, tmp_path: Path
+) -> None:
+    world = make_world(tmp_path, "--flood-lines", "5000")
+    port = free_port()
+    command = start("run", str(world), "--port", str(port), stdout=subprocess.PIPE)
+    wait_until(lambda: is_listening(port), what="the world serves")
+    wait_until(lambda: pending(command.process.stdout) > 60_000, what="the pipe is full")
+    assert command.interrupt() == 130
+    assert not marked_processes()
+
+
+def pending(stream: object) -> int:
+    """Return how many bytes wait in a pipe."""
+    size = array.array("i", [0])
+    fcntl.ioctl(stream, termios.FIONREAD, size)
+    return size[0]
+
+
+def test_the_world_stops_when_nobody_reads_any_more(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--flood-rate", "100")
+    command = start("run", str(world), "--port", "0", stdout=subprocess.PIPE)
+    assert command.process.stdout is not None
+    command.process.stdout.readline()
+    command.process.stdout.close()
+    assert command.wait() == 1
+    assert command.err == ""
+    assert not marked_processes()
+
+
+# ----------------------------------------------------------------------------------- failures
+
+
+def test_a_busy_port_is_named_with_a_way_out_and_its_owner(call: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        command = call("run", str(world), "--port", str(port))
+    assert command.wait() == 1
+    first, second = command.err.splitlines()
+    assert first == f"Error: Port {port} is already in use. Try --port <PORT>"
+    assert f"pid {os.getpid()} (" in second
+
+
+def test_a_port_that_another_run_holds_is_busy_too(serve: Serve, call: Start) -> None:
+    served = serve()
+    command = call("run", served.run_dir, "--port", str(served.port))
+    assert command.wait() == 1
+    text = f"Error: Port {served.port} is already in use. Try --port <PORT>\n"
+    assert command.err.startswith(text)
+    assert served.command.interrupt() == 130
+
+
+def test_a_missing_path_is_named_as_it_was_given(call: Start) -> None:
+    command = call("run", "worlds/nowhere")
+    assert command.wait() == 1
+    assert command.err == "Error: Path 'worlds/nowhere' does not exist\n"
+
+
+def test_a_directory_without_world_toml_is_told(call: Start, tmp_path: Path) -> None:
+    command = call("run", str(tmp_path))
+    assert command.wait() == 2
+    assert command.err.startswith("Error: the directory has no world.toml\n")
+
+
+def test_a_world_without_a_command_is_refused(call: Start, tmp_path: Path) -> None:
+    (tmp_path / "world.toml").write_text('name = "lua"\n[scripts]\nmain = "main.lua"\n')
+    command = call("run", str(tmp_path))
+    assert command.wait() == 2
+    assert command.err.startswith("Error: the world has no [run] command")
+    assert f"{tmp_path / 'world.toml'}" in command.err
+
+
+def test_a_world_that_dies_by_itself_ends_the_command(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--exit-after", "0.5", "--tell-token")
+    command = start("run", str(world), "--port", "0", env={"WORLD_OPERATOR_TOKEN": "s3cret"})
+    assert command.wait() == 1
+    assert command.err.startswith("Error: World 'counter' ended by itself: exit status 9\n")
+    log_file = world / ".clawblox" / "logs" / "w000.log"
+    assert f"  log_file: {log_file}\n" in command.err
+    assert "    | my token is ***\n" in command.err
+    assert "s3cret" not in command.err
+    assert command.out.endswith(log_file.read_text())
+
+
+def test_a_world_that_is_killed_is_told_by_the_name_of_the_signal(serve: Serve) -> None:
+    served = serve()
+    ask(served.port, "POST", "/__die?signal=SIGKILL")
+    assert served.command.wait() == 1
+    assert "ended by itself: killed by SIGKILL" in served.command.err
+
+
+def test_a_world_that_exits_before_it_is_ready_is_told_with_its_log(
+    call: Start, tmp_path: Path
+) -> None:
+    world = make_world(tmp_path, "--exit-at-once", "4", "--tell-token")
+    command = call("run", str(world), "--port", "0", env={"WORLD_OPERATOR_TOKEN": "s3cret"})
+    assert command.wait() == 1
+    for text in ("exit status 4", f"world directory: {world}", "command_file:", "log_file:"):
+        assert text in command.err
+    assert "| my token is ***" in command.err
+    assert "s3cret" not in command.err + command.out
+
+
+def test_a_world_that_does_not_get_ready_in_time_is_told_with_what_was_seen(
+    call: Start, tmp_path: Path
+) -> None:
+    world = make_world(tmp_path, "--unavailable", "inf")
+    command = call("run", str(world), "--port", "0", "--health-timeout", "0.5")
+    assert command.wait() == 1
+    assert "not ready within 0.5 s; last probe: GET /api.md answered 503" in command.err
+    assert not marked_processes()
+
+
+# -------------------------------------------------------------------------------------- token
+
+
+def test_the_operator_token_of_the_environment_is_the_world_s(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    port = free_port()
+    env = {"WORLD_OPERATOR_TOKEN": "s3cret"}
+    command = start("run", str(world), "--port", str(port), env=env)
+    command.wait_for("Spectator frontend")
+    headers = {"X-Operator-Token": "s3cret"}
+    assert ask(port, "GET", "/snapshot", headers=headers).status == 200
+    assert command.interrupt() == 130
+    assert "s3cret" not in command.out + command.err
+    files = [path for path in world.rglob("*") if path.is_file()]
+    assert [path for path in files if b"s3cret" in path.read_bytes()] == []
+
+
+# --------------------------------------------------------------------------------------- tmux
+
+
+def test_it_can_run_in_a_tmux_window(start: Start, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    sockets = tmp_path / "tmux"
+    sockets.mkdir()
+    env = {**os.environ, "TMUX_TMPDIR": str(sockets)}
+    env.pop("TMUX", None)
+    command = start("run", str(world), "--port", "0", "--tmux", "demo", env=env)
+    command.wait_for("Spectator frontend")
+    listing = ["tmux", "list-windows", "-t", "demo", "-F", "#{window_name}"]
+    assert subprocess.run(listing, env=env, capture_output=True).stdout == b"world-0\n"
+    assert command.interrupt() == 130
+    wait_until(
+        lambda: subprocess.run(listing, env=env, capture_output=True).returncode,
+        what="the window is gone",
+    )
+
+
+def world_environment(world: Path) -> dict[str, str]:
+    """Return the environment that the world was given."""
+    environment: dict[str, str] = json.loads((world / "dump.json").read_text())["env"]
+    return environment

@@ -1,0 +1,81 @@
+"""Every test runs in directories of its own and leaves nothing behind, or fails."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from blockbuster import BlockBuster
+
+from tests.support import POLL_INTERVAL_S, Resources, kill_processes, live_processes, name_session
+
+SETTLE_TIMEOUT_S = 3.0
+
+hypothesis.settings.register_profile("clawblox", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("clawblox")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """Run async tests on asyncio; a module that serves trio too parametrizes this name."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _never_block_the_loop() -> Iterator[None]:
+    """Fail a test in which code of the package blocks a running event loop."""
+    blockbuster = BlockBuster(scanned_modules=["clawblox"])
+    for function in blockbuster.functions.values():
+        # The two constructors read small local files, as their documentation says.
+        function.can_block_in("clawblox/config.py", {"read_world_config"})
+        function.can_block_in("clawblox/async_world.py", {"attach"})
+        # The sync facade blocks its caller's loop, which is what its caller asked for.
+        function.can_block_in("clawblox/portal.py", {"run", "enter", "leave"})
+    blockbuster.activate()
+    blockbuster.functions["os.path.abspath"].deactivate()  # it looks at no disk
+    yield
+    blockbuster.deactivate()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Name the session, and check at its end what fixtures of modules left behind."""
+    name_session(tmp_path_factory.getbasetemp())
+    before = Resources.now()
+    yield tmp_path_factory.mktemp("outside")
+    fail_on_leaks(before)
+
+
+@pytest.fixture(autouse=True)
+def _leave_nothing_behind(_session_directory: Path) -> Iterator[None]:
+    """Give the test an empty home, temporary and working directory; compare before and after."""
+    root = Path(tempfile.mkdtemp(dir=_session_directory))
+    home, temporary, working = (root / name for name in ("home", "tmp", "cwd"))
+    for directory in (home, temporary, working):
+        directory.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLAWBLOX_HOME", str(home))
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        patch.chdir(working)
+        before = Resources.now(temporary, working)
+        yield
+        fail_on_leaks(before, temporary, working)
+
+
+def fail_on_leaks(before: Resources, *directories: Path) -> None:
+    """Fail when something came since ``before`` and stays; kill leaked processes."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while (now := Resources.now(*directories)).leaks_since(before):
+        if time.monotonic() > deadline:
+            break
+        gc.collect()
+        time.sleep(POLL_INTERVAL_S)
+    if leaks := now.leaks_since(before):
+        kill_processes(lambda: now.processes_since(before).keys() & live_processes())
+        pytest.fail("left behind:\n" + "\n".join(f"  {leak}" for leak in leaks))

@@ -1,0 +1,1 @@
+"""Tests of the kit to write worlds, and of the example worlds on it."""

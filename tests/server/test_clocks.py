@@ -1,0 +1,123 @@
+"""The two clocks: when inputs are applied, and who waits for what."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from clawblox.server import Clock, InputError
+from clawblox.server.clocks import make_clock
+from clawblox.server.document import capture
+from clawblox.server.instance import Halted
+from tests.support import wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def realtime(instance):
+    return make_clock(instance, Clock.REALTIME)
+
+
+@pytest.fixture
+def lockstep(instance):
+    return make_clock(instance, Clock.LOCKSTEP)
+
+
+async def test_in_real_time_ticks_come_without_any_input(instance, realtime):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(realtime.run)
+        await wait_until_async(lambda: instance.tick > 5)
+        tasks.cancel_scope.cancel()
+
+
+async def test_in_real_time_an_input_returns_after_the_tick_that_took_it(
+    instance, simulation, realtime
+):
+    session = instance.join("Rocky")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(realtime.run)
+        for total in range(1, 6):
+            before = instance.tick
+            await realtime.submit(session, "Add", 1)
+            assert simulation.sums[session.agent_id] == total
+            assert instance.tick > before
+            assert instance.pending == []
+        with pytest.raises(InputError, match="whole number"):
+            await realtime.submit(session, "Add", "one")
+        tasks.cancel_scope.cancel()
+
+
+async def test_in_real_time_inputs_of_one_tick_keep_their_order(instance, simulation, realtime):
+    session = instance.join("Rocky")
+    async with anyio.create_task_group() as tasks:
+        for number in range(10):
+            tasks.start_soon(realtime.submit, session, "Keep", number)
+            await wait_until_async(lambda: len(instance.pending) == number + 1)  # noqa: B023
+        tasks.start_soon(realtime.run)
+        await wait_until_async(lambda: instance.tick > 0)
+        tasks.cancel_scope.cancel()
+    assert simulation.extra == 9
+
+
+async def test_a_waiting_input_is_in_the_snapshot(instance, realtime):
+    session = instance.join("Rocky")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(realtime.submit, session, "Add", 4)
+        await wait_until_async(lambda: instance.pending)
+        document = capture(instance)
+        tasks.cancel_scope.cancel()
+    assert document["pending_inputs"] == [
+        {"agent_id": session.agent_id, "action": "Add", "data": 4}
+    ]
+
+
+async def test_a_halt_ends_the_clock_and_wakes_everybody(instance, realtime):
+    session = instance.join("Rocky")
+    finished = []
+
+    async def wait_for(action):
+        await realtime.submit(session, action, None)
+        finished.append(action)
+
+    async with anyio.create_task_group() as tasks:
+        for action in ("Keep", "Divide", "Keep"):
+            tasks.start_soon(wait_for, action)
+        await wait_until_async(lambda: len(instance.pending) == 3)
+        with anyio.fail_after(5):
+            await realtime.run()
+        await wait_until_async(lambda: len(finished) == 3)
+    assert instance.failure == "ZeroDivisionError: Divide"
+    with pytest.raises(Halted):
+        await realtime.submit(session, "Keep", None)
+
+
+async def test_in_lockstep_an_accepted_input_takes_its_ticks(instance, lockstep):
+    session = instance.join("Rocky")
+    await lockstep.submit(session, "Add", 1)
+    assert instance.tick == 3
+    with pytest.raises(InputError):
+        await lockstep.submit(session, "Add", None)
+    assert instance.tick == 3
+
+
+async def test_in_lockstep_time_stands_still_by_itself(instance, lockstep):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lockstep.run)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert instance.tick == 0
+
+
+async def test_in_lockstep_inputs_that_were_waiting_come_first(instance, simulation, lockstep):
+    session = instance.join("Rocky")
+    instance.queue(session, "Keep", "old")
+    instance.queue(session, "Add", 10)
+    await lockstep.submit(session, "Keep", "new")
+    assert simulation.extra == "new"
+    assert simulation.sums[session.agent_id] == 10

@@ -1,0 +1,95 @@
+"""Host and Origin: what a browser was tricked into sending never reaches a route."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawblox.server.gate import Address
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8080", "localhost:8080", "LocalHost:8080", "[::1]:8080"]
+)
+async def test_the_loopback_names_reach_the_world(client, host):
+    assert (await client.get("/api.md", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "evil.example:8080",
+        "127.0.0.1",
+        "127.0.0.1:80",
+        "127.0.0.1:8081",
+        "127.0.0.1:08080",
+        "127.0.0.1.evil.example:8080",
+        "localhost.:8080",
+        "user@127.0.0.1:8080",
+        "127.0.0.1:8080, evil.example",
+        "192.168.0.7:8080",
+        "0.0.0.0:8080",
+        "[::]:8080",
+    ],
+)
+async def test_a_foreign_host_is_misdirected(client, host):
+    answer = await client.get("/api.md", headers={"Host": host})
+    assert (answer.status_code, answer.text) == (421, "Misdirected request: unknown Host")
+
+
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:8080", "http://localhost:8080"])
+async def test_our_own_origin_is_let_through(client, origin):
+    assert (await client.get("/api.md", headers={"Origin": origin})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "",
+        "https://evil.example",
+        "http://evil.example:8080",
+        "http://127.0.0.1:3000",
+        "https://127.0.0.1:8080",
+        "http://127.0.0.1:8080/path",
+        "http://127.0.0.1:8080 http://evil.example",
+        "127.0.0.1:8080",
+    ],
+)
+@pytest.mark.parametrize("path", ["/join?name=a", "/nothing"])
+async def test_a_foreign_origin_is_forbidden(client, instance, origin, path):
+    answer = await client.post(path, headers={"Origin": origin})
+    assert answer.status_code == 403
+    assert len(instance.sessions) == 0
+
+
+async def test_no_answer_allows_another_origin(client):
+    answer = await client.options("/join", headers={"Access-Control-Request-Method": "POST"})
+    assert answer.status_code == 405
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize(
+    ("bound", "authority", "is_ours"),
+    [
+        ("192.168.0.7", "192.168.0.7:8080", True),
+        ("192.168.0.7", "192.168.0.8:8080", False),
+        ("box.lan", "BOX.lan:8080", True),
+        ("fe80::1", "[fe80::1]:8080", True),
+        ("0.0.0.0", "192.168.0.7:8080", True),
+        ("0.0.0.0", "[fe80::1]:8080", True),
+        ("0.0.0.0", "evil.example:8080", False),
+        ("::", "10.0.0.1:8080", True),
+        ("::", "10.0.0.1:8081", False),
+    ],
+)
+async def test_a_world_bound_elsewhere_answers_to_where_it_is_bound(bound, authority, is_ours):
+    assert Address(bound, 8080).is_ours(authority) is is_ours
+    assert Address(bound, 8080).is_ours("localhost:8080")
+
+
+async def test_the_port_may_be_left_out_where_it_is_the_one_of_http():
+    assert Address("127.0.0.1", 80).is_ours("127.0.0.1")

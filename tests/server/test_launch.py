@@ -1,0 +1,241 @@
+"""A world's program as the orchestrator sees it: flags, refusals, signals, the wire."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.server.conftest import TALLY, TOKEN
+from tests.support import free_port, is_listening, wait_until
+
+JSON = {"Content-Type": "application/json"}
+
+
+def test_the_environment_tells_a_world_where_to_serve(launch):
+    port = free_port()
+    world = launch(env={"WORLD_PORT": str(port), "WORLD_BASE_PATH": "/one/"})
+    assert world.port == port
+    assert world.ask("GET", "/one/api.md").status == 200
+    assert f"Listening on http://127.0.0.1:{port}/one" in world.log
+
+
+def test_flags_override_the_environment(launch):
+    world = launch(
+        TALLY, "--port", "0", "--base-path", "/two", env={"WORLD_PORT": "1", "WORLD_BASE_PATH": "/"}
+    )
+    assert world.ask("GET", "/two/api.md").status == 200
+
+
+def test_a_world_can_be_bound_to_ipv6(launch):
+    world = launch(TALLY, "--host", "::1")
+    assert f"Listening on http://[::1]:{world.port}" in world.log
+    assert world.ask("GET", "/api.md", host="::1").status == 200
+
+
+def test_a_world_that_listens_beyond_this_machine_says_so(launch):
+    world = launch(TALLY, "--host", "0.0.0.0")
+    assert world.ask("GET", "/api.md").status == 200
+    assert "WARNING: this world can be reached from other machines" in world.log
+
+
+def test_answers_carry_no_time_of_the_host_and_no_server_name(launch):
+    answer = launch().ask("GET", "/api.md")
+    assert answer.headers.keys() == {"content-length", "content-type"}
+
+
+@pytest.mark.parametrize("token", [b"\xe9", "é".encode(), b"wrong", b"\xff" * 500])
+def test_a_token_of_any_bytes_is_only_refused(launch, token):
+    world = launch()
+    answer = world.ask("GET", "/snapshot", headers={"X-Operator-Token": token})
+    assert (answer.status, answer.body) == (401, b"Invalid operator token")
+    assert world.snapshot().status == 200
+    assert "Traceback" not in world.log
+
+
+def test_foreign_hosts_and_origins_are_refused_on_the_real_port(launch):
+    world = launch()
+    assert world.ask("GET", "/api.md", headers={"Host": "evil.example"}).status == 421
+    own = f"http://127.0.0.1:{world.port}"
+    assert world.ask("POST", "/join?name=a", headers={"Origin": own}).status == 200
+    assert world.ask("POST", "/join?name=a", headers={"Origin": "http://evil"}).status == 403
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        b"GET /api.md HTTP/1.0\r\n\r\n",
+        b"GET /api.md HTTP/1.1\r\n\r\n",
+        b"GET http://evil.example/api.md HTTP/1.1\r\nHost: 127.0.0.1:%(port)d\r\n\r\n",
+        b"GET /api.md HTTP/1.1\r\nHost: 127.0.0.1:%(port)d\r\nHost: evil.example\r\n\r\n",
+        b"GET /api.md HTTP/1.1\r\nHost: 127.0.0.1:%(port)d\r\nX: " + b"x" * 200_000,
+        b"nonsense\r\n\r\n",
+    ],
+    ids=["no host 1.0", "no host", "absolute form", "two hosts", "long header", "nonsense"],
+)
+def test_a_malformed_request_gets_no_document_and_the_world_goes_on(launch, request_head):
+    world = launch()
+    head = request_head.replace(b"%(port)d", str(world.port).encode())
+    with socket.create_connection(("127.0.0.1", world.port), timeout=5) as connection:
+        connection.sendall(head)
+        status_line = connection.recv(4096).split(b"\r\n")[0]
+    assert status_line.split()[1] in (b"400", b"404", b"421")
+    assert world.ask("GET", "/api.md").status == 200
+
+
+def test_the_token_is_in_no_argument_and_no_log(launch):
+    world = launch()
+    world.snapshot()
+    with open(f"/proc/{world.process.pid}/cmdline") as arguments:
+        assert TOKEN not in arguments.read()
+    assert TOKEN not in world.log
+
+
+# --------------------------------------------------------------------------- the two clocks
+
+
+def test_in_real_time_the_world_runs_by_itself_and_answers_after_a_tick(launch):
+    world = launch(TALLY, "--clock", "realtime")
+    session = {"X-Session": world.ask("POST", "/join?name=a").json()["session"]}
+    first = world.ask("GET", "/observe", headers=session).json()["tick"]
+    wait_until(lambda: world.ask("GET", "/observe", headers=session).json()["tick"] > first + 20)
+    body = b'{"type":"Add","data":2}'
+    seen = world.ask("POST", "/input", headers={**session, **JSON}, body=body).json()
+    assert seen["sum"] == 2
+    assert seen["tick"] > first
+
+
+def test_a_halt_in_real_time_is_answered_and_the_process_lives(launch):
+    world = launch(TALLY, "--clock", "realtime")
+    headers = {"X-Session": world.ask("POST", "/join?name=a").json()["session"], **JSON}
+    body = b'{"type":"FailAtNextStep"}'
+    answer = world.ask("POST", "/input", headers=headers, body=body)
+    assert answer.status == 503
+    assert answer.body.startswith(b"Game halted: OverflowError: the sums are too high")
+    assert world.ask("GET", "/api.md").status == 200
+    assert "Traceback" in world.log
+    assert world.stop() == 0
+
+
+# -------------------------------------------------------------------------------- snapshots
+
+
+@pytest.fixture
+def snapshot(launch, tmp_path):
+    world = launch()
+    world.ask("POST", "/join?name=Rocky")
+    path = tmp_path / "snapshot.json"
+    path.write_bytes(world.snapshot().body)
+    world.stop()
+    return path
+
+
+def test_a_resumed_world_writes_the_snapshot_it_came_from(launch, snapshot):
+    world = launch(env={"WORLD_RESUME_PATH": str(snapshot)})
+    assert world.snapshot().body == snapshot.read_bytes()
+
+
+def test_a_resume_flag_overrides_the_environment(launch, snapshot):
+    env = {"WORLD_RESUME_PATH": "/nonexistent"}
+    world = launch(TALLY, "--resume", os.path.relpath(snapshot, TALLY.parent), env=env)
+    assert world.snapshot().body == snapshot.read_bytes()
+
+
+def test_a_snapshot_is_not_needed_after_the_launch(launch, snapshot):
+    body = snapshot.read_bytes()
+    world = launch(env={"WORLD_RESUME_PATH": str(snapshot)})
+    assert world.port
+    snapshot.unlink()
+    assert world.snapshot().body == body
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda body: b"not JSON", "it is not JSON"),
+        (lambda body: body[:-20], "it is not JSON"),
+        (lambda body: b"", "it is not JSON"),
+        (lambda body: body.replace(b"tally-v1", b"other-v1"), "its format is 'other-v1'"),
+        (lambda body: body.replace(b'"version":1', b'"version":9'), "its version is 9"),
+        (lambda body: body.replace(b'_hash":"tally', b'_hash":"x'), "its scene_hash is 'x'"),
+        (lambda body: body.replace(b'"sessions"', b'"others"'), "it has no 'sessions'"),
+        (lambda body: json.dumps({**json.loads(body), "state": {"ticks": -1}}).encode(), "ticks"),
+        (None, "No such file or directory"),
+    ],
+    ids=["prose", "cut", "empty", "format", "version", "hash", "missing", "state", "no file"],
+)
+def test_a_foreign_snapshot_is_refused_before_the_port_opens(launch, snapshot, damage, complaint):
+    if damage is None:
+        snapshot.unlink()
+    else:
+        snapshot.write_bytes(damage(snapshot.read_bytes()))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]  # had it tried to bind, it would have complained of this
+        env = {"WORLD_RESUME_PATH": str(snapshot), "WORLD_PORT": str(port)}
+        world = launch(env=env)
+        assert world.process.wait(10) == 65
+    assert world.log.startswith(f"tally.py: refusing the snapshot {snapshot}: ")
+    assert complaint in world.log
+    assert world.log.count("\n") == 1
+
+
+def test_a_busy_port_is_said_in_one_line(launch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        world = launch(env={"WORLD_PORT": str(port)})
+        assert world.process.wait(10) == 1
+    assert world.log.startswith(f"tally.py: cannot listen on 127.0.0.1:{port}: ")
+    assert "Address already in use" in world.log
+    assert world.log.count("\n") == 1
+
+
+# ---------------------------------------------------------------------------------- signals
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("clock", ["lockstep", "realtime"])
+def test_a_signal_ends_a_world_in_order(launch, stop, clock):
+    world = launch(TALLY, "--clock", clock)
+    port = world.port
+    world.ask("POST", "/join?name=a")
+    world.process.send_signal(stop)
+    assert world.process.wait(10) == 0
+    assert not is_listening(port)
+    assert "Traceback" not in world.log
+
+
+def test_a_request_that_never_ends_does_not_hold_a_world_up(launch):
+    world = launch()
+    session = world.ask("POST", "/join?name=a").json()["session"]
+    head = (
+        f"POST /input HTTP/1.1\r\nHost: 127.0.0.1:{world.port}\r\nX-Session: {session}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", world.port)) as unfinished:
+        unfinished.sendall(head.encode())
+        assert unfinished.recv(100).startswith(b"HTTP/1.1 100")  # it waits for the body
+        assert world.stop() == 0
+
+
+# ---------------------------------------------------------------------------------- imports
+
+
+def test_importing_the_kit_loads_nothing_of_the_orchestrator():
+    code = (
+        "import sys; before = set(sys.modules); import clawblox.server; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    loaded = shown.stdout.split()
+    top_level = {name.partition(".")[0] for name in loaded}
+    assert not top_level & {"httpx", "tomlkit", "msgspec", "structlog", "click", "uvicorn"}
+    ours = {name for name in loaded if name.startswith("clawblox")}
+    assert {name for name in ours if not name.startswith("clawblox.server")} == {
+        "clawblox",
+        "clawblox.protocol",
+    }

@@ -1,0 +1,106 @@
+"""Flags over ``WORLD_*`` over defaults; a blank variable is unset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawblox.server import Clock, Settings
+from clawblox.server.settings import read_settings
+
+FULL = {
+    "WORLD_HOST": "127.0.0.2",
+    "WORLD_PORT": "9001",
+    "WORLD_BASE_PATH": "/env/",
+    "WORLD_RECORD": "1",
+    "WORLD_RECORD_DIR": "/env/recordings",
+    "WORLD_RESUME_PATH": "/env/snapshot.json",
+    "WORLD_OPERATOR_TOKEN": "secret",
+    "WORLD_SPECTATOR_TOKEN": "other secret",
+    "CLAWBLOX_MANIFEST_PATH": "/env/.clawblox/manifest.json",
+}
+
+
+def test_without_anything_the_defaults_hold():
+    assert read_settings([], {}) == Settings()
+
+
+def test_the_environment_gives_the_defaults():
+    assert read_settings([], dict(FULL)) == Settings(
+        host="127.0.0.2",
+        port=9001,
+        base_path="/env",
+        record_dir=Path("/env/recordings"),
+        resume_path=Path("/env/snapshot.json"),
+        manifest_path=Path("/env/.clawblox/manifest.json"),
+        operator_token=b"secret",
+    )
+
+
+def test_flags_override_the_environment():
+    flags = "--host ::1 --port 9002 --base-path flag --record --record-dir r --resume s.json"
+    assert read_settings([*flags.split(), "--clock", "lockstep"], dict(FULL)) == Settings(
+        host="::1",
+        port=9002,
+        base_path="/flag",
+        clock=Clock.LOCKSTEP,
+        record_dir=Path("r"),
+        resume_path=Path("s.json"),
+        manifest_path=Path("/env/.clawblox/manifest.json"),
+        operator_token=b"secret",
+    )
+
+
+def test_recording_can_be_switched_off_by_flag():
+    assert read_settings(["--no-record"], dict(FULL)).record_dir is None
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t"])
+def test_a_blank_variable_is_unset(blank):
+    assert read_settings([], dict.fromkeys(FULL, blank)) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_on"), [("1", True), ("true", True), ("0", False), ("No", False)]
+)
+def test_record_is_a_switch(text, is_on):
+    settings = read_settings([], {"WORLD_RECORD": text})
+    assert settings.record_dir == (Path("recordings") if is_on else None)
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "complaint"),
+    [
+        (["--port", "65536"], {}, "'65536' is not a port"),
+        (["--port", "-1"], {}, "'-1' is not a port"),
+        (["--port", "²"], {}, "'²' is not a port"),
+        ([], {"WORLD_PORT": "http"}, "'http' is not a port"),
+        ([], {"WORLD_RECORD": "maybe"}, "WORLD_RECORD must be 1 or 0, not 'maybe'"),
+        (["--host", ""], {}, "an address is needed"),
+        (["--clock", "sundial"], {}, "sundial"),
+        (["--operator-token", "secret"], {}, "unrecognized arguments"),
+        (["--res", "x"], {}, "unrecognized arguments"),
+        (["extra"], {}, "unrecognized arguments"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name(capsys, argv, environ, complaint):
+    with pytest.raises(SystemExit) as exited:
+        read_settings(argv, environ)
+    assert exited.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_secrets_are_taken_out_of_the_environment():
+    environ = dict(FULL)
+    read_settings([], environ)
+    assert environ.keys() == FULL.keys() - {"WORLD_OPERATOR_TOKEN", "WORLD_SPECTATOR_TOKEN"}
+
+
+def test_help_names_every_flag_and_no_token_flag(capsys):
+    with pytest.raises(SystemExit):
+        read_settings(["--help"], {})
+    shown = capsys.readouterr().out
+    for flag in ("--host", "--port", "--base-path", "--record", "--record-dir", "--resume"):
+        assert flag in shown
+    assert "-token" not in shown

@@ -1,0 +1,218 @@
+"""The snapshot document: whole, exact, and refused where it does not belong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawblox.server import Instance
+from clawblox.server.document import SnapshotRefusal, capture, restore
+from clawblox.server.payload import encode_large_json
+from tests.server.tally import Tally
+
+
+def written(instance: Instance) -> bytes:
+    return encode_large_json(capture(instance))
+
+
+def restored(body: bytes, simulation: Tally | None = None) -> Instance:
+    instance = Instance(simulation or Tally())
+    restore(instance, body)
+    return instance
+
+
+@pytest.fixture
+def lived(instance: Instance) -> Instance:
+    """An instance with everything in it, a waiting input too."""
+    rocky, molly = instance.join("Rocky"), instance.join("Mölly")
+    instance.queue(rocky, "Add", 5)
+    instance.apply_inputs()
+    for _ in range(7):
+        instance.step()
+    instance.say(rocky, "hällo")
+    instance.queue(molly, "Add", 3)
+    instance.queue(rocky, "Keep", {"deep": [1.5, None]})
+    return instance
+
+
+def test_a_restored_instance_writes_the_same_snapshot(lived):
+    body = written(lived)
+    assert written(restored(body)) == body
+
+
+def test_a_restored_instance_goes_on_like_the_original(lived):
+    copy = restored(written(lived))
+    assert copy.simulation is not lived.simulation
+    for instance in (lived, copy):
+        instance.apply_inputs()
+        instance.step()
+        late = instance.join("late")
+        instance.say(late, "me too")
+        instance.leave(late)
+        instance.join("later")
+    assert written(copy) == written(lived)
+    assert copy.simulation.extra == {"deep": [1.5, None]}
+
+
+def test_sessions_keep_their_secret_their_id_and_their_order(lived):
+    copy = restored(written(lived))
+    assert [*copy.sessions] == [*lived.sessions]
+    session = next(iter(lived.sessions))
+    assert copy.observe(session) == lived.observe(session)
+
+
+def test_join_hooks_are_not_called_for_agents_that_are_restored(instance):
+    instance.join("Rocky")
+
+    class Picky(Tally):
+        def join(self, agent_id, name):
+            raise AssertionError("not for the restored")
+
+    assert len(restored(written(instance), Picky()).sessions) == 1
+
+
+def test_a_left_agents_inputs_are_not_in_the_snapshot(lived):
+    molly = list(lived.sessions)[1]
+    lived.leave(molly)
+    document = json.loads(written(lived))
+    assert [each["action"] for each in document["pending_inputs"]] == ["Keep"]
+
+
+def test_the_document_says_what_it_is(lived):
+    document = json.loads(written(lived))
+    assert [*document] == [
+        "format",
+        "version",
+        "time",
+        "tick",
+        "scene_hash",
+        "state",
+        "sessions",
+        "ids",
+        "pending_inputs",
+        "chat",
+    ]
+    assert document["format"] == "tally-v1"
+    assert document["time"] == lived.simulation.time
+    assert document["tick"] == 7
+
+
+def test_the_chat_history_is_bounded_and_its_numbers_go_on(instance, monkeypatch):
+    monkeypatch.setattr("clawblox.server.chat.MAX_HISTORY", 3)
+    instance = Instance(Tally())
+    rocky = instance.join("Rocky")
+    for number in range(5):
+        instance.say(rocky, str(number))
+    copy = restored(written(instance))
+    assert [each.id for each in copy.chat.latest(10)] == ["m3", "m4", "m5"]
+    assert copy.say(rocky, "next").id == "m6"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"not json", b"<html></html>", b"\xff\xfe", b'{"format":', b"[1]", b"null", b"[" * 9999],
+)
+def test_what_is_no_json_object_is_refused(body):
+    with pytest.raises(SnapshotRefusal, match="it is not"):
+        restored(body)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"format": "marbles-v1"}, "its format is 'marbles-v1', and this world's is 'tally-v1'"),
+        ({"version": 2}, "its version is 2, and this world's is 1"),
+        ({"version": True}, "its 'version' is of the wrong type: bool"),
+        ({"scene_hash": "other"}, "its scene_hash is 'other', and this world's is 'tally'"),
+        ({"tick": "7"}, "its 'tick' is of the wrong type: str"),
+        ({"time": 1.25}, "it was taken at time 1.25, but the restored world is at 0.7"),
+        ({"sessions": {}}, "its 'sessions' is of the wrong type: dict"),
+        ({"sessions": [{"session": "s"}]}, "its 'sessions' are malformed"),
+        ({"sessions": ["s"]}, "its 'sessions' are malformed"),
+        ({"sessions": [{"session": 1, "agent_id": "a", "name": "n"}]}, "its 'sessions' are malf"),
+        ({"ids": {"key": "xyz", "issued": 2}}, "its 'ids' are malformed"),
+        ({"ids": {"key": "00"}}, "it has no 'issued'"),
+        ({"pending_inputs": [{"agent_id": "a"}]}, "its 'pending_inputs' are malformed"),
+        ({"chat": {"posted": 1, "messages": [{"id": "x"}]}}, "its 'messages' are malformed"),
+        ({"state": {"ticks": -1}}, "its state cannot be restored: ticks cannot be negative"),
+        ({"state": {}}, "its state cannot be restored: KeyError: 'ticks'"),
+        ({"state": 5}, "its state cannot be restored: TypeError"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_foreign_document_is_refused_and_the_text_says_why(lived, changes, complaint):
+    document = {**json.loads(written(lived)), **changes}
+    with pytest.raises(SnapshotRefusal, match=f"^{_escaped(complaint)}"):
+        restored(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "format",
+        "version",
+        "scene_hash",
+        "tick",
+        "time",
+        "state",
+        "sessions",
+        "ids",
+        "pending_inputs",
+        "chat",
+    ],
+)
+def test_a_document_without_one_of_its_keys_is_refused(lived, key):
+    document = json.loads(written(lived))
+    del document[key]
+    with pytest.raises(SnapshotRefusal, match=f"it has no '{key}'"):
+        restored(json.dumps(document).encode())
+
+
+def test_a_number_that_is_not_json_is_refused(lived):
+    body = written(lived).replace(b'"tick":7', b'"tick":NaN')
+    with pytest.raises(SnapshotRefusal, match="NaN is not JSON"):
+        restored(body)
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("join"), st.text(max_size=5).map(lambda name: "x" + name)),
+    st.tuples(st.just("leave"), st.integers(0, 2)),
+    st.tuples(st.just("queue"), st.integers(0, 2), st.integers()),
+    st.tuples(st.just("tick")),
+    st.tuples(st.just("say"), st.integers(0, 2), st.text(min_size=1, max_size=5)),
+)
+
+
+@given(before=st.lists(ACTIONS, max_size=15), after=st.lists(ACTIONS, max_size=15))
+def test_whatever_happened_before_and_happens_after_the_copy_is_the_same(before, after):
+    original = Instance(Tally())
+    for action in before:
+        perform(original, *action)
+    copy = restored(written(original))
+    for action in after:
+        assert perform(copy, *action) == perform(original, *action)
+    assert written(copy) == written(original)
+
+
+def perform(instance: Instance, kind: str, *arguments):
+    if kind == "join":
+        return instance.join(*arguments) if len(instance.sessions) < 3 else None
+    if kind == "tick":
+        instance.apply_inputs()
+        return instance.step()
+    place, *rest = arguments
+    sessions = [*instance.sessions]
+    if place >= len(sessions):
+        return None
+    if kind == "leave":
+        return instance.leave(sessions[place])
+    if kind == "say":
+        return instance.say(sessions[place], *rest)
+    return instance.queue(sessions[place], "Add", *rest)
+
+
+def _escaped(text: str) -> str:
+    return text.replace(".", r"\.").replace("(", r"\(")

@@ -1,0 +1,37 @@
+"""The static checks: format, lint, types and import rules, run as a person would run them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = Path(sys.executable).parent
+
+CHECKS = {
+    "ruff format": ["ruff", "format", "--check", "."],
+    "ruff check": ["ruff", "check", "."],
+    "mypy": ["mypy"],
+    "import-linter": ["lint-imports", "--no-cache"],
+}
+
+
+@pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
+def test_the_tree_passes(command: list[str], tmp_path: Path) -> None:
+    program, *arguments = command
+    result = subprocess.run(
+        [SCRIPTS / program, *arguments],
+        cwd=ROOT,
+        env={
+            "PATH": f"{SCRIPTS}:/usr/bin:/bin",
+            "MYPY_CACHE_DIR": str(tmp_path / "mypy"),
+            "RUFF_CACHE_DIR": str(tmp_path / "ruff"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr

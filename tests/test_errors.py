@@ -1,0 +1,207 @@
+"""Errors travel between processes whole, say everything they know, and form the drawn tree."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import inspect
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawblox import errors
+from clawblox.errors import ClawbloxError, ConfigError, UsageError, WorldError
+from clawblox.model import WorldExit
+
+CLASSES: list[type[ClawbloxError]] = [getattr(errors, name) for name in errors.__all__]
+each_class = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+
+SAMPLES: dict[str, Any] = {
+    "message": "the world fell over",
+    "hint": "pick it up",
+    "path": Path("/worlds/panda/world.toml"),
+    "key": "run.command",
+    "value": ["bash", 7],
+    "line": 12,
+    "status": 503,
+    "pid": 4711,
+    "instance": "w000",
+    "world_dir": Path("/worlds/panda"),
+    "command_file": Path("/runs/r1/start.sh"),
+    "log_file": Path("/runs/r1/world.log"),
+    "url": "http://127.0.0.1:8123/base",
+    "port": 8123,
+    "phase": "probing",
+    "elapsed_s": 1.25,
+    "exit": WorldExit(signal="SIGSEGV"),
+    "log_lines": ("first line", "last line"),
+    "body_start": "<html>",
+    "bytes": 64000,
+}
+"""A value for every field of every error, none of them its default."""
+
+
+def parameters(kind: type[ClawbloxError]) -> set[str]:
+    """Return what a constructor takes, with what it hands on to its parent by ``**fields``."""
+    found: set[str] = set()
+    for ancestor in (a for a in kind.__mro__ if "__init__" in vars(a)):
+        own = inspect.signature(vars(ancestor)["__init__"]).parameters.values()
+        found |= {p.name for p in own if p.kind is not p.VAR_KEYWORD} - {"self"}
+        if all(p.kind is not p.VAR_KEYWORD for p in own):
+            return found
+    raise AssertionError(f"{kind} hands its fields to nobody")
+
+
+def filled(kind: type[ClawbloxError]) -> ClawbloxError:
+    fields = {name: SAMPLES[name] for name in parameters(kind) - {"message"}}
+    return kind(SAMPLES["message"], **fields)
+
+
+# --------------------------------------------------------------------------------- fields
+
+
+@each_class
+def test_every_field_is_an_attribute(kind: type[ClawbloxError]) -> None:
+    error = filled(kind)
+    assert {name: getattr(error, name) for name in parameters(kind)} == {
+        name: SAMPLES[name] for name in parameters(kind)
+    }
+
+
+@each_class
+def test_a_message_alone_is_enough(kind: type[ClawbloxError]) -> None:
+    assert str(kind("the world fell over")).splitlines()[0] == "the world fell over"
+
+
+@each_class
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_every_error_pickles_with_all_its_fields(kind: type[ClawbloxError], protocol: int) -> None:
+    error = filled(kind)
+    back = pickle.loads(pickle.dumps(error, protocol))
+    assert type(back) is kind
+    assert vars(back) == vars(error)
+    assert (str(back), back.args) == (str(error), error.args)
+
+
+@each_class
+def test_every_error_can_be_copied(kind: type[ClawbloxError]) -> None:
+    error = filled(kind)
+    assert vars(copy.deepcopy(error)) == vars(error)
+
+
+@given(message=st.text(), hint=st.none() | st.text(), line=st.text())
+def test_any_text_survives_pickling(message: str, hint: str | None, line: str) -> None:
+    error = WorldError(message, hint=hint, log_lines=(line,))
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+# ---------------------------------------------------------------------------------- texts
+
+
+def texts_of(name: str) -> list[str]:
+    """Return what the message must show of a field's sample."""
+    match name:
+        case "log_lines":
+            return list(SAMPLES[name])
+        case "elapsed_s":
+            return ["1.25 s"]
+        case _:
+            return [str(SAMPLES[name])]
+
+
+FIELDS = [(kind, name) for kind in CLASSES for name in sorted(parameters(kind))]
+
+
+@pytest.mark.parametrize(("kind", "name"), FIELDS, ids=lambda v: getattr(v, "__name__", v))
+def test_the_message_shows_every_field(kind: type[ClawbloxError], name: str) -> None:
+    text = str(filled(kind))
+    assert [part for part in texts_of(name) if part not in text] == []
+
+
+@each_class
+def test_the_message_comes_first_and_the_hint_last(kind: type[ClawbloxError]) -> None:
+    lines = str(filled(kind)).splitlines()
+    assert lines[0] == "the world fell over"
+    assert lines[-1] == "  hint: pick it up"
+
+
+@each_class
+def test_a_field_that_is_not_known_is_not_mentioned(kind: type[ClawbloxError]) -> None:
+    assert "None" not in str(kind("the world fell over"))
+
+
+def test_the_port_is_named_when_there_is_no_address_yet() -> None:
+    assert "port: 8123" in str(WorldError("busy", port=8123))
+
+
+def test_locating_an_error_keeps_what_it_knew() -> None:
+    error = WorldError("ended", phase="probing")
+    error.locate(phase="spawning", port=8123)
+    assert (error.phase, error.port) == ("probing", 8123)
+    assert "port: 8123" in str(error)
+
+
+def test_the_line_stands_behind_the_file() -> None:
+    error = ConfigError("wrong", path=Path("/w/world.toml"), line=3)
+    assert "file: /w/world.toml:3" in str(error)
+
+
+def test_the_log_stands_at_the_end_in_its_order() -> None:
+    lines = str(WorldError("ended", phase="probing", log_lines=("one", "two"))).splitlines()
+    assert lines[-3:] == ["  last log lines:", "    | one", "    | two"]
+
+
+def test_a_long_value_is_cut() -> None:
+    error = ConfigError("wrong", value="x" * 10_000)
+    assert len(str(error)) < 300
+    assert "…" in str(error)
+    assert error.value == "x" * 10_000
+
+
+# ----------------------------------------------------------------------------------- tree
+
+
+def drawn_tree() -> dict[str, set[str]]:
+    """Read the drawing in the module's docstring: the bases of each class."""
+    tree: dict[str, set[str]] = {}
+    branch: list[str] = []
+    drawing = (errors.__doc__ or "").partition("::\n\n")[2].partition("\n\n")[0]
+    for line in drawing.splitlines():
+        entry = re.match(r"\s{4}([ │├└─]*)(\w+)(?: \((\w+)\))?", line)
+        assert entry, line
+        depth = len(entry[1]) // 4
+        branch[depth:] = [entry[2]]
+        tree[entry[2]] = {branch[depth - 1] if depth else "Exception"} | {entry[3]} - {None}
+    return tree
+
+
+def test_the_drawn_tree_is_the_real_one() -> None:
+    real = {kind.__name__: {base.__name__ for base in kind.__bases__} for kind in CLASSES}
+    assert drawn_tree() == real
+
+
+def test_every_exception_of_the_module_is_public() -> None:
+    defined = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, BaseException)
+    }
+    assert defined == set(errors.__all__)
+
+
+@each_class
+def test_every_error_is_documented(kind: type[ClawbloxError]) -> None:
+    assert kind.__doc__
+    assert not hasattr(builtins, kind.__name__)
+
+
+@each_class
+def test_the_command_line_ends_with_2_for_a_mistake_of_the_caller(
+    kind: type[ClawbloxError],
+) -> None:
+    assert kind("").exit_code == (2 if issubclass(kind, ConfigError | UsageError) else 1)

@@ -1,0 +1,53 @@
+"""What importing costs: nothing is loaded that its user does not need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+OURS = "clawblox"
+ANYIO = {"anyio", "idna", "sniffio", "typing_extensions"}
+CODE = """
+import json, sys
+before = set(sys.modules)
+{statement}
+print()
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the modules that a statement loads in a fresh interpreter."""
+    code = CODE.format(statement=statement)
+    words = [sys.executable, "-W", "error", "-c", code]
+    result = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
+    return set(json.loads(result.stdout.splitlines()[-1]))
+
+
+def third_parties(modules: set[str]) -> set[str]:
+    tops = {module.partition(".")[0] for module in modules}
+    return tops - sys.stdlib_module_names - {OURS}
+
+
+def test_importing_clawblox_loads_nothing_else() -> None:
+    loaded = loaded_by("import clawblox")
+    assert third_parties(loaded) == set()
+    assert {module for module in loaded if module.startswith(OURS)} == {OURS}
+
+
+def test_the_help_of_the_command_line_loads_click_alone() -> None:
+    loaded = loaded_by("from clawblox.cli import main; main(['--help'], standalone_mode=False)")
+    assert third_parties(loaded) == {"click"}
+    ours = {module for module in loaded if module.startswith(OURS)}
+    assert ours == {"clawblox", "clawblox.cli", "clawblox.errors"}
+    assert "asyncio" not in loaded
+
+
+@pytest.mark.parametrize("name", ["ps", "logs", "stop"])
+def test_looking_at_a_run_loads_neither_an_http_client_nor_the_orchestrator(name: str) -> None:
+    loaded = loaded_by(f"from clawblox.cli import {name}")
+    assert third_parties(loaded) <= {"attr", "click", "msgspec", *ANYIO}
+    assert not loaded & {"clawblox.async_world", "clawblox.supervisor", "clawblox.http"}

@@ -1,0 +1,199 @@
+"""The wire contract: literals that others rely on, and what is read from strangers."""
+
+from __future__ import annotations
+
+import json
+import string
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from clawblox import protocol
+from clawblox.protocol import (
+    MASK,
+    SECRET_ENV,
+    WorldEnvironment,
+    is_session_id,
+    join_base_path,
+    normalise_base_path,
+    parse_join_answer,
+)
+
+WORLD = WorldEnvironment(
+    host="127.0.0.1",
+    port=8085,
+    base_path="/w/7",
+    record=True,
+    record_dir=Path("/runs/r1/recordings"),
+    resume_path=Path("/runs/r0/saved.json"),
+    manifest_path=Path("/runs/r1/.clawblox/manifest.json"),
+    clawblox_bin="/opt/bin/clawblox",
+    operator_token="operator-canary",
+    spectator_token="spectator-canary",
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+# ---------------------------------------------------------------------------- environment
+
+
+def test_a_world_is_told_exactly_the_contract() -> None:
+    assert {**WORLD.public(), **WORLD.secrets()} == {
+        "WORLD_HOST": "127.0.0.1",
+        "WORLD_PORT": "8085",
+        "WORLD_BASE_PATH": "/w/7",
+        "WORLD_RECORD": "1",
+        "WORLD_RECORD_DIR": "/runs/r1/recordings",
+        "WORLD_RESUME_PATH": "/runs/r0/saved.json",
+        "CLAWBLOX_MANIFEST_PATH": "/runs/r1/.clawblox/manifest.json",
+        "CLAWBLOX_BIN": "/opt/bin/clawblox",
+        "WORLD_OPERATOR_TOKEN": "operator-canary",
+        "WORLD_SPECTATOR_TOKEN": "spectator-canary",
+    }
+
+
+def test_what_does_not_apply_is_left_unset() -> None:
+    bare = attrs.evolve(WORLD, base_path="", record=False, record_dir=None, resume_path=None)
+    public = bare.public()
+    assert public["WORLD_RECORD"] == "0"
+    gone = {"WORLD_BASE_PATH", "WORLD_RECORD_DIR", "WORLD_RESUME_PATH"}
+    assert WORLD.public().keys() - public.keys() == gone
+    assert all(public.values())
+
+
+def test_public_and_secret_variables_are_apart() -> None:
+    assert not WORLD.public().keys() & WORLD.secrets().keys()
+    assert set(SECRET_ENV) == WORLD.secrets().keys()
+
+
+def test_masked_variables_name_the_secrets_and_hide_them() -> None:
+    masked = WORLD.masked()
+    assert masked == {**WORLD.public(), **dict.fromkeys(SECRET_ENV, MASK)}
+    assert "canary" not in repr(masked)
+
+
+def test_no_text_of_the_environment_shows_a_token() -> None:
+    assert "canary" not in repr(WORLD)
+    assert "canary" not in str(WORLD)
+
+
+def test_the_literals_of_the_contract() -> None:
+    assert [getattr(protocol, name) for name in dir(protocol) if name.endswith("_ROUTE")] == [
+        "/skill.md",
+        "/api.md",
+        "/chat/messages",
+        "/chat",
+        "/input",
+        "/join",
+        "/leave",
+        "/observe",
+        "/snapshot",
+    ]
+    assert (protocol.SESSION_HEADER, protocol.OPERATOR_HEADER) == ("X-Session", "X-Operator-Token")
+    assert protocol.INSTANCE_ENV == "CLAWBLOX_INSTANCE"
+    assert protocol.DEFAULT_SNAPSHOT_FORMAT == "world-snapshot"
+
+
+# ---------------------------------------------------------------------------------- /join
+
+
+def test_a_join_answer_is_kept_whole() -> None:
+    fields = {"session": "s1", "agent_id": "agent-1", "spawn": {"x": 1.5}}
+    answer = parse_join_answer(json.dumps(fields).encode())
+    assert (answer.session, answer.agent_id, answer.fields) == ("s1", "agent-1", fields)
+
+
+@pytest.mark.parametrize("agent_id", [{}, {"agent_id": None}, {"agent_id": 7}])
+def test_a_world_need_not_name_the_agent(agent_id: dict[str, object]) -> None:
+    answer = parse_join_answer(json.dumps({"session": "s1", **agent_id}).encode())
+    assert answer.agent_id == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        (b"", "is not JSON"),
+        (b"welcome!", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
+        (b'"s1"', "is not a JSON object"),
+        (b'["s1"]', "is not a JSON object"),
+        (b"null", "is not a JSON object"),
+        (b"{}", "has no usable 'session'"),
+        (b'{"session": null}', "has no usable 'session'"),
+        (b'{"session": 7}', "has no usable 'session'"),
+        (b'{"session": ""}', "has no usable 'session'"),
+        (b'{"session": "two\\r\\nlines"}', "has no usable 'session'"),
+        (b'{"session": "caf\xc3\xa9"}', "has no usable 'session'"),
+    ],
+)
+def test_an_unusable_join_answer_is_refused_by_name(body: bytes, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        parse_join_answer(body)
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+@example(b"1" * 5000)
+def test_any_join_answer_is_usable_or_refused(body: bytes) -> None:
+    try:
+        answer = parse_join_answer(body)
+    except ValueError:
+        return
+    assert is_session_id(answer.session)
+    assert answer.fields["session"] == answer.session
+
+
+# ------------------------------------------------------------------------------- sessions
+
+
+@pytest.mark.parametrize("text", ["s", "0f3a-77", "a" * 512, "!~", "Bearer/+=="])
+def test_a_session_id_is_visible_ascii(text: str) -> None:
+    assert is_session_id(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "a b", "a\n", "\ta", "é", "\x7f", "\x00", "a" * 513])
+def test_what_a_header_cannot_carry_is_no_session_id(text: str) -> None:
+    assert not is_session_id(text)
+
+
+@given(st.text())
+def test_a_session_id_is_what_survives_in_a_header(text: str) -> None:
+    visible = set(string.ascii_letters + string.digits + string.punctuation)
+    assert is_session_id(text) == (0 < len(text) <= 512 and set(text) <= visible)
+
+
+# -------------------------------------------------------------------------------- base path
+
+
+@pytest.mark.parametrize(
+    ("given_path", "normal"),
+    [
+        ("", ""),
+        ("/", ""),
+        ("//", ""),
+        ("w", "/w"),
+        ("/w/", "/w"),
+        ("w//7/", "/w/7"),
+        ("/w/7", "/w/7"),
+    ],
+)
+def test_a_base_path_has_one_form(given_path: str, normal: str) -> None:
+    assert normalise_base_path(given_path) == normal
+
+
+@given(st.text(alphabet="/ab.", max_size=20))
+def test_a_normal_base_path_stays_and_joins_cleanly(text: str) -> None:
+    normal = normalise_base_path(text)
+    assert normalise_base_path(normal) == normal
+    joined = join_base_path(normal, "/api.md")
+    assert joined.startswith("/")
+    assert joined.endswith("/api.md")
+    assert "//" not in joined
+    assert [p for p in joined.split("/") if p] == [*(p for p in text.split("/") if p), "api.md"]

@@ -1,0 +1,152 @@
+"""The stop ladder, rung by rung, over real process trees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld, StopResult
+from tests.support import (
+    descendants,
+    is_alive,
+    is_listening,
+    make_world,
+    marked_processes,
+    wait_until_async,
+)
+
+pytestmark = pytest.mark.anyio
+
+TREES = {
+    "a leader that obeys": ([], None, "terminated"),
+    "a wrapper shell": ([], "child", "terminated"),
+    "a leader that ignores TERM": (["--ignore-sigterm"], None, "killed"),
+    "a child that ignores TERM": (["--stubborn-child"], None, "killed"),
+    "a daemon with a session of its own": (["--daemon"], None, "killed"),
+    "a world behind nohup and setsid": ([], "nohup", "terminated"),
+}
+
+
+@pytest.mark.parametrize(("flags", "wrapper", "rung"), TREES.values(), ids=TREES)
+async def test_no_tree_outlives_its_stop(
+    tmp_path: Path, flags: list[str], wrapper: str | None, rung: str
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, *flags, wrapper=wrapper)) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        tree = {started.pid, *descendants(started.pid), *marked_processes()}
+        result = await world.stop(grace_seconds=0.5)
+        assert result.rung == rung
+        assert not {pid for pid in tree if is_alive(pid)}
+        assert not is_listening(started.port)
+        assert not marked_processes()
+
+
+async def test_the_report_names_what_had_to_be_killed(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, "--ignore-sigterm")) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        result = await world.stop(grace_seconds=0.1)
+        assert [text.split()[0] for text in result.killed] == [str(started.pid)]
+        assert "misbehaving.py" in result.killed[0]
+        assert result.exit is not None
+        assert result.exit.signal == "SIGKILL"
+
+
+async def test_a_child_that_tidies_up_gets_the_rest_of_the_grace(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, "--graceful-child", "0.3")) as world:
+        await world.start(run_dir=tmp_path / "run")
+        result = await world.stop(grace_seconds=10)
+        assert result.rung == "terminated"
+        assert (world.dir / "graceful-child.tidied").exists()
+
+
+async def test_stopping_twice_and_without_a_start_does_nothing(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        assert await world.stop(grace_seconds=1) == StopResult("", "not_running")
+        await world.start(run_dir=tmp_path / "run")
+        assert (await world.stop(grace_seconds=1)).rung == "terminated"
+        assert await world.stop(grace_seconds=1) == StopResult("", "not_running")
+
+
+async def test_stopping_after_a_failed_start_does_nothing(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, "--exit-at-once", "3")) as world:
+        with pytest.raises(Exception, match="exit status 3"):
+            await world.start(run_dir=tmp_path / "run")
+        assert (await world.stop(grace_seconds=1)).rung == "not_running"
+
+
+async def test_stopping_what_died_by_itself_reports_its_exit(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, "--exit-after", "0.1")) as world:
+        async with world.events() as events:
+            await world.start(run_dir=tmp_path / "run")
+            async for event in events:
+                if event.kind == "exited":
+                    break
+        result = await world.stop()
+        assert result.rung == "already_exited"
+        assert result.exit is not None
+        assert result.exit.status == 9
+
+
+async def test_concurrent_stops_share_one_result(tmp_path: Path) -> None:
+    results: list[StopResult] = []
+
+    async def stop(world: AsyncWorld, grace_seconds: float) -> None:
+        results.append(await world.stop(grace_seconds=grace_seconds))
+
+    async with AsyncWorld(dir=make_world(tmp_path, "--slow-stop", "0.2")) as world:
+        await world.start(run_dir=tmp_path / "run")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(stop, world, 10.0)
+    assert len(results) == 3
+    assert len(set(results)) == 1
+
+
+async def test_a_second_stop_shortens_the_grace(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, "--ignore-sigterm")) as world:
+        await world.start(run_dir=tmp_path / "run")
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: world.stop(grace_seconds=600))
+                await anyio.sleep(0)
+                result = await world.stop(grace_seconds=0)
+        assert result.rung == "killed"
+
+
+async def test_a_cancelled_stop_goes_on_without_its_caller(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, "--slow-stop", "0.2")) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        with anyio.move_on_after(0.05) as scope:
+            await world.stop(grace_seconds=10)
+        assert scope.cancelled_caught
+        await wait_until_async(lambda: not is_alive(started.pid))
+
+
+async def test_leaving_the_block_stops_every_instance(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        pids = [(await world.start(run_dir=tmp_path / "run")).pid for _ in range(3)]
+        assert world.instances == ("w000", "w001", "w002")
+    assert not [pid for pid in pids if is_alive(pid)]
+
+
+async def test_an_exception_in_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
+            await world.start(run_dir=tmp_path / "run")
+            raise ZeroDivisionError
+    assert not marked_processes()
+
+
+async def test_the_record_on_disk_tells_the_end(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start(run_dir=tmp_path / "run")
+        path = tmp_path / "run" / ".clawblox" / "instances" / "w000.json"
+        assert json.loads(path.read_text())["state"] == "ready"
+        await world.stop()
+    record = json.loads(path.read_text())
+    assert record["state"] == "exited"
+    assert record["exit"]["status"] == 0
+    assert record["ended_at"].endswith("Z")

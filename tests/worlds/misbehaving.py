@@ -1,0 +1,887 @@
+"""A counter world that keeps the world contract, and breaks it on demand.
+
+Without a flag it conforms: a counter that agents add to, sessions, chat, an exact snapshot.
+Each flag below switches on one fault; `POST /__set?snapshot=empty` does the same while it
+runs. Two further control routes, `POST /__die?signal=SIGKILL` (or `?status=3`) and
+`POST /__close-listener`, act at once, and `GET /__requests` lists what was received so far.
+
+It stands on the standard library alone, and on the light part of it, so that
+`python -I -S misbehaving.py` serves within 50 ms. It shares no line with the package under
+test: both sides of the contract are written down independently. Every process that it makes
+ends by itself after ten minutes, so that a failing test cannot leave one for ever.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+LIFETIME_S = 600
+"""An alarm ends every process of this world after that long, whatever it ignores."""
+
+REFUSED_STATUS = 3
+"""Exit status of a world that cannot restore its snapshot."""
+
+FORMAT = "counter-v1"
+OPAQUE_PREFIX = b"COUNTER\x00"
+TICK_S = 0.5
+BLOCK = b"0.123456," * 7281
+
+
+def say(text: str) -> None:
+    os.write(1, f"{text}\n".encode())
+
+
+# ------------------------------------------------------------------------------ options
+
+
+def setting(name: str, default: str = "") -> str:
+    """Read a variable of the environment contract; a blank value is as good as none."""
+    return os.environ.get(name) or default
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        # Without a width each argument asks for the terminal's, by a heavy import.
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
+        allow_abbrev=False,
+    )
+    add_world_options(parser.add_argument_group("the world (flags override the environment)"))
+    add_launch_faults(parser.add_argument_group("faults of the launch"))
+    add_serving_faults(parser.add_argument_group("faults of the server"))
+    add_snapshot_faults(parser.add_argument_group("faults of GET /snapshot"))
+    add_process_faults(parser.add_argument_group("faults of the process tree"))
+    add_output_faults(parser.add_argument_group("faults of the output"))
+    return parser
+
+
+def add_world_options(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--host", default=setting("WORLD_HOST", "127.0.0.1"))
+    add("--port", type=int, default=int(setting("WORLD_PORT", "8080")))
+    add("--base-path", default=setting("WORLD_BASE_PATH"))
+    add("--resume", metavar="FILE", default=setting("WORLD_RESUME_PATH"))
+    add(
+        "--scene", default="plain", help="content of the world; other scenes' snapshots are foreign"
+    )
+    add("--sidecar", action="store_true", help="serve nothing, live until SIGTERM")
+    add("--dump", metavar="FILE", help="write environment, argv, cwd, descriptors… as JSON")
+    add("--pid-file", metavar="FILE", help="write the process id")
+    add("--append-manifest", type=int, default=0, metavar="N", help="register N recordings")
+    add("--append-interval", type=float, default=0.0, metavar="S", help="seconds between them")
+
+
+def add_launch_faults(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--exit-at-once", type=int, metavar="STATUS")
+    add("--die-at-once", metavar="SIGNAL", help="for example SIGSEGV")
+    add("--exit-after", type=float, metavar="S", help="exit with status 9 after S seconds")
+    add("--slow-boot", type=float, default=0.0, metavar="S", help="sleep before listening")
+    add("--never-listen", action="store_true", help="live, but never bind")
+    add("--bind", metavar="HOST", help="bind this address instead, for example ::1")
+    add("--bind-port", type=int, metavar="PORT", help="bind this port instead")
+
+
+def add_serving_faults(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--mute", action="store_true", help="accept connections and never answer")
+    add("--unavailable", type=float, default=0.0, metavar="S", help="answer 503 for S s, or inf")
+    add("--health", action="store_true", help="serve /health; /api.md is not there")
+    add("--say-ready", type=float, metavar="S", help="log 'READY to serve' after S seconds")
+    add("--join", choices=JOIN_FAULTS, help="break POST /join")
+    add("--ungated", action="store_true", help="serve the snapshot to everybody")
+
+
+def add_snapshot_faults(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--snapshot", choices=SNAPSHOT_FAULTS, default="sized", help="how the answer is sent")
+    add("--after-bytes", type=int, default=40, metavar="N", help="body bytes before the fault")
+    add("--drip-bytes", type=int, default=1, metavar="N", help="slow-loris: bytes at a time")
+    add("--drip-interval", type=float, default=0.05, metavar="S", help="slow-loris: pause")
+    add("--redirect-to", default="", metavar="URL", help="Location of the redirect")
+    add("--snapshot-mb", type=int, default=0, metavar="N", help="pad the document to N MB")
+    add("--format-last", action="store_true", help="format and time behind everything else")
+
+
+def add_process_faults(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--ignore-sigterm", action="store_true")
+    add("--slow-stop", type=float, default=0.0, metavar="S", help="take S s to obey SIGTERM")
+    add(
+        "--daemon",
+        action="store_true",
+        help="leave a daemon that ignores SIGTERM and keeps the port",
+    )
+    add("--bare-daemon", action="store_true", help="the same, with an empty environment; no port")
+    add("--stubborn-child", action="store_true", help="leave a child that ignores SIGTERM")
+    add("--graceful-child", type=float, metavar="S", help="a child that tidies up for S seconds")
+
+
+def add_output_faults(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--flood-lines", type=int, default=0, metavar="N", help="N lines before listening")
+    add("--flood-rate", type=int, default=0, metavar="N", help="N lines a second while serving")
+    add("--long-line", type=int, default=0, metavar="N", help="N bytes without a line end")
+    add("--raw-bytes", action="store_true", help="a line that is not UTF-8")
+    add("--tell-token", action="store_true", help="print the operator token")
+
+
+# ---------------------------------------------------------------------------- the counter
+
+
+class Foreign(Exception):
+    """The snapshot is not one of this world."""
+
+
+class Counter:
+    """The simulation. Its time passes with inputs only, so that a run can be repeated."""
+
+    def __init__(self, scene: str) -> None:
+        self.scene_hash = f"scene-{scene}"
+        self.value = 0
+        self.ticks = 0
+        self.sessions: dict[str, dict[str, str]] = {}
+        self.chat: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def time(self) -> float:
+        return self.ticks * TICK_S
+
+    def join(self, name: str, session: str) -> dict[str, str]:
+        with self._lock:
+            if session not in self.sessions:
+                session = os.urandom(16).hex()
+                agent_id = f"agent-{len(self.sessions) + 1}"
+                self.sessions[session] = {"session": session, "agent_id": agent_id, "name": name}
+            return self.sessions[session]
+
+    def act(self, message: dict[str, Any]) -> bool:
+        if message.get("type") != "add":
+            return False
+        with self._lock:
+            self.value += int(message.get("data", 1))
+            self.ticks += 1
+        return True
+
+    def observe(self, session: str) -> dict[str, Any]:
+        agent = self.sessions[session]
+        return {"agent_id": agent["agent_id"], "time": self.time, "counter": self.value}
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": FORMAT, "time": self.time}
+
+    def state(self) -> dict[str, Any]:
+        with self._lock:
+            sessions = list(self.sessions.values())
+        counter = {"scene_hash": self.scene_hash, "counter": self.value, "ticks": self.ticks}
+        return {**counter, "sessions": sessions, "chat": self.chat}
+
+    def restore(self, body: bytes) -> None:
+        try:
+            document = json.loads(body.removeprefix(OPAQUE_PREFIX))
+        except ValueError as error:
+            raise Foreign("it is not a snapshot of a counter") from error
+        if document.get("scene_hash") != self.scene_hash:
+            raise Foreign(f"its scene is {document.get('scene_hash')}, not {self.scene_hash}")
+        self.value, self.ticks = document["counter"], document["ticks"]
+        self.sessions = {agent["session"]: agent for agent in document["sessions"]}
+        self.chat = document["chat"]
+
+
+# ---------------------------------------------------------------------------------- HTTP
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+
+class Peer:
+    """One connection. `is_open` false ends it once the current request is served."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.is_open = True
+        self._connection = connection
+        self._received = b""
+
+    def read_request(self) -> Request | None:
+        """Return the next request, or None when the client has hung up."""
+        while b"\r\n\r\n" not in self._received:
+            if not self._receive():
+                return None
+        head, _, self._received = self._received.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, target, _ = first.split(" ", 2)
+        pairs = (line.partition(":") for line in lines)
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        url = urlsplit(target)
+        query = dict(parse_qsl(url.query, keep_blank_values=True))
+        body = self._read_body(int(headers.get("content-length", "0")))
+        return Request(method, unquote(url.path), query, headers, body)
+
+    def _read_body(self, size: int) -> bytes:
+        while len(self._received) < size and self._receive():
+            pass
+        body, self._received = self._received[:size], self._received[size:]
+        return body
+
+    def _receive(self) -> bool:
+        chunk = self._connection.recv(65536)
+        self._received += chunk
+        return bool(chunk)
+
+    def send(self, data: bytes) -> None:
+        self._connection.sendall(data)
+
+    def send_head(self, status: int, /, **headers: object) -> None:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        lines = [f"HTTP/1.1 {status} -", *(f"{name}: {value}" for name, value in named.items())]
+        self.send("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
+
+    def answer(self, body: bytes, status: int = 200, kind: str = "text/plain") -> None:
+        self.send_head(status, Content_Type=kind, Content_Length=len(body))
+        self.send(body)
+
+    def answer_json(self, value: object, status: int = 200) -> None:
+        self.answer(json.dumps(value).encode(), status, "application/json")
+
+    def linger(self) -> None:
+        """Say nothing more, and keep the connection until the client gives up."""
+        while self._receive():
+            pass
+        self.is_open = False
+
+
+# ------------------------------------------------------------------------------ snapshots
+
+
+class Document:
+    """A snapshot of any size: `blocks` times the same block stands between head and tail."""
+
+    def __init__(self, head: bytes, tail: bytes = b"", blocks: int = 0) -> None:
+        self.head, self.tail, self.blocks = head, tail, blocks
+        self.size = len(head) + blocks * len(BLOCK) + len(tail)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self.head
+        for _ in range(self.blocks):
+            yield BLOCK
+        yield self.tail
+
+    def start(self, size: int) -> bytes:
+        return (self.head + BLOCK * min(self.blocks, 1) + self.tail)[:size]
+
+
+def snapshot_document(counter: Counter, options: argparse.Namespace) -> Document:
+    identity = counter.identity()
+    if options.snapshot == "nan":
+        identity["time"] = float("nan")
+    if options.snapshot == "no-format":
+        del identity["format"]
+    parts = [identity, {"padding": [0]}, counter.state()]
+    ordered = reversed(parts) if options.format_last else parts
+    text = json.dumps({name: value for part in ordered for name, value in part.items()})
+    head, tail = text.split('"padding": [0]')
+    blocks = options.snapshot_mb * 1_000_000 // len(BLOCK)
+    return Document(f'{head}"padding": ['.encode(), f"0]{tail}".encode(), blocks)
+
+
+class Call(NamedTuple):
+    """One `GET /snapshot` that passed the gate."""
+
+    peer: Peer
+    document: Document
+    options: argparse.Namespace
+
+    def send_head(self, **headers: object) -> None:
+        self.peer.send_head(200, Content_Type="application/json", **headers)
+
+    def send_start(self) -> None:
+        self.peer.send(self.document.start(self.options.after_bytes))
+
+    def hang_up(self) -> None:
+        self.peer.is_open = False
+
+
+SNAPSHOT_FAULTS: dict[str, Callable[[Call], None]] = {}
+"""How a snapshot can be answered, by the value of `--snapshot`."""
+
+
+def snapshot_fault(send: Callable[[Call], None]) -> Callable[[Call], None]:
+    SNAPSHOT_FAULTS[send.__name__.replace("_", "-")] = send
+    return send
+
+
+@snapshot_fault
+def sized(call: Call) -> None:
+    call.send_head(Content_Length=call.document.size)
+    for part in call.document:
+        call.peer.send(part)
+
+
+@snapshot_fault
+def no_format(call: Call) -> None:
+    sized(call)
+
+
+@snapshot_fault
+def nan(call: Call) -> None:
+    sized(call)
+
+
+@snapshot_fault
+def chunked(call: Call) -> None:
+    call.send_head(Transfer_Encoding="chunked")
+    for part in call.document:
+        send_chunk(call.peer, part)
+    send_chunk(call.peer, b"")
+
+
+@snapshot_fault
+def close_delimited(call: Call) -> None:
+    call.send_head(Connection="close")
+    for part in call.document:
+        call.peer.send(part)
+    call.hang_up()
+
+
+@snapshot_fault
+def opaque(call: Call) -> None:
+    call.peer.answer(OPAQUE_PREFIX + b"".join(call.document), kind="application/octet-stream")
+
+
+@snapshot_fault
+def hang_before_headers(call: Call) -> None:
+    call.peer.linger()
+
+
+@snapshot_fault
+def hang_in_body(call: Call) -> None:
+    call.send_head(Content_Length=call.document.size)
+    call.send_start()
+    call.peer.linger()
+
+
+@snapshot_fault
+def die_in_body(call: Call) -> None:
+    call.send_head(Content_Length=call.document.size)
+    call.send_start()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@snapshot_fault
+def slow_loris(call: Call) -> None:
+    call.send_head(Content_Length=call.document.size)
+    body = b"".join(call.document)
+    step = call.options.drip_bytes
+    for begin in range(0, len(body), step):
+        call.peer.send(body[begin : begin + step])
+        time.sleep(call.options.drip_interval)
+
+
+@snapshot_fault
+def status_401(call: Call) -> None:
+    call.peer.answer(b"who are you?", 401)
+
+
+@snapshot_fault
+def status_404(call: Call) -> None:
+    call.peer.answer(b"there is no such thing", 404)
+
+
+@snapshot_fault
+def status_500(call: Call) -> None:
+    call.peer.answer(b"Traceback (most recent call last): ...", 500)
+
+
+@snapshot_fault
+def redirect(call: Call) -> None:
+    call.peer.send_head(302, Location=call.options.redirect_to, Content_Length=0)
+
+
+@snapshot_fault
+def truncated(call: Call) -> None:
+    call.send_head(Content_Length=call.document.size)
+    call.send_start()
+    call.hang_up()
+
+
+@snapshot_fault
+def truncated_chunked(call: Call) -> None:
+    call.send_head(Transfer_Encoding="chunked")
+    send_chunk(call.peer, call.document.start(call.options.after_bytes))
+    call.hang_up()
+
+
+@snapshot_fault
+def truncated_close_delimited(call: Call) -> None:
+    call.send_head(Connection="close")
+    call.send_start()
+    call.hang_up()
+
+
+@snapshot_fault
+def empty(call: Call) -> None:
+    call.peer.answer(b"", kind="application/json")
+
+
+@snapshot_fault
+def html(call: Call) -> None:
+    call.peer.answer(b"<!doctype html><h1>It works!</h1>", kind="text/html")
+
+
+@snapshot_fault
+def garbage(call: Call) -> None:
+    call.peer.answer(bytes(range(256)), kind="application/octet-stream")
+
+
+@snapshot_fault
+def invalid_json(call: Call) -> None:
+    call.peer.answer(b'{"format": "counter-v1", "time": oops}', kind="application/json")
+
+
+@snapshot_fault
+def endless(call: Call) -> None:
+    call.send_head(Transfer_Encoding="chunked")
+    send_chunk(call.peer, b'{"padding": [')
+    while True:
+        send_chunk(call.peer, BLOCK)
+
+
+@snapshot_fault
+def declared_huge(call: Call) -> None:
+    call.send_head(Content_Length=10**15)
+    call.send_start()
+    call.peer.linger()
+
+
+@snapshot_fault
+def gzip(call: Call) -> None:
+    import zlib  # only this fault pays for it
+
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    body = b"".join([*map(packer.compress, call.document), packer.flush()])
+    call.send_head(Content_Encoding="gzip", Content_Length=len(body))
+    call.peer.send(body)
+
+
+def send_chunk(peer: Peer, data: bytes) -> None:
+    peer.send(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+
+# ------------------------------------------------------------------------------- sessions
+
+
+JOIN_FAULTS: dict[str, Callable[[Peer, dict[str, str]], None]] = {
+    "another-session": lambda peer, agent: peer.answer_json({**agent, "session": "another"}),
+    "bad-session": lambda peer, agent: peer.answer_json({**agent, "session": "two\r\nlines"}),
+    "no-session": lambda peer, _: peer.answer_json({"agent_id": "agent-1"}),
+    "extra-fields": lambda peer, agent: peer.answer_json({**agent, "spawn": {"x": 1.5}}),
+    "not-an-object": lambda peer, agent: peer.answer_json([agent["session"]]),
+    "not-json": lambda peer, _: peer.answer(b"welcome!"),
+    "status-500": lambda peer, _: peer.answer(b"out of bodies", 500),
+    "hang": lambda peer, _: peer.linger(),
+}
+"""What can go wrong with `POST /join`, by the value of `--join`."""
+
+
+# --------------------------------------------------------------------------------- server
+
+
+class Server:
+    """Answers every connection in a thread of its own."""
+
+    def __init__(
+        self, options: argparse.Namespace, counter: Counter, listener: socket.socket
+    ) -> None:
+        self.options = options
+        self.counter = counter
+        self.listener = listener
+        self.ready_at = time.monotonic() + options.unavailable
+        self.received: list[dict[str, Any]] = []
+        self.base_path = "".join(f"/{part}" for part in options.base_path.split("/") if part)
+        doc_path = "/health" if options.health else "/api.md"
+        self.routes: dict[tuple[str, str], Callable[[Peer, Request], None]] = {
+            ("GET", doc_path): self.api_doc,
+            ("GET", "/skill.md"): self.api_doc,
+            ("GET", "/snapshot"): self.snapshot,
+            ("POST", "/join"): self.join,
+            ("POST", "/leave"): self.leave,
+            ("GET", "/observe"): self.observe,
+            ("POST", "/input"): self.act,
+            ("POST", "/chat"): self.chat,
+            ("GET", "/chat/messages"): self.chat_messages,
+        }
+        self.controls: dict[str, Callable[[Peer, Request], None]] = {
+            "/__set": self.change_options,
+            "/__die": self.die,
+            "/__close-listener": self.close_listener,
+            "/__requests": self.list_requests,
+        }
+
+    def serve(self) -> NoReturn:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                break  # closed by request
+            in_background(self.serve_peer, connection)
+        while True:
+            signal.pause()
+
+    def serve_peer(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = Peer(connection)
+        try:
+            while peer.is_open and (request := peer.read_request()):
+                self.handle(peer, request)
+        except ConnectionError:
+            pass  # the client gave up
+        finally:
+            connection.close()
+
+    def handle(self, peer: Peer, request: Request) -> None:
+        if control := self.controls.get(request.path):
+            return control(peer, request)
+        self.received.append(request._asdict() | {"body": request.body.decode("latin-1")})
+        if self.options.mute:
+            return peer.linger()
+        if time.monotonic() < self.ready_at:
+            return peer.answer(b"not yet", 503)
+        in_base = request.path.startswith(f"{self.base_path}/")
+        route = (request.method, request.path.removeprefix(self.base_path))
+        handler = self.routes.get(route) if in_base else None
+        return handler(peer, request) if handler else peer.answer(b"no such route", 404)
+
+    def api_doc(self, peer: Peer, request: Request) -> None:
+        peer.answer(b"# Counter\n\nPOST /input {type: add, data: 1}\n", kind="text/markdown")
+
+    def snapshot(self, peer: Peer, request: Request) -> None:
+        token = setting("WORLD_OPERATOR_TOKEN")
+        is_operator = bool(token) and request.headers.get("x-operator-token") == token
+        if not is_operator and not self.options.ungated:
+            return peer.answer(b"operators only", 401)
+        document = snapshot_document(self.counter, self.options)
+        return SNAPSHOT_FAULTS[self.options.snapshot](Call(peer, document, self.options))
+
+    def join(self, peer: Peer, request: Request) -> None:
+        old = request.headers.get("x-session", "")
+        agent = self.counter.join(request.query.get("name", "agent"), old)
+        if self.options.join:
+            return JOIN_FAULTS[self.options.join](peer, agent)
+        return peer.answer_json(agent)
+
+    def leave(self, peer: Peer, request: Request) -> None:
+        if session := self.session_of(peer, request):
+            del self.counter.sessions[session]
+            peer.answer_json({})
+
+    def observe(self, peer: Peer, request: Request) -> None:
+        if session := self.session_of(peer, request):
+            peer.answer_json(self.counter.observe(session))
+
+    def act(self, peer: Peer, request: Request) -> None:
+        session = self.session_of(peer, request)
+        if not session:
+            return
+        if self.counter.act(json.loads(request.body)):
+            self.record(request)
+            peer.answer_json(self.counter.observe(session))
+        else:
+            peer.answer(b"unknown type of input", 400)
+
+    def record(self, request: Request) -> None:
+        if setting("WORLD_RECORD") == "1":
+            path = os.path.join(setting("WORLD_RECORD_DIR", "recordings"), "counter.jsonl")
+            with open(path, "ab") as file:
+                file.write(request.body + b"\n")
+
+    def chat(self, peer: Peer, request: Request) -> None:
+        if session := self.session_of(peer, request):
+            name = self.counter.sessions[session]["name"]
+            content = json.loads(request.body)["content"]
+            number = len(self.counter.chat) + 1
+            self.counter.chat.append({"id": number, "name": name, "content": content})
+            peer.answer_json(self.counter.chat[-1])
+
+    def chat_messages(self, peer: Peer, request: Request) -> None:
+        after, limit = (int(request.query.get(*pair)) for pair in (("after", "0"), ("limit", "50")))
+        peer.answer_json(self.counter.chat[after:][:limit])
+
+    def session_of(self, peer: Peer, request: Request) -> str:
+        session = request.headers.get("x-session", "")
+        if session in self.counter.sessions:
+            return session
+        peer.answer(b"join first", 401)
+        return ""
+
+    def change_options(self, peer: Peer, request: Request) -> None:
+        flags = [
+            f"--{name}={value}" if value else f"--{name}" for name, value in request.query.items()
+        ]
+        build_parser().parse_args(flags, self.options)
+        peer.answer_json({})
+
+    def die(self, peer: Peer, request: Request) -> None:
+        peer.answer_json({})
+        if name := request.query.get("signal"):
+            os.kill(os.getpid(), signal.Signals[name])
+        else:
+            os._exit(int(request.query["status"]))
+
+    def close_listener(self, peer: Peer, request: Request) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)  # `close` alone does not wake `accept`
+        self.listener.close()
+        peer.answer_json({})
+
+    def list_requests(self, peer: Peer, request: Request) -> None:
+        peer.answer_json(self.received)
+
+
+# ------------------------------------------------------------------------------ processes
+
+
+def fork(body: Callable[[], None]) -> int:
+    if pid := os.fork():
+        return pid
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.alarm(LIFETIME_S)  # an alarm is not inherited
+    try:
+        body()
+    finally:
+        os._exit(0)
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a file that is complete whenever it is there."""
+    with open(f"{path}.part", "w") as file:
+        file.write(text)
+    os.replace(f"{path}.part", path)
+
+
+def live_on(pid_file: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    write_file(pid_file, str(os.getpid()))
+    while True:
+        signal.pause()
+
+
+def daemonise(body: Callable[[], None]) -> None:
+    def detach() -> None:
+        os.setsid()
+        fork(body)
+
+    os.waitpid(fork(detach), 0)
+
+
+def become_bare_daemon() -> None:
+    path = os.path.abspath("bare-daemon.pid")
+    flags = ["--sidecar", "--ignore-sigterm", "--pid-file", path]
+    os.execve(sys.executable, [sys.executable, "-I", "-S", __file__, *flags], {})
+
+
+def tidy_up_gracefully(seconds: float) -> None:
+    def tidy_up(number: int, frame: object) -> NoReturn:
+        time.sleep(seconds)
+        write_file("graceful-child.tidied", "")
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, tidy_up)
+    write_file("graceful-child.pid", str(os.getpid()))
+    while True:
+        signal.pause()
+
+
+def fork_relatives(options: argparse.Namespace) -> None:
+    """Make the processes that outlive this one; before any thread exists."""
+    if options.daemon:
+        daemonise(lambda: live_on("daemon.pid"))
+    if options.bare_daemon:
+        daemonise(become_bare_daemon)
+    if options.stubborn_child:
+        fork(lambda: live_on("stubborn-child.pid"))
+    if options.graceful_child is not None:
+        fork(lambda: tidy_up_gracefully(options.graceful_child))
+
+
+def obey_sigterm(options: argparse.Namespace) -> None:
+    def stop(number: int, frame: object) -> NoReturn:
+        time.sleep(options.slow_stop)
+        say("stopped")
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if options.ignore_sigterm else stop)
+
+
+def dump_process(path: str) -> None:
+    """Write down everything that the launcher decides about a process."""
+    names = (
+        name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")
+    )
+    facts = {
+        "pid": os.getpid(),
+        "sid": os.getsid(0),
+        "pgid": os.getpgrp(),
+        "argv": [sys.executable, *sys.argv],
+        "cwd": os.getcwd(),
+        "env": dict(os.environ),
+        "fds": {name: os.readlink(f"/proc/self/fd/{name}") for name in names},
+        "ignored_signals": [
+            s.name for s in signal.Signals if signal.getsignal(s) is signal.SIG_IGN
+        ],
+    }
+    write_file(path, json.dumps(facts))
+
+
+# ----------------------------------------------------------------------- output, manifest
+
+
+def flood(options: argparse.Namespace) -> None:
+    filler = "x" * 80
+    os.write(1, "".join(f"flood {n} {filler}\n" for n in range(options.flood_lines)).encode())
+    os.write(1, b"y" * options.long_line)
+    if options.raw_bytes:
+        os.write(1, b"caf\xe9 \xff\xfe \x00 end\n")
+    if options.tell_token:
+        say(f"my token is {setting('WORLD_OPERATOR_TOKEN')}")
+
+
+def keep_flooding(rate: int) -> None:
+    batch = b"steady " + b"z" * 80 + b"\n"
+    while True:
+        os.write(1, batch * max(1, rate // 100))
+        time.sleep(max(0.01, 1 / rate))
+
+
+def append_to_manifest(count: int, interval: float) -> None:
+    """Register recordings as worlds do: no lock, and a temporary name of their own."""
+    path = setting("CLAWBLOX_MANIFEST_PATH")
+    for number in range(count):
+        append_recording(path, f"recordings/{os.getpid()}-{number}.jsonl")
+        time.sleep(interval)
+    say(f"registered {count} recordings")
+
+
+def append_recording(path: str, recording: str) -> None:
+    try:
+        with open(path, "rb") as file:
+            manifest = json.loads(file.read())
+    except FileNotFoundError:
+        manifest = {"schema_version": 1}
+    except ValueError:
+        return say("the manifest is torn")
+    recordings = manifest.setdefault("recordings", [])
+    if all(entry["path"] != recording for entry in recordings):
+        recordings.append({"path": recording, "events": None, "format": "counter-events"})
+    with open(f"{path}.tmp", "w") as file:
+        json.dump(manifest, file)
+    os.replace(f"{path}.tmp", path)
+    return None
+
+
+# ----------------------------------------------------------------------------------- main
+
+
+def end_early(options: argparse.Namespace) -> None:
+    if options.exit_at_once is not None:
+        say(f"cannot go on, exiting with {options.exit_at_once}")
+        os._exit(options.exit_at_once)
+    if options.die_at_once:
+        os.kill(os.getpid(), signal.Signals[options.die_at_once])
+
+
+def restore(counter: Counter, path: str) -> None:
+    try:
+        with open(path, "rb") as file:
+            counter.restore(file.read())
+    except (OSError, Foreign) as error:
+        say(f"cannot restore {path}: {error}")
+        sys.exit(REFUSED_STATUS)
+    say(f"restored {path} at time {counter.time}")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(128)
+    return listener
+
+
+def in_background(body: Callable[..., None], *args: object) -> None:
+    threading.Thread(target=body, args=args, daemon=True).start()
+
+
+def after(seconds: float, body: Callable[[], None]) -> None:
+    def wait() -> None:
+        time.sleep(seconds)
+        body()
+
+    in_background(wait)
+
+
+def start_background(options: argparse.Namespace) -> None:
+    if options.exit_after is not None:
+        after(options.exit_after, lambda: os._exit(9))
+    if options.say_ready is not None:
+        after(options.say_ready, lambda: say("READY to serve"))
+    if options.flood_rate:
+        in_background(keep_flooding, options.flood_rate)
+    if options.append_manifest:
+        in_background(append_to_manifest, options.append_manifest, options.append_interval)
+
+
+def wait_forever(options: argparse.Namespace) -> NoReturn:
+    start_background(options)
+    while True:
+        signal.pause()
+
+
+def serve(options: argparse.Namespace) -> NoReturn:
+    counter = Counter(options.scene)
+    if options.resume:
+        restore(counter, options.resume)
+    time.sleep(options.slow_boot)
+    if options.never_listen:
+        wait_forever(options)
+    host, port = options.bind or options.host, options.bind_port or options.port
+    listener = listen(host, port)
+    fork_relatives(options)
+    start_background(options)
+    say(f"Spectator frontend: http://{host}:{port}{options.base_path}/")
+    Server(options, counter, listener).serve()
+
+
+def main() -> NoReturn:
+    signal.alarm(LIFETIME_S)
+    options = build_parser().parse_args()
+    obey_sigterm(options)
+    if options.dump:
+        dump_process(options.dump)
+    if options.pid_file:
+        write_file(options.pid_file, str(os.getpid()))
+    say(f"counter world, process {os.getpid()}")
+    flood(options)
+    end_early(options)
+    if options.sidecar:
+        wait_forever(options)
+    serve(options)
+
+
+if __name__ == "__main__":
+    main()
