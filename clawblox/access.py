@@ -18,7 +18,7 @@ import attrs
 
 from clawblox import protocol
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
-from clawblox.files import publish_bytes
+from clawblox.files import make_private_dir, publish_bytes
 from clawblox.http import Answer, InstanceClient
 
 __all__ = ["AgentLike", "Member", "join", "leave", "member_of"]
@@ -62,11 +62,14 @@ def member_of(agent: str | AgentLike) -> Member:
     Raises:
         ConfigError: It is neither a name nor has one.
     """
-    run_name = agent if isinstance(agent, str) else getattr(agent, "name", None)
-    if not isinstance(run_name, str) or not run_name:
+    is_plain = isinstance(agent, str)
+    run_name = agent if is_plain else getattr(agent, "name", None)
+    directory: Any = None if is_plain else getattr(agent, "dir", None)
+    has_dir = isinstance(directory, str | os.PathLike)
+    if not isinstance(run_name, str) or not run_name or not (is_plain or has_dir):
         raise ConfigError("an agent is a name, or has .name and .dir", key="agent", value=agent)
-    directory = None if isinstance(agent, str) else Path(agent.dir).absolute()
-    return Member(_RUN_SUFFIX.sub("", run_name) or run_name, run_name, directory)
+    name = _RUN_SUFFIX.sub("", run_name) or run_name
+    return Member(name, run_name, Path(directory).absolute() if has_dir else None)
 
 
 async def join(
@@ -87,6 +90,7 @@ async def join(
     Raises:
         WorldSessionError: The world did not give the recorded session back.
         WorldCallError: It did not answer, or not with a session.
+        ConfigError: The agent's directory cannot be used, or records no usable session.
 
     Cancellation: the world may have joined the agent; no session is recorded.
     """
@@ -99,8 +103,7 @@ async def join(
     if known is not None and joined.session != known:
         raise WorldSessionError(f"expected session {known}, got {joined.session}")
     if known is None and member.session_file is not None:
-        text = f"{joined.session}\n".encode()
-        await anyio.to_thread.run_sync(publish_bytes, member.session_file, text)
+        await anyio.to_thread.run_sync(_record_session, member.session_file, joined.session)
     return {
         **joined.fields,
         "session": joined.session,
@@ -130,9 +133,14 @@ async def leave(client: InstanceClient, access: Mapping[str, Any], *, timeout: f
 
 def _recorded_session(member: Member) -> str | None:
     path = member.session_file
-    if path is None or not path.exists():
+    if path is None:
         return None
-    text = path.read_text().strip()
+    try:
+        text = path.read_text().strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the recorded session cannot be read: {error}", path=path) from error
     if not protocol.is_session_id(text):
         raise ConfigError(
             "the recorded session is not usable",
@@ -141,6 +149,14 @@ def _recorded_session(member: Member) -> str | None:
             hint="remove the file to join anew",
         )
     return text
+
+
+def _record_session(path: Path, session: str) -> None:
+    try:
+        make_private_dir(path.parent)
+        publish_bytes(path, f"{session}\n".encode())
+    except OSError as error:
+        raise ConfigError(f"the session cannot be recorded: {error}", path=path) from error
 
 
 def _read_join(answer: Answer, known: str | None) -> protocol.JoinAnswer:

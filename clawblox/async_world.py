@@ -393,6 +393,7 @@ class AsyncWorld(WorldMetadata):
             WorldSessionError: The world did not give the recorded session back.
             WorldCallError: It did not answer, or not with a session.
             WorldExitedError: The instance has ended.
+            ConfigError: The agent is none, or its directory cannot be used.
 
         Cancellation: the world may have joined the agent; nothing is recorded.
         """

@@ -123,7 +123,8 @@ def _located(
 
 def _sentence(error: Exception, instance: Instance) -> str:
     if isinstance(error, OSError):
-        place = f": {error.filename}" if error.filename else ""
+        path = error.filename2 or error.filename  # of a failed rename, where to
+        place = f": {path}" if path else ""
         return f"cannot start world {_name(instance)}: {error.strerror or error}{place}"
     return f"cannot start world {_name(instance)}: {error}"
 

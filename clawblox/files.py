@@ -112,16 +112,24 @@ def lock_file(path: Path) -> int | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The previous owner may have removed the file between our open and our lock.
-            if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
-                os.truncate(fd, 0)
-                os.pwrite(fd, str(os.getpid()).encode(), 0)
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                _note_owner(fd)
                 return fd
         except FileNotFoundError:
             pass
         except BlockingIOError:
             os.close(fd)
             return None
+        except BaseException:
+            os.close(fd)
+            raise
         os.close(fd)
+
+
+def _note_owner(fd: int) -> None:
+    with contextlib.suppress(OSError):  # the lock holds on a full disk too
+        os.truncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
 
 
 def unlock_file(path: Path, fd: int) -> None:

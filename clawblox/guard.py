@@ -2,9 +2,9 @@
 
 One guard serves one orchestrator process. It holds the read end of a pipe (the lifeline) and
 a pidfd of the orchestrator. The client tells it the cookie of every instance *before* the
-instance is spawned; when the orchestrator is gone, however it went, the guard sends TERM to
-everything that carries a known cookie, waits a grace, and kills the rest. A detached instance
-is one the guard was told to forget.
+instance is spawned, and its leaders after; when the orchestrator is gone, however it went, the
+guard sends TERM to everything that belongs to a known mark, waits a grace, and kills the rest.
+A detached instance is one the guard was told to forget.
 
 Standard library only: the program runs as ``python -I -S`` and stays near 9 MB.
 """
@@ -32,6 +32,11 @@ ORPHAN_GRACE_S = 2.0
 """Seconds between TERM and KILL for the instances of an orchestrator that is gone."""
 
 _KILL_TIMEOUT_S = 30.0
+_SCAN_INTERVAL_S = 0.02
+_QUIET_S = 0.5
+"""So long nothing must be found. A child that was being spawned as its orchestrator died carries
+no mark until its exec is done."""
+
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[2]); "
     "from clawblox.guard import main; main(int(sys.argv[3]))"
@@ -45,39 +50,44 @@ class Guard:
         self._lock = threading.Lock()
         self._pid = 0
         self._lifeline = -1
-        self._cookies: set[str] = set()
+        self._marks: dict[bytes, Mark] = {}
 
-    def watch(self, cookie: str) -> None:
-        """Have everything that carries ``cookie`` ended when this process is gone.
+    def watch(self, mark: Mark) -> None:
+        """Have everything that belongs to ``mark`` ended when this process is gone.
+
+        A later call with the same cookie replaces the mark, when there are more leaders.
 
         Raises:
             OSError: The guard cannot be started.
         """
         with self._lock:
-            self._cookies.add(cookie)
+            self._marks[mark.cookie] = mark
             if self._is_running():
-                self._send("watch", cookie)
+                self._send("watch", mark)
             else:
                 self._start()
 
-    def forget(self, cookie: str) -> None:
+    def forget(self, mark: Mark) -> None:
         """Take back :meth:`watch`: nothing of it is left, or it shall outlive this process."""
         with self._lock:
-            self._cookies.discard(cookie)
+            self._marks.pop(mark.cookie, None)
             if self._is_running():
-                self._send("forget", cookie)
+                self._send("forget", mark)
 
     def _is_running(self) -> bool:
         if not self._pid:
             return False
         try:
-            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG)
-        except ChildProcessError:
-            return False
-        return _is_alive(self._pid)
+            ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG)
+        except ChildProcessError:  # ended, and reaped by whoever waits for every child here
+            pass
+        else:
+            if ended is None:
+                return True
+        self._close()  # at once, since the pid may be another child's soon
+        return False
 
     def _start(self) -> None:
-        self._close()
         read_end, write_end = os.pipe()
         try:
             self._pid = os.posix_spawn(
@@ -97,11 +107,11 @@ class Guard:
         finally:
             os.close(read_end)
         self._lifeline = write_end
-        for cookie in self._cookies:
-            self._send("watch", cookie)
+        for mark in self._marks.values():
+            self._send("watch", mark)
 
-    def _send(self, verb: str, cookie: str) -> None:
-        line = json.dumps([verb, cookie]).encode() + b"\n"
+    def _send(self, verb: str, mark: Mark) -> None:
+        line = json.dumps([verb, mark.cookie.decode(), mark.leaders]).encode() + b"\n"
         # A guard that died this instant is replaced by the next `watch`.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._lifeline, line)
@@ -114,7 +124,7 @@ class Guard:
     def after_fork(self) -> None:
         """Drop the parent's guard in a forked child, which is an orchestrator of its own."""
         self._lock = threading.Lock()
-        self._cookies.clear()
+        self._marks.clear()
         self._close()
 
 
@@ -138,50 +148,74 @@ def _guard_command() -> list[str]:
     ]
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
-
-
 def main(orchestrator: int) -> None:
     """Run the guard program: wait for the end of ``orchestrator``, then clean up after it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
+    _close_inherited()
     _clean_up(_watch_until_gone(orchestrator))
 
 
-def _watch_until_gone(orchestrator: int) -> set[str]:
-    """Read the lifeline until it or the orchestrator ends; return the cookies left."""
+def _close_inherited() -> None:
+    """Let go of what the orchestrator handed to all its children, for others wait for its end."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the descriptor of this very listing
+                os.close(int(name))
+
+
+def _watch_until_gone(orchestrator: int) -> list[Mark]:
+    """Read the lifeline until it or the orchestrator ends; return the marks left."""
+    os.set_blocking(0, False)
     poller = select.poll()
     poller.register(0, select.POLLIN)
     with contextlib.suppress(OSError):
         # A forked child of the orchestrator may hold the pipe open; its pidfd cannot be held.
         poller.register(os.pidfd_open(orchestrator), select.POLLIN)
-    cookies: set[str] = set()
+    marks: dict[str, Mark] = {}
     pending = b""
     while True:
-        ready = {descriptor for descriptor, _ in poller.poll()}
-        chunk = os.read(0, 65536) if 0 in ready else b""
-        *lines, pending = (pending + chunk).split(b"\n")
+        is_gone = {descriptor for descriptor, _ in poller.poll()} != {0}
+        # Its last words are read after its death was noticed, so that none is missed.
+        received, is_closed = _read_lifeline()
+        *lines, pending = (pending + received).split(b"\n")
         for line in lines:
-            verb, cookie = json.loads(line)
-            (cookies.add if verb == "watch" else cookies.discard)(cookie)
+            verb, cookie, leaders = json.loads(line)
+            if verb == "watch":
+                marks[cookie] = Mark(cookie.encode(), tuple(map(tuple, leaders)))
+            else:
+                marks.pop(cookie, None)
+        if is_gone or is_closed:
+            return list(marks.values())
+
+
+def _read_lifeline() -> tuple[bytes, bool]:
+    """Return all that waits in the lifeline, and whether its other end is closed."""
+    received = b""
+    while True:
+        try:
+            chunk = os.read(0, 65536)
+        except BlockingIOError:
+            return received, False
         if not chunk:
-            return cookies
+            return received, True
+        received += chunk
 
 
-def _clean_up(cookies: set[str]) -> None:
-    marks = [Mark(cookie.encode()) for cookie in cookies]
+def _clean_up(marks: list[Mark]) -> None:
     if not marks:
         return
-    signal_processes(find_tree(marks), signal.SIGTERM)
-    deadline = time.monotonic() + ORPHAN_GRACE_S
-    while time.monotonic() < deadline:
-        if not find_tree(marks):
+    members = find_tree(marks)
+    signal_processes(members, signal.SIGTERM)
+    now = time.monotonic()
+    deadline, quiet_at = now + ORPHAN_GRACE_S, now + _QUIET_S
+    while now < deadline:
+        members = find_tree(marks, members)
+        if members:
+            quiet_at = now + _QUIET_S
+        elif now >= quiet_at:
             return
-        time.sleep(0.02)
-    kill_tree(marks, _KILL_TIMEOUT_S)
+        time.sleep(_SCAN_INTERVAL_S)
+        now = time.monotonic()
+    kill_tree(marks, _KILL_TIMEOUT_S, members)

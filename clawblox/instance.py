@@ -311,15 +311,20 @@ class Instance:
         assert self._environment is not None
         assert self.log_file is not None
         config = self.launch.config
-        await anyio.to_thread.run_sync(guard.watch, self.mark.cookie.decode())
+        await anyio.to_thread.run_sync(guard.watch, self.mark)
         env = child_environment(self.launch, self._environment, self._cookie)
         self._leader = await self._start_one(config.start_command, env, self.log_file, None)
-        await anyio.to_thread.run_sync(self.write_record, "starting")
+        await anyio.to_thread.run_sync(self._note_leader)
         for sidecar in config.sidecars:
             log_file = self.log_file.with_name(f"{self.log_file.stem}-{sidecar.name}.log")
             self._sidecars[sidecar.name] = await self._start_one(
                 sidecar.command, env, log_file, sidecar.name
             )
+            await anyio.to_thread.run_sync(guard.watch, self.mark)
+
+    def _note_leader(self) -> None:
+        guard.watch(self.mark)
+        self.write_record("starting")
 
     async def _start_one(
         self, command: Sequence[str], env: dict[str, str], log_file: Path, sidecar: str | None
@@ -392,7 +397,7 @@ class Instance:
 
     def let_go(self) -> None:
         """Take it out of the guard's care: it shall outlive this orchestrator."""
-        guard.forget(self.mark.cookie.decode())
+        guard.forget(self.mark)
 
     def release(self) -> None:
         """Give back what is held beside the processes; a second call does nothing."""

@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -223,5 +224,5 @@ def _tail_offset(path: Path, count: int, start: int) -> int:
                 newer = file.read(end - position)
     except FileNotFoundError:
         return start
-    lines = newer.splitlines(keepends=True)
+    lines = BytesIO(newer).readlines()  # splitlines would split at a carriage return too
     return end - sum(len(line) for line in lines[len(lines) - min(count, len(lines)) :])

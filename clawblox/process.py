@@ -25,7 +25,6 @@ from clawblox.proctree import (
     Proc,
     command_line,
     find_tree,
-    is_same_process,
     kill_tree,
     read_process,
     signal_processes,
@@ -73,7 +72,7 @@ class Process:
     start_time: int
     is_child: bool
     _pidfd: int = attrs.field(alias="pidfd", repr=False)
-    _exit: WorldExit | None = attrs.field(default=None, init=False)
+    _exit: WorldExit | None = attrs.field(default=None, alias="exit")
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock, init=False, repr=False)
 
     async def wait(self) -> WorldExit:
@@ -188,9 +187,17 @@ def _spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str], output: in
     except OSError as error:
         place = "" if error.filename in (None, command[0]) else f": {error.filename}"
         raise CannotExecute(f"cannot execute {command[0]!r}: {error.strerror}{place}") from error
+    try:
+        process = _open(child.pid, is_child=True)
+    except ProcessLookupError:  # ended, and reaped by whoever waits for every child here
+        process = Process(child.pid, 0, is_child=True, pidfd=-1, exit=WorldExit())
+    except OSError:
+        child.kill()
+        child.wait()
+        raise
     # From here on the pidfd stands for the child: Popen shall neither wait nor warn.
     child.returncode = 0
-    return _open(child.pid, is_child=True)
+    return process
 
 
 def adopt(pid: int) -> Process:
@@ -205,7 +212,11 @@ def adopt(pid: int) -> Process:
 
 def _open(pid: int, *, is_child: bool) -> Process:
     pidfd = os.pidfd_open(pid)
-    return Process(pid, start_time_of(pid), is_child, pidfd)
+    try:
+        return Process(pid, start_time_of(pid), is_child, pidfd)
+    except ProcessLookupError:
+        os.close(pidfd)
+        raise
 
 
 async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
@@ -225,26 +236,23 @@ async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
     with grace.scope:
         if leader is not None:
             await leader.wait()
-        await _wait_until_gone(mark)
+        delay = _FIRST_SCAN_DELAY_S
+        while members := await _scan(mark, members):
+            await anyio.sleep(delay)
+            delay = min(delay * 2, _LAST_SCAN_DELAY_S)
         return TreeEnd("terminated")
-    return await anyio.to_thread.run_sync(_kill, mark)
+    return await anyio.to_thread.run_sync(_kill, mark, members)
 
 
-def _kill(mark: Mark) -> TreeEnd:
-    killed = _describe(find_tree([mark]))
-    survivors = kill_tree([mark], _KILL_TIMEOUT_S)
-    return TreeEnd("killed" if killed else "terminated", killed, _describe(survivors))
+async def _scan(mark: Mark, known: Sequence[Proc] = ()) -> list[Proc]:
+    return await anyio.to_thread.run_sync(find_tree, [mark], known)
 
 
-async def _wait_until_gone(mark: Mark) -> None:
-    delay = _FIRST_SCAN_DELAY_S
-    while await _scan(mark):
-        await anyio.sleep(delay)
-        delay = min(delay * 2, _LAST_SCAN_DELAY_S)
-
-
-async def _scan(mark: Mark) -> list[Proc]:
-    return await anyio.to_thread.run_sync(find_tree, [mark])
+def _kill(mark: Mark, known: Sequence[Proc]) -> TreeEnd:
+    killed = find_tree([mark], known)
+    described = _describe(killed)
+    survivors = kill_tree([mark], _KILL_TIMEOUT_S, killed)
+    return TreeEnd("killed" if killed else "terminated", described, _describe(survivors))
 
 
 def _describe(processes: Sequence[Proc]) -> tuple[str, ...]:
@@ -257,8 +265,3 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def is_running(pid: int, start_time: int) -> bool:
-    """Say whether the process that began at ``start_time`` lives (a zombie does not)."""
-    return is_same_process(pid, start_time) and read_process(pid) is not None

@@ -2,7 +2,7 @@
 
 Standard library only, because the guard runs it in an isolated interpreter. Formats: proc(5).
 An instance's processes are found by the cookie in their environment, by the session of its
-leader, and by descent from any of those; a process is identified by pid *and* start time, so
+leaders, and by descent from any of those; a process is identified by pid *and* start time, so
 that a recycled pid is never taken for the old process.
 """
 
@@ -30,8 +30,6 @@ __all__ = [
     "start_time_of",
 ]
 
-_PROC = Path("/proc")
-
 
 class Proc(NamedTuple):
     """One live process, as ``/proc/<pid>/stat`` shows it."""
@@ -54,9 +52,15 @@ class Mark(NamedTuple):
     leaders: tuple[tuple[int, int], ...] = ()
 
 
+def _read(pid: int, name: str) -> bytes:
+    # A scan reads two files of every process: a Path would cost more than the reading.
+    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+        return file.readall()
+
+
 def _read_stat(pid: int) -> tuple[str, Proc] | None:
     try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
+        text = _read(pid, "stat")
     except OSError:
         return None
     fields = text[text.rindex(b")") + 2 :].split()
@@ -90,14 +94,14 @@ def is_same_process(pid: int, start_time: int) -> bool:
 
 def all_processes() -> dict[int, Proc]:
     """Return every live process by pid, in one pass."""
-    found = (read_process(int(name)) for name in os.listdir(_PROC) if name.isdigit())  # noqa: PTH208
+    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
     return {proc.pid: proc for proc in found if proc is not None}
 
 
 def environment(pid: int) -> list[bytes]:
     """Return the entries of a process's initial environment; empty when it is not readable."""
     try:
-        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        return _read(pid, "environ").split(b"\0")
     except OSError:
         return []
 
@@ -105,7 +109,7 @@ def environment(pid: int) -> list[bytes]:
 def command_line(pid: int) -> str:
     """Return a process's command line, or an empty string."""
     try:
-        raw = (_PROC / str(pid) / "cmdline").read_bytes()
+        raw = _read(pid, "cmdline")
     except OSError:
         return ""
     return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
@@ -113,15 +117,26 @@ def command_line(pid: int) -> str:
 
 def boot_id() -> str:
     """Return the identity of this boot; pids and start times mean nothing across it."""
-    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def find_tree(marks: Iterable[Mark]) -> list[Proc]:
+def find_tree(marks: Iterable[Mark], known: Iterable[Proc] = ()) -> list[Proc]:
     """Return the live processes that belong to any of ``marks``.
 
     The calling process and its ancestors are never part of the answer.
+
+    Args:
+        marks: The instances.
+        known: An earlier answer: whoever is in it and lives belongs to them still, even when
+            the process that it descended from is gone.
     """
-    marks = tuple(marks)
+    marks, known = tuple(marks), tuple(known)
+    # A process that forks and ends, or is in the middle of an exec, while the pass goes by is
+    # overlooked; two passes that find nothing mean that there is nothing.
+    return _find_once(marks, known) or _find_once(marks, known)
+
+
+def _find_once(marks: Iterable[Mark], known: Iterable[Proc]) -> list[Proc]:
     cookies = {mark.cookie for mark in marks}
     leaders = {
         pid
@@ -131,10 +146,13 @@ def find_tree(marks: Iterable[Mark]) -> list[Proc]:
     }
     processes = all_processes()
     protected = _ancestors(os.getpid(), processes)
+    identities = {(proc.pid, proc.start_time) for proc in known}
     members = {
         proc.pid
         for proc in processes.values()
-        if proc.session in leaders or not cookies.isdisjoint(environment(proc.pid))
+        if proc.session in leaders
+        or (proc.pid, proc.start_time) in identities
+        or not cookies.isdisjoint(environment(proc.pid))
     }
     return [processes[pid] for pid in _with_descendants(members, processes) - protected]
 
@@ -177,12 +195,13 @@ def signal_processes(processes: Iterable[Proc], number: int) -> None:
             os.close(pidfd)
 
 
-def kill_tree(marks: Iterable[Mark], timeout: float) -> list[Proc]:
+def kill_tree(marks: Iterable[Mark], timeout: float, known: Iterable[Proc] = ()) -> list[Proc]:
     """Kill every process of ``marks``, again and again until none is left. Blocks.
 
     Args:
         marks: The instances.
         timeout: Seconds until it gives up (a process in uninterruptible sleep does not die).
+        known: An earlier answer of :func:`find_tree`, whose processes are meant too.
 
     Returns:
         What is still alive: empty, but for such processes.
@@ -190,7 +209,8 @@ def kill_tree(marks: Iterable[Mark], timeout: float) -> list[Proc]:
     marks = tuple(marks)
     deadline = time.monotonic() + timeout
     delay = 0.002
-    while (left := find_tree(marks)) and time.monotonic() < deadline:
+    left = list(known)
+    while (left := find_tree(marks, left)) and time.monotonic() < deadline:
         signal_processes(left, signal.SIGKILL)
         time.sleep(delay)
         delay = min(delay * 2, 0.05)

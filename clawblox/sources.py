@@ -282,7 +282,7 @@ def _unpack_member(
     if member.isdir():
         path.mkdir(parents=True, exist_ok=True)
         return
-    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
         raise FetchError(
             f"{folder} contains {'/'.join(parts)!r}, which is neither a file nor a directory",
             url=folder.address.url,

@@ -253,7 +253,7 @@ class Supervisor:
         if race.stranger is not None:
             raise identity_error(self.instance, race.stranger)
         if not race.is_ready:
-            raise ready_timeout(self.instance, probe)
+            raise await anyio.to_thread.run_sync(ready_timeout, self.instance, probe)
 
     async def _run_race(self, probe: Probe, seconds: float) -> _Race:
         race = _Race()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clawblox import config_schema
 from clawblox.config import ReadyRule, Sidecar, WorldConfig, read_world_config
 from clawblox.errors import ConfigError
 
@@ -416,6 +417,12 @@ def test_unknown_keys_beside_known_ones_are_kept(tmp_path):
     assert world.ready == ReadyRule(path="/up")
     assert world.run["ready"]["later"] == 1
     assert world.config["clawblox"] == {"a": {"b": 1}}
+
+
+def test_every_key_that_is_checked_is_documented():
+    page = (Path(__file__).parent.parent / "docs" / "world-toml.md").read_text()
+    for keys in config_schema._SCHEMA:
+        assert any(f"`{key}`" in page or f"`{key}." in page for key in (".".join(keys), keys[-1]))
 
 
 # --- where the line is ----------------------------------------------------------------------

@@ -49,5 +49,5 @@ def test_the_help_of_the_command_line_loads_click_alone() -> None:
 @pytest.mark.parametrize("name", ["ps", "logs", "stop"])
 def test_looking_at_a_run_loads_neither_an_http_client_nor_the_orchestrator(name: str) -> None:
     loaded = loaded_by(f"from clawblox.cli import {name}")
-    assert third_parties(loaded) <= {"attr", "click", "msgspec", *ANYIO}
+    assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", *ANYIO}
     assert not loaded & {"clawblox.async_world", "clawblox.supervisor", "clawblox.http"}

@@ -128,6 +128,12 @@ def test_what_json_does_not_have_becomes_null():
     assert json.loads(serialise_manifest(manifest)) == {"x": [None, None]}
 
 
+def test_the_documented_example_is_a_manifest_as_we_write_it():
+    page = (Path(__file__).parent.parent / "docs" / "manifest.md").read_text()
+    example = page.split("```json\n")[1].split("```")[0].encode()
+    assert serialise_manifest(parse_manifest(example, PATH)) == example
+
+
 # --- the updates ----------------------------------------------------------------------------
 
 

@@ -312,6 +312,16 @@ def test_what_an_interrupted_fetch_left_is_not_taken_for_a_world(hub, home):
     assert everything_in(world) == {"world.toml", "sub/run.sh"}
 
 
+def test_a_world_that_could_not_be_completed_has_no_world_toml(hub, home):
+    obstacle = home / "worlds" / "lab" / "worlds" / COMMIT / "panda" / "zone"
+    obstacle.mkdir(parents=True)
+    (obstacle / "x").write_text("")
+    hub.has_archive(archive(file("panda/world.toml", TOML), file("panda/a"), file("panda/zone")))
+    with pytest.raises(FetchError, match="directory"):
+        hub.fetch()
+    assert "world.toml" not in everything_in(obstacle.parent)
+
+
 def test_fetches_of_one_folder_at_once_all_get_it_whole(hub, home):
     hub.has_archive(
         archive(file("panda/world.toml", TOML), *(file(f"panda/{n}") for n in range(99)))
@@ -420,8 +430,10 @@ def test_a_download_that_trickles_ends_at_its_deadline(hub, home):
     def trickle(handler: Handler) -> None:
         handler.send_response(200)
         handler.end_headers()
-        while not is_over.wait(0.01):
+        for _ in range(500):
             handler.wfile.write(b"x")
+            if is_over.wait(0.01):
+                break
 
     is_over = threading.Event()
     hub.answers[f"/archive/lab/worlds/tar.gz/{COMMIT}"] = trickle
@@ -438,10 +450,13 @@ def test_a_redirect_within_the_host_is_followed(hub):
     assert hub.fetch().name == "panda"
 
 
-@pytest.mark.parametrize("target", ["http://127.0.0.1:1/x", "http://localhost/x", "file:///etc"])
-def test_a_redirect_to_a_host_without_tls_is_refused(hub, home, target):
-    hub.answers["/api/repos/lab/worlds/commits/main"] = status(302, Location=target)
-    assert target.split("/")[0] in str(refused(hub, home))
+def test_a_redirect_to_another_host_without_tls_is_refused(hub, home):
+    with contextlib.closing(GitHub()) as other:
+        other.has_ref("main")
+        target = f"{other.url}/api/repos/lab/worlds/commits/main"
+        hub.answers["/api/repos/lab/worlds/commits/main"] = status(302, Location=target)
+        assert f"sends us on to {target}" in refused(hub, home).message
+        assert other.asked == []
 
 
 def test_a_redirect_without_end_is_refused(hub, home):
@@ -545,13 +560,13 @@ def test_a_link_hidden_behind_a_directory_of_its_name_is_refused(hub, home, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sparse_file_that_would_fill_the_disk_is_refused(hub, home):
+def test_a_sparse_file_whose_size_the_limits_do_not_see_is_refused(hub, home):
     info = member("worlds-0123/panda/huge", size=512)
     info.pax_headers = {
         "GNU.sparse.major": "1",
         "GNU.sparse.minor": "0",
         "GNU.sparse.name": "worlds-0123/panda/huge",
-        "GNU.sparse.realsize": str(1 << 40),
+        "GNU.sparse.realsize": str(8 << 20),
     }
     hub.has_archive(archive(file("panda/world.toml", TOML), (info, b"0\n".ljust(512, b"\0"))))
     assert "neither a file nor a directory" in refused(hub, home).message

@@ -18,11 +18,12 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import anyio
 import pytest
 
+import clawblox.process
 from clawblox import (
     AsyncWorld,
     PortInUseError,
@@ -108,7 +109,7 @@ def assert_names_its_fields(error: WorldError) -> None:
     assert (f"url: {error.url}\n" if error.url else f"port: {error.port}\n") in text
     assert f"phase: {error.phase}\n" in text
     assert f"elapsed: {error.elapsed_s:.2f} s" in text
-    assert error.exit is None or f"exit: {error.exit}\n" in text
+    assert error.exit is None or f"exit: {error.exit}\n" in f"{text}\n"
     assert all(f"  | {line}" in text for line in error.log_lines)
     assert str(pickle.loads(pickle.dumps(error))) == text
 
@@ -514,6 +515,21 @@ async def test_a_place_for_recordings_that_cannot_be_made_fails_the_start(
         record_dir=tmp_path / "a-file" / "recordings",
     )
     assert str(tmp_path / "a-file") in error.message
+
+
+async def test_a_world_that_cannot_be_watched_is_not_left_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int, *, is_child: bool) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clawblox.process, "_open", refuse)
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
+            with pytest.raises(WorldStartError, match=os.strerror(errno.EMFILE)) as caught:
+                await world.start(run_dir=tmp_path / "run")
+    assert caught.value.port is not None
+    await assert_a_sound_world_starts(tmp_path / "counter", caught.value.port)
 
 
 EXHAUST = """

@@ -58,8 +58,8 @@ class _RunCommand(SectionedCommand):
     epilog="""\
     \b
     Examples:
-      clawblox run                                       the world in this directory
-      clawblox run worlds/panda --port 0                 on a port that is free
+      clawblox run                          the world in this directory
+      clawblox run worlds/panda --port 0    on a port that is free
       clawblox run worlds/panda --record --run-dir runs/r001
       clawblox run worlds/panda --resume $PWD/runs/r001/checkpoints/s1.json
       clawblox run https://github.com/OWNER/REPO/tree/main/worlds/panda

@@ -43,7 +43,7 @@ def capture(instance: Instance) -> dict[str, Any]:
     return {
         "format": instance.simulation.format,
         "version": VERSION,
-        "time": instance.simulation.time,
+        "time": instance.time,
         "tick": instance.tick,
         "scene_hash": instance.simulation.content_hash(),
         "state": instance.simulation.snapshot(),
@@ -114,9 +114,10 @@ def _restore_simulation(instance: Instance, document: dict[str, Any]) -> None:
         raise SnapshotRefusal(
             f"its state cannot be restored: {type(error).__name__}: {error}"
         ) from error
-    if instance.simulation.time != time:
+    instance.time = instance.simulation.time
+    if instance.time != time:
         raise SnapshotRefusal(
-            f"it was taken at time {time}, but the restored world is at {instance.simulation.time}"
+            f"it was taken at time {time}, but the restored world is at {instance.time}"
         )
 
 

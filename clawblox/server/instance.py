@@ -7,6 +7,7 @@ translates HTTP into these calls, ``document`` turns the whole into a snapshot a
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -57,6 +58,7 @@ class Instance:
     Attributes:
         simulation: The world.
         tick: Ticks since the world began.
+        time: Simulation time after the last of them, in seconds.
         sessions: Who is in it.
         ids: Where the next session's ids come from.
         chat: What was said.
@@ -72,6 +74,7 @@ class Instance:
         self.simulation = simulation
         self.record = record
         self.tick = 0
+        self.time = simulation.time
         self.sessions = Sessions()
         self.ids = IdSource()
         self.chat = Chat()
@@ -114,7 +117,7 @@ class Instance:
         """
         with self.running():
             seen = self.simulation.observe(session.agent_id)
-            header = {"tick": self.tick, "time": self.simulation.time, "game_status": "active"}
+            header = {"tick": self.tick, "time": self.time, "game_status": "active"}
             return encode_json({**header, **seen})
 
     def queue(self, session: Session, action: str, data: object) -> PendingInput:
@@ -151,11 +154,14 @@ class Instance:
         """
         with self.running():
             self.simulation.step()
+            self.time = self.simulation.time
+            if not math.isfinite(self.time):
+                raise ValueError(f"the simulation's time is {self.time}")
         self.tick += 1
 
     def say(self, session: Session, content: str) -> ChatMessage:
         """Post a chat message."""
-        message = self.chat.post(session, content, self.simulation.time)
+        message = self.chat.post(session, content, self.time)
         self._event("chat", **attrs.asdict(message))
         return message
 
@@ -186,4 +192,4 @@ class Instance:
 
     def _event(self, event: str, **fields: object) -> None:
         if self.record is not None:
-            self.record({"tick": self.tick, "time": self.simulation.time, "event": event, **fields})
+            self.record({"tick": self.tick, "time": self.time, "event": event, **fields})

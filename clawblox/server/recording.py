@@ -92,7 +92,7 @@ def open_recording(directory: Path, instance: Instance, *, resumed: bool) -> Rec
         {
             "format": FORMAT,
             "tick": instance.tick,
-            "time": instance.simulation.time,
+            "time": instance.time,
             "event": "start",
             "world_format": instance.simulation.format,
             "scene_hash": instance.simulation.content_hash(),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from clawblox import AsyncWorld
 from tests.cli.conftest import Served, Start, assert_nothing_runs
 from tests.support import is_listening, make_world, marked_processes, processes_in, wait_until
 
@@ -275,13 +275,13 @@ def test_a_name_is_free_again_when_stop_returns(serve: Serve, call: Start) -> No
     assert found["state"] == "exited"
 
 
-@pytest.mark.anyio
-async def test_a_detached_instance_is_shown_and_stopped(call: Start, tmp_path: Path) -> None:
+def test_a_detached_instance_is_shown_and_stopped(call: Start, tmp_path: Path) -> None:
     directory = make_world(tmp_path)
-    async with AsyncWorld(directory) as world:
-        started = await world.start(detach=True)
+    code = "import clawblox, sys; print(clawblox.World(sys.argv[1]).start(detach=True).pid)"
+    words = [sys.executable, "-c", code, str(directory)]
+    pid = int(subprocess.run(words, capture_output=True, check=True, timeout=30).stdout)
     (found,) = ps(call, directory)
-    assert (found["state"], found["pid"], found["is_detached"]) == ("ready", started.pid, True)
+    assert (found["state"], found["pid"], found["is_detached"]) == ("ready", pid, True)
     assert call("stop", str(directory)).out.startswith("w000: stopped in ")
     assert not processes_in(directory)
     (found,) = ps(call, directory)

@@ -287,6 +287,14 @@ async def test_an_error_of_the_simulation_halts_the_game(client, instance, caplo
     assert "Traceback" in caplog.text
 
 
+async def test_a_time_that_is_no_number_halts_the_game(client, simulation, monkeypatch):
+    session = await join(client)
+    monkeypatch.setattr(type(simulation), "time", float("nan"))
+    answer = await send(client, session, "Add", 1)
+    assert answer.status_code == 503
+    assert answer.text.startswith("Game halted: ValueError: the simulation's time is nan")
+
+
 async def test_an_agent_that_could_not_join_is_not_in_the_world(client, instance):
     answer = await client.post("/join?name=Jonah")
     assert answer.status_code == 503

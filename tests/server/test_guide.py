@@ -1,0 +1,42 @@
+"""``docs/server.md`` shows programs that run and names what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from clawblox.server import Clock, Simulation
+from clawblox.server.app import _Api
+from clawblox.server.settings import _parser
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+JSON = {"Content-Type": "application/json"}
+
+
+def test_the_world_of_the_guide_runs_and_resumes(launch, tmp_path):
+    program = tmp_path / "world.py"
+    program.write_text(GUIDE.split("```python\n")[1].split("```")[0])
+    world = launch(program, "--clock", "lockstep")
+    headers = {"X-Session": world.ask("POST", "/join?name=a").json()["session"], **JSON}
+    body = b'{"type":"Add","data":2}'
+    assert world.ask("POST", "/input", headers=headers, body=body).json()["sum"] == 2
+    assert world.ask("POST", "/input", headers=headers, body=b'{"type":"x"}').status == 400
+
+    saved = tmp_path / "snapshot.json"
+    saved.write_bytes(world.snapshot().body)
+    resumed = launch(program, "--clock", "lockstep", "--resume", str(saved))
+    assert resumed.snapshot().body == saved.read_bytes()
+    assert resumed.ask("GET", "/observe", headers=headers).json()["sum"] == 2
+
+
+def test_the_guide_names_every_member_flag_and_route():
+    members = {name for name in vars(Simulation) if not name.startswith("_")}
+    flags = {flag for action in _parser({})._actions for flag in action.option_strings}
+    routes = {f"{method} {path}" for method, path, _ in _Api.table(_Api.__new__(_Api))}
+    spoken = re.sub(r"[`(|]", " ", GUIDE)
+    for name in {*members, *(f"Clock.{clock.name}" for clock in Clock)}:
+        assert re.search(rf"\b{re.escape(name)}\b", spoken), name
+    for flag in flags - {"-h", "--help"}:
+        assert f"`{flag}`" in GUIDE, flag
+    for route in routes:
+        assert f"`{route}" in GUIDE, route

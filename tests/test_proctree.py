@@ -1,0 +1,305 @@
+"""Who belongs to an instance, and who is signalled: over real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from clawblox import proctree
+from clawblox.proctree import (
+    Mark,
+    Proc,
+    all_processes,
+    boot_id,
+    command_line,
+    environment,
+    find_tree,
+    is_same_process,
+    kill_tree,
+    signal_processes,
+    start_time_of,
+)
+from tests import support
+from tests.support import is_alive, kill_processes, wait_until
+
+CHAIN = """
+import os, sys, time
+for _ in range(200):
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.02)
+"""
+"""Every process ends as soon as it has forked its successor: a moving target."""
+
+SWARM = """
+import os, time
+for _ in range(100):
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+time.sleep(60)
+"""
+
+FIND_FROM_WITHIN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from clawblox.proctree import Mark, find_tree
+print(*(proc.pid for proc in find_tree([Mark(sys.argv[2].encode())])))
+"""
+
+FORK_AND_END = """
+import os, signal, sys, time
+if os.fork() == 0:
+    time.sleep(60)
+"""
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def cookie() -> str:
+    return f"CLAWBLOX_INSTANCE={uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start processes in sessions of their own, below ``tmp_path``; kill what is left of them."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start_one(*command: str, cookie: str = "", **env: str) -> subprocess.Popen[bytes]:
+        child = subprocess.Popen(
+            command or ("sleep", "60"),
+            cwd=tmp_path,
+            env={"PATH": os.defpath, **env, **marked(cookie)},
+            start_new_session=True,
+        )
+        children.append(child)
+        # A process in the middle of its exec has no environment yet.
+        wait_until(lambda: not is_alive(child.pid) or environment(child.pid) != [b""])
+        return child
+
+    yield start_one
+    kill_processes(lambda: support.processes_in(tmp_path))
+    for child in children:
+        child.wait()
+
+
+def marked(cookie: str) -> Mapping[str, str]:
+    name, separator, value = cookie.partition("=")
+    return {name: value} if separator else {}
+
+
+def python(program: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", "-c", program, *arguments)
+
+
+def pids(found: list[Proc]) -> set[int]:
+    return {proc.pid for proc in found}
+
+
+def identity(pid: int) -> tuple[int, int]:
+    return pid, start_time_of(pid)
+
+
+# --------------------------------------------------------------------------- one process
+
+
+def test_a_process_is_what_proc_shows_of_it(start: Start) -> None:
+    child = start()
+    found = proctree.read_process(child.pid)
+    shown = support.read_process(child.pid)
+    assert shown is not None
+    assert found == Proc(child.pid, os.getpid(), child.pid, shown.start_time)
+    assert found in all_processes().values()
+    assert command_line(child.pid) == "sleep 60"
+    assert environment(child.pid) == [f"PATH={os.defpath}".encode(), b""]
+
+
+def test_a_name_that_looks_like_the_fields_of_stat_is_read_rightly(
+    start: Start, tmp_path: Path
+) -> None:
+    program = tmp_path / "a) Z 1 (\n9 9"
+    program.symlink_to("/bin/sleep")
+    child = start(str(program), "60")
+    found = proctree.read_process(child.pid)
+    assert found is not None
+    assert found[:3] == (child.pid, os.getpid(), child.pid)
+
+
+def test_a_zombie_is_not_live_and_still_the_same_process(start: Start) -> None:
+    child = start("true")
+    wait_until(lambda: not is_alive(child.pid))
+    began_at = start_time_of(child.pid)
+    assert proctree.read_process(child.pid) is None
+    assert child.pid not in all_processes()
+    assert is_same_process(child.pid, began_at)
+    child.wait()
+    assert not is_same_process(child.pid, began_at)
+
+
+def test_another_start_time_is_another_process() -> None:
+    pid, began_at = identity(os.getpid())
+    assert is_same_process(pid, began_at)
+    assert not is_same_process(pid, began_at + 1)
+
+
+def test_a_process_that_does_not_exist_has_nothing(start: Start) -> None:
+    child = start("true")
+    child.wait()
+    with pytest.raises(ProcessLookupError):
+        start_time_of(child.pid)
+    assert proctree.read_process(child.pid) is None
+    assert environment(child.pid) == []
+    assert command_line(child.pid) == ""
+
+
+def test_the_boot_has_an_identity() -> None:
+    assert uuid.UUID(boot_id()).hex == boot_id().replace("-", "")
+
+
+# ------------------------------------------------------------------------- who belongs
+
+
+def test_whoever_carries_the_cookie_belongs(start: Start, cookie: str) -> None:
+    mine = {start(cookie=cookie).pid for _ in range(2)}
+    start()
+    assert pids(find_tree([Mark(cookie.encode())])) == mine
+
+
+def test_a_cookie_is_compared_whole(start: Start, cookie: str) -> None:
+    start(cookie=f"{cookie}0")
+    start(OTHER=cookie)
+    start("sh", "-c", f"sleep 60 # {cookie}")
+    assert find_tree([Mark(cookie.encode()), Mark(cookie[:-1].encode())]) == []
+
+
+def test_whoever_descends_from_a_member_belongs_without_the_cookie(
+    start: Start, cookie: str
+) -> None:
+    parent = start("sh", "-c", "env -i setsid sleep 60 & wait", cookie=cookie)
+    wait_until(
+        lambda: {command_line(pid) for pid in support.descendants(parent.pid)} == {"sleep 60"}
+    )
+    assert pids(find_tree([Mark(cookie.encode())])) == {
+        parent.pid,
+        *support.descendants(parent.pid),
+    }
+
+
+def test_the_session_of_a_leader_belongs_even_when_the_leader_is_dead(
+    start: Start, cookie: str
+) -> None:
+    leader = start("sh", "-c", "sleep 60 & exit")
+    wait_until(lambda: not is_alive(leader.pid))
+    mark = Mark(cookie.encode(), (identity(leader.pid),))
+    found = find_tree([mark])
+    assert [command_line(proc.pid) for proc in found] == ["sleep 60"]
+    assert {proc.session for proc in found} == {leader.pid}
+
+
+def test_the_session_of_a_recycled_leader_belongs_to_a_stranger(start: Start, cookie: str) -> None:
+    pid, began_at = identity(start().pid)
+    assert pids(find_tree([Mark(cookie.encode(), ((pid, began_at),))])) == {pid}
+    assert find_tree([Mark(cookie.encode(), ((pid, began_at + 1),))]) == []
+
+
+def test_several_marks_are_found_in_one_pass(start: Start, cookie: str) -> None:
+    first, second = start(cookie=cookie).pid, start().pid
+    marks = [Mark(cookie.encode()), Mark(b"CLAWBLOX_INSTANCE=none", (identity(second),))]
+    assert pids(find_tree(marks)) == {first, second}
+
+
+def test_nobody_finds_itself_or_its_ancestors(start: Start, cookie: str, tmp_path: Path) -> None:
+    root = str(Path(proctree.__file__).parent.parent)
+    finder = [*python(FIND_FROM_WITHIN, root, cookie)]
+    (tmp_path / "find.sh").write_text(
+        'sleep 60 & "$@" >found; echo $! >>found; mv found done; wait'
+    )
+    start("sh", "find.sh", *finder, cookie=cookie)
+    wait_until((tmp_path / "done").exists)
+    found, sibling = (tmp_path / "done").read_text().split()
+    assert found == sibling
+
+
+def test_whoever_belonged_once_belongs_for_good(start: Start, cookie: str) -> None:
+    parent = start("sh", "-c", "env -i setsid sleep 60 & wait", cookie=cookie)
+    mark = Mark(cookie.encode())
+    wait_until(lambda: len(find_tree([mark])) == 2)
+    known = find_tree([mark])
+    (orphan,) = pids(known) - {parent.pid}
+    wait_until(lambda: command_line(orphan) == "sleep 60")
+    parent.kill()
+    parent.wait()
+    assert find_tree([mark]) == []
+    assert pids(find_tree([mark], known)) == {orphan}
+    recycled = [proc._replace(start_time=proc.start_time + 1) for proc in known]
+    assert find_tree([mark], recycled) == []
+
+
+def test_what_one_pass_overlooks_is_found_by_the_next(
+    start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = start(cookie=cookie)
+    passes = iter([{}, all_processes()])
+    monkeypatch.setattr(proctree, "all_processes", lambda: next(passes))
+    assert pids(find_tree([Mark(cookie.encode())])) == {child.pid}
+
+
+# --------------------------------------------------------------------------- signalling
+
+
+def test_a_recycled_pid_is_not_signalled(start: Start) -> None:
+    child = start()
+    found = proctree.read_process(child.pid)
+    assert found is not None
+    signal_processes([found._replace(start_time=found.start_time - 1)], signal.SIGKILL)
+    assert is_alive(child.pid)
+    signal_processes([found], signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_a_process_that_is_gone_does_not_keep_the_others_from_the_signal(start: Start) -> None:
+    gone, child = start(), start()
+    found = [proc for proc in all_processes().values() if proc.pid in (gone.pid, child.pid)]
+    gone.kill()
+    gone.wait()
+    signal_processes(found, signal.SIGTERM)
+    assert child.wait() == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("program", [SWARM, CHAIN], ids=["swarm", "chain"])
+def test_a_tree_that_goes_on_forking_is_killed(start: Start, cookie: str, program: str) -> None:
+    start(*python(program), cookie=cookie)
+    wait_until(lambda: support.marked_processes(cookie.partition("=")[2]))
+    assert kill_tree([Mark(cookie.encode())], 20.0) == []
+    assert not support.marked_processes(cookie.partition("=")[2])
+
+
+def test_a_stopped_process_is_killed(start: Start, cookie: str) -> None:
+    child = start(cookie=cookie)
+    os.kill(child.pid, signal.SIGSTOP)
+    assert kill_tree([Mark(cookie.encode())], 20.0) == []
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_what_was_known_before_is_killed_too(start: Start, cookie: str) -> None:
+    stranger, known = start(), start()
+    found = [proc for proc in all_processes().values() if proc.pid == known.pid]
+    assert kill_tree([Mark(cookie.encode())], 20.0, found) == []
+    assert known.wait() == -signal.SIGKILL
+    assert is_alive(stranger.pid)
+
+
+def test_what_cannot_be_killed_in_time_is_returned(
+    start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = start(cookie=cookie)
+    monkeypatch.setattr(proctree, "signal_processes", lambda processes, number: None)
+    assert pids(kill_tree([Mark(cookie.encode())], 0.0)) == {child.pid}
