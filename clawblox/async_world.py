@@ -16,87 +16,26 @@ from typing import Any, Self
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from clawblox.access import AgentLike, join, leave, member_of
 from clawblox.config import WorldConfig, read_world_config
-from clawblox.errors import ManifestError, UsageError
-from clawblox.events import EventHub, EventStream
-from clawblox.http import InstanceClient
-from clawblox.instance import Instance
-from clawblox.launch import plan_attach, plan_launch
-from clawblox.lifecycle import State
+from clawblox.errors import UsageError
+from clawblox.events import EventStream
+from clawblox.fleet import Fleet
+from clawblox.launch import plan_launch
 from clawblox.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
-from clawblox.logs import LogReader, trim_log
-from clawblox.manifest import Update, manifest_path, read_manifest
+from clawblox.logs import LogReader
 from clawblox.manifest_updates import RunStatus, agent_update, checkpoint_update, run_update
-from clawblox.manifest_writer import ManifestWriter
 from clawblox.metadata import WorldMetadata
 from clawblox.model import SavedSnapshot, StartedWorld, StopResult
 from clawblox.protocol import API_ROUTE
-from clawblox.records import close_stale_records, read_running
+from clawblox.records import read_running
 from clawblox.snapshots import DEFAULT_MAX_BYTES as DEFAULT_SNAPSHOT_BYTES
 from clawblox.snapshots import capture
 from clawblox.sources import fetch_world, is_world_url
-from clawblox.supervisor import DEFAULT_GRACE_S, Supervisor
-from clawblox.tasks import Tasks
+from clawblox.supervisor import DEFAULT_GRACE_S
 
 __all__ = ["AsyncWorld"]
-
-_TRIM_INTERVAL_S = 2.0
-
-_log = structlog.get_logger(__name__)
-
-
-class _Block:
-    """What exists between entering and leaving the block of an AsyncWorld.
-
-    Attributes:
-        stack: What leaving the block has to undo.
-        services: Tasks that serve the instances to the last: manifest writers, log trimming.
-        tasks: Tasks of the instances, and calls that outlive a cancelled caller.
-    """
-
-    def __init__(self) -> None:
-        self.stack = AsyncExitStack()
-        self.services = Tasks()
-        self.tasks = Tasks()
-        self.hub = EventHub()
-        self.supervisors: dict[str, Supervisor] = {}
-        self.clients: dict[str, InstanceClient] = {}
-        self.writers: dict[Path, ManifestWriter] = {}
-        self.names: dict[str, Instance] = {}
-
-    async def close(self) -> None:
-        """Close what the instances, which are over by now, may have needed to the last."""
-        with anyio.CancelScope(shield=True):
-            for client in self.clients.values():
-                await client.aclose()
-            for writer in self.writers.values():
-                await writer.aclose()
-        self.hub.close()
-
-    def writer(self, run_dir: Path) -> ManifestWriter:
-        """Return the one writer of a run's manifest."""
-        if run_dir not in self.writers:
-            writer = ManifestWriter(manifest_path(run_dir))
-            self.writers[run_dir] = writer
-            self.services.start_soon(writer.run)
-        return self.writers[run_dir]
-
-    def client(self, supervisor: Supervisor) -> InstanceClient:
-        """Return the one client of an instance."""
-        name = supervisor.instance.name
-        if name not in self.clients:
-            self.clients[name] = InstanceClient(supervisor.instance.url)
-        return self.clients[name]
-
-    async def forget(self, name: str) -> None:
-        """Drop an instance that is over."""
-        self.supervisors.pop(name, None)
-        client = self.clients.pop(name, None)
-        if client is not None:
-            await client.aclose()
 
 
 class AsyncWorld(WorldMetadata):
@@ -127,7 +66,8 @@ class AsyncWorld(WorldMetadata):
         self._config_read: WorldConfig | None = None
         self._latest_started: StartedWorld | None = None
         self._attach_dir: Path | None = None
-        self._block: _Block | None = None
+        self._fleet: Fleet | None = None
+        self._stack = AsyncExitStack()
         if not is_world_url(self._source):
             self._config_read = read_world_config(Path(dir))
 
@@ -167,28 +107,21 @@ class AsyncWorld(WorldMetadata):
     @property
     def instances(self) -> tuple[str, ...]:
         """Names of the instances that are ready, in the order of their starts."""
-        known = self._block.supervisors if self._block else {}
-        return tuple(n for n, one in known.items() if one.lifecycle.state is State.READY)
+        return self._fleet.ready_names if self._fleet else ()
 
     # -- the block --------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        if self._block is not None:
+        if self._fleet is not None:
             raise UsageError("this world is open already", hint="use another AsyncWorld object")
-        await anyio.to_thread.run_sync(lambda: self._config)
-        self._block = block = _Block()
-        try:
-            async with AsyncExitStack() as stack:
-                await stack.enter_async_context(block.services)
-                stack.push_async_callback(block.close)
-                await stack.enter_async_context(block.tasks)
-                block.services.start_soon(self._trim_logs, block)
-                if self._attach_dir is not None:
-                    await self._adopt_running(block, self._attach_dir)
-                block.stack = stack.pop_all()
-        except BaseException:
-            self._block = None
-            raise
+        config = await anyio.to_thread.run_sync(lambda: self._config)
+        async with AsyncExitStack() as stack:
+            fleet = await stack.enter_async_context(Fleet(self._max_log_bytes))
+            if self._attach_dir is not None:
+                attached = await fleet.attach(config, self._attach_dir)
+                self._latest_started = attached[-1] if attached else None
+            self._stack = stack.pop_all()
+        self._fleet = fleet
         return self
 
     async def __aexit__(
@@ -197,15 +130,17 @@ class AsyncWorld(WorldMetadata):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        block, self._block = self._block, None
-        return None if block is None else await block.stack.__aexit__(exc_type, exc, traceback)
+        try:
+            return await self._stack.__aexit__(exc_type, exc, traceback)
+        finally:
+            self._fleet = None
 
-    def _require_open(self) -> _Block:
-        if self._block is None:
+    def _open_fleet(self) -> Fleet:
+        if self._fleet is None:
             raise UsageError(
                 "this world is not open", hint="async with AsyncWorld(dir=…) as world: …"
             )
-        return self._block
+        return self._fleet
 
     # -- start and stop ---------------------------------------------------------------------
 
@@ -266,7 +201,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: nothing of the instance is left.
         """
-        block = self._require_open()
+        fleet = self._open_fleet()
         plan = partial(
             plan_launch,
             self._config,
@@ -287,42 +222,8 @@ class AsyncWorld(WorldMetadata):
             tmux_session=_tmux_session,
         )
         launch = await anyio.to_thread.run_sync(plan)
-        await self._prepare_run(block, launch.run_dir)
-        return await self._supervise(block, Instance(launch, names=block.names))
-
-    async def _prepare_run(self, block: _Block, run_dir: Path) -> None:
-        """See that the run has a manifest, and that an interrupted one is called so."""
-        was_interrupted = await anyio.to_thread.run_sync(_close_interrupted_run, run_dir)
-        update = run_update(status="interrupted") if was_interrupted else Update()
-        await block.writer(run_dir).apply(update)
-
-    async def _supervise(self, block: _Block, instance: Instance) -> StartedWorld:
-        supervisor = Supervisor(instance, block.hub.emit)
-        block.tasks.start_soon(supervisor.run)
-        started = await self._await_start(supervisor)
-        await block.forget(started.name)
-        block.supervisors[started.name] = supervisor
-        self._latest_started = started
-        return started
-
-    async def _await_start(self, supervisor: Supervisor) -> StartedWorld:
-        is_settled = False
-        try:
-            started = await supervisor.wait_started()
-            is_settled = True
-        except Exception:
-            is_settled = True
-            raise
-        finally:
-            if not is_settled:  # given up: nothing of it may be left when this returns
-                with anyio.CancelScope(shield=True):
-                    await supervisor.stop(0.0)
-        return started
-
-    async def _adopt_running(self, block: _Block, run_dir: Path) -> None:
-        for record in await anyio.to_thread.run_sync(read_running, run_dir):
-            launch = plan_attach(self._config, run_dir, record)
-            await self._supervise(block, Instance(launch, record, names=block.names))
+        self._latest_started = await fleet.start(launch)
+        return self._latest_started
 
     async def stop(
         self, *, grace_seconds: float = DEFAULT_GRACE_S, instance: str | None = None
@@ -344,31 +245,12 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: the ladder goes on without the caller.
         """
-        block = self._require_open()
-        known = block.supervisors
-        if not known or (instance is not None and instance not in known):
-            return StopResult(instance or "", "not_running")
-        supervisor = self._find(instance)
-        try:
-            return await supervisor.stop(grace_seconds)
-        finally:
-            if supervisor.lifecycle.is_over:
-                await block.forget(supervisor.instance.name)
+        return await self._open_fleet().stop(instance, grace_seconds)
 
     def _hurry(self) -> None:
         """Leave every running stop no more time: what still lives is killed at once."""
-        for supervisor in self._block.supervisors.values() if self._block else ():
-            supervisor.hurry()
-
-    def _find(self, instance: str | None) -> Supervisor:
-        known = self._require_open().supervisors
-        if instance is None and len(known) == 1:
-            return next(iter(known.values()))
-        if instance is not None and instance in known:
-            return known[instance]
-        names = ", ".join(known) or "none"
-        asked = "no instance was named" if instance is None else f"no instance {instance!r}"
-        raise UsageError(f"{asked}; there are: {names}", hint="start one, or say instance=")
+        if self._fleet is not None:
+            self._fleet.hurry()
 
     # -- agents -----------------------------------------------------------------------------
 
@@ -397,11 +279,12 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: the world may have joined the agent; nothing is recorded.
         """
-        block, supervisor = self._require_open(), self._find(instance)
+        fleet = self._open_fleet()
+        supervisor = fleet.find(instance)
         member = member_of(agent)
         url = supervisor.instance.url
         async with supervisor.call():
-            client = block.client(supervisor)
+            client = fleet.client(supervisor)
             access = await join(client, member, url=url, local_url=url, timeout=timeout)
         world_agent_id = access["agent_id"] if isinstance(access["agent_id"], str) else None
         if member.dir is not None or world_agent_id:
@@ -412,7 +295,7 @@ class AsyncWorld(WorldMetadata):
                 run_name=member.run_name,
                 world_agent_id=world_agent_id,
             )
-            await block.writer(supervisor.instance.launch.run_dir).apply(update)
+            await fleet.writer(supervisor.instance.launch.run_dir).apply(update)
         return access
 
     def api_path(self, *, path: str = API_ROUTE, access: Mapping[str, Any]) -> str:
@@ -440,9 +323,10 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: the world may have seen the agent leave.
         """
-        block, supervisor = self._require_open(), self._find(instance)
+        fleet = self._open_fleet()
+        supervisor = fleet.find(instance)
         async with supervisor.call():
-            await leave(block.client(supervisor), access, timeout=timeout)
+            await leave(fleet.client(supervisor), access, timeout=timeout)
 
     # -- snapshots and the manifest ---------------------------------------------------------
 
@@ -472,7 +356,8 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: either there is no file and no entry, or there are both.
         """
-        block, supervisor = self._require_open(), self._find(instance)
+        fleet = self._open_fleet()
+        supervisor = fleet.find(instance)
         launch = supervisor.instance.launch
         directory = launch.files_dir / "checkpoints" if dir is None else _absolute(dir)
 
@@ -481,11 +366,11 @@ class AsyncWorld(WorldMetadata):
             async with supervisor.call():
                 saved = await capture(source, directory, timeout=timeout, max_bytes=max_bytes)
             with anyio.CancelScope(shield=True):
-                await block.writer(launch.run_dir).apply(checkpoint_update(saved))
-            block.hub.emit("saved", saved.instance, path=saved.path, size_bytes=saved.size_bytes)
+                await fleet.writer(launch.run_dir).apply(checkpoint_update(saved))
+            fleet.hub.emit("saved", saved.instance, path=saved.path, size_bytes=saved.size_bytes)
             return saved
 
-        return await block.tasks.own(save_and_register)
+        return await fleet.tasks.own(save_and_register)
 
     async def record_run(
         self,
@@ -516,7 +401,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: the label is written, or it is not.
         """
-        block = self._require_open()
+        fleet = self._open_fleet()
         update = run_update(
             id=id,
             index=index,
@@ -527,7 +412,7 @@ class AsyncWorld(WorldMetadata):
         )
         latest = self._latest.run_dir if self._latest else self.dir
         directory = latest if run_dir is None else _absolute(run_dir)
-        await block.writer(directory).apply(update)
+        await fleet.writer(directory).apply(update)
 
     # -- watching ---------------------------------------------------------------------------
 
@@ -544,7 +429,7 @@ class AsyncWorld(WorldMetadata):
         Returns:
             An async context manager and iterator of :class:`~clawblox.model.LogLine`.
         """
-        return self._find(instance).instance.log_reader(follow=follow, tail=tail)
+        return self._open_fleet().find(instance).instance.log_reader(follow=follow, tail=tail)
 
     def events(self) -> EventStream:
         """Return the events of all instances from now on, until the world is closed.
@@ -552,29 +437,8 @@ class AsyncWorld(WorldMetadata):
         Returns:
             An async context manager and iterator of :class:`~clawblox.model.WorldEvent`.
         """
-        return self._require_open().hub.subscribe()
-
-    async def _trim_logs(self, block: _Block) -> None:
-        while self._max_log_bytes is not None:
-            await anyio.sleep(_TRIM_INTERVAL_S)
-            for supervisor in tuple(block.supervisors.values()):
-                path = supervisor.instance.log_file
-                try:
-                    if path is not None:
-                        await anyio.to_thread.run_sync(trim_log, path, self._max_log_bytes)
-                except OSError as error:
-                    _log.warning("log not cut", path=str(path), error=str(error))
+        return self._open_fleet().hub.subscribe()
 
 
 def _absolute(path: str | Path) -> Path:
     return Path(path).absolute()
-
-
-def _close_interrupted_run(run_dir: Path) -> bool:
-    """Close what a killed orchestrator left in the records; say whether it left the run open."""
-    if not close_stale_records(run_dir):
-        return False
-    try:
-        return read_manifest(run_dir).run.get("status") == "running"
-    except ManifestError:
-        return False

@@ -30,6 +30,7 @@ __all__ = [
 PRIVATE_FILE = 0o600
 PRIVATE_DIR = 0o700
 
+_held_locks: set[int] = set()
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")
 
 
@@ -78,16 +79,17 @@ class PartialFile:
 
     def close(self) -> None:
         """Close the descriptor and remove the partial file if it was not published."""
-        os.close(self.fd)
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
+        try:
+            os.close(self.fd)
+        finally:
+            self.path.unlink(missing_ok=True)
 
 
 def publish_bytes(destination: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
     """Write ``data`` to ``destination`` in one durable step, replacing what is there.
 
     Raises:
-        OSError: Nothing was changed.
+        OSError: As :meth:`PartialFile.publish` says.
     """
     partial = PartialFile(destination.parent, destination.name)
     try:
@@ -111,12 +113,11 @@ def lock_file(path: Path) -> int | None:
         fd = os.open(path, flags, PRIVATE_FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The previous owner may have removed the file between our open and our lock.
-            if os.path.samestat(os.fstat(fd), path.stat()):
-                _note_owner(fd)
+            if _is_file(path, fd):
+                os.truncate(fd, 0)
+                os.pwrite(fd, str(os.getpid()).encode(), 0)
+                _held_locks.add(fd)
                 return fd
-        except FileNotFoundError:
-            pass
         except BlockingIOError:
             os.close(fd)
             return None
@@ -126,17 +127,33 @@ def lock_file(path: Path) -> int | None:
         os.close(fd)
 
 
-def _note_owner(fd: int) -> None:
-    with contextlib.suppress(OSError):  # the lock holds on a full disk too
-        os.truncate(fd, 0)
-        os.pwrite(fd, str(os.getpid()).encode(), 0)
+def _is_file(path: Path, fd: int) -> bool:
+    # The previous owner may have removed the file between our open and our lock.
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def unlock_file(path: Path, fd: int) -> None:
-    """Give back a lock and remove its file."""
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    os.close(fd)
+    """Give back a lock and remove its file; a forked child has no lock to give back."""
+    if fd not in _held_locks:
+        return
+    _held_locks.remove(fd)
+    try:
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(fd)
+
+
+def _drop_inherited_locks() -> None:
+    # A fork shares the open file, and with it the lock: the child would hold it for ever.
+    while _held_locks:
+        with contextlib.suppress(OSError):
+            os.close(_held_locks.pop())
+
+
+os.register_at_fork(after_in_child=_drop_inherited_locks)
 
 
 def lock_owner(path: Path) -> int | None:
@@ -168,7 +185,8 @@ def sweep_partials(directory: Path) -> None:
     for entry in os.scandir(directory):
         found = _PARTIAL.fullmatch(entry.name)
         if found and not is_same_process(int(found["pid"]), int(found["start"])):
-            with contextlib.suppress(FileNotFoundError):
+            # What cannot be removed, another user's for example, is in nobody's way.
+            with contextlib.suppress(OSError):
                 Path(entry.path).unlink()
 
 

@@ -164,10 +164,9 @@ class LogReader:
         return self._lines.popleft()
 
     async def _find_start(self) -> None:
-        if self._tail is not None:
-            self._offset = await anyio.to_thread.run_sync(
-                _tail_offset, self._path, self._tail, self._offset
-            )
+        self._offset = await anyio.to_thread.run_sync(
+            _start_offset, self._path, self._offset, self._tail
+        )
         self._has_started = True
 
     async def _read_more(self) -> None:
@@ -186,14 +185,12 @@ class LogReader:
         """Yield the complete lines of ``chunk``; an endless line is cut into pieces."""
         position = 0
         while position < len(chunk):
-            end = chunk.find(b"\n", position, position + _LINE_BYTES)
+            end = chunk.find(b"\n", position, position + _LINE_BYTES + 1)
+            following = end + 1
             if end < 0:
-                end = min(position + _LINE_BYTES, len(chunk))
-                if end == len(chunk) and not is_last and end - position < _LINE_BYTES:
+                if len(chunk) - position <= _LINE_BYTES and not is_last:
                     break
-                following = end
-            else:
-                following = end + 1
+                end = following = min(position + _LINE_BYTES, len(chunk))
             text = chunk[position:end].decode(errors="replace").rstrip("\r")
             yield LogLine(self._instance, text, self._offset)
             self._offset += following - position
@@ -211,18 +208,29 @@ def _read_from(path: Path, offset: int) -> tuple[int, bytes]:
         return offset, b""
 
 
-def _tail_offset(path: Path, count: int, start: int) -> int:
-    """Return the offset of the line that stands ``count`` lines before the end."""
+def _start_offset(path: Path, start: int, tail: int | None) -> int:
+    """Return ``start``, or the offset of the line that stands ``tail`` lines before the end."""
     try:
         with path.open("rb") as file:
-            end = position = file.seek(0, os.SEEK_END)
-            newer = b""
-            # One newline more than lines: the last one ends the last line.
-            while position > start and newer.count(b"\n") <= count:
-                position = max(start, position - _CHUNK_BYTES)
-                file.seek(position)
-                newer = file.read(end - position)
+            end = file.seek(0, os.SEEK_END)
+            # A log that was cut since may have ended before.
+            start = start if start <= end else 0
+            return start if tail is None else _find_tail(file, start, end, tail)
     except FileNotFoundError:
         return start
-    lines = BytesIO(newer).readlines()  # splitlines would split at a carriage return too
-    return end - sum(len(line) for line in lines[len(lines) - min(count, len(lines)) :])
+
+
+def _find_tail(file: BinaryIO, start: int, end: int, count: int) -> int:
+    position = end
+    while count and position > start:
+        size = min(_CHUNK_BYTES, position - start)
+        position -= size
+        file.seek(position)
+        chunk = file.read(size)
+        # The last byte ends the last line, or belongs to it; it never begins the next.
+        found = size - 1 if position + size == end else size
+        while count and (found := chunk.rfind(b"\n", 0, found)) >= 0:
+            count -= 1
+            if not count:
+                return position + found + 1
+    return start if count else end

@@ -97,14 +97,14 @@ def take_port(host: str, port: int) -> Lease:
 
 
 def take_free_port(host: str) -> Lease:
-    """Lease any free port outside the ephemeral range.
+    """Lease any free port, outside the ephemeral range where that leaves any.
 
     Raises:
         NoFreePort: There is none.
         OSError: ``host`` is not an address of this machine.
     """
     ephemeral = _ephemeral_range()
-    candidates = [port for port in LEASE_RANGE if port not in ephemeral]
+    candidates = [port for port in LEASE_RANGE if port not in ephemeral] or LEASE_RANGE
     # A random start keeps orchestrators apart and lets closed connections of a port age.
     for port in random.sample(candidates, len(candidates)):
         with contextlib.suppress(PortBusy):
@@ -210,7 +210,8 @@ def _decode_address(text: str) -> str:
     # The kernel prints the address as 32-bit words in host byte order.
     raw = bytes.fromhex(text)
     words = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
-    return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, words)
+    text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, words)
+    return text.removeprefix("::ffff:")  # an IPv4 address that an IPv6 socket serves, as Java's do
 
 
 def _descriptor_targets(pid: int) -> Iterator[str]:

@@ -158,17 +158,18 @@ async def stop_instances(
     Raises:
         UsageError: One of ``names`` is not there.
         WorldStopError: A process survived even SIGKILL; the other instances have ended.
+        OSError: The end of one, which nobody owned, cannot be noted; all have ended.
 
     Cancellation: what has not ended yet may go on.
     """
     records = await anyio.to_thread.run_sync(_select, run_dir, names)
     results: dict[str, StopResult] = {}
-    failures: list[WorldStopError] = []
+    failures: list[WorldStopError | OSError] = []
 
     async def stop(record: InstanceRecord) -> None:
         try:
             results[record.name] = await _stop_one(run_dir, record, grace_seconds)
-        except WorldStopError as error:
+        except (WorldStopError, OSError) as error:
             failures.append(error)
 
     async with anyio.create_task_group() as stops:

@@ -20,6 +20,7 @@ __all__ = ["main"]
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Worlds": {
+        "init": "Write a starter world.",
         "run": "Run a world in the foreground until Ctrl-C.",
     },
     "Runs, from any terminal": {

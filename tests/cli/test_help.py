@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 
@@ -9,6 +11,7 @@ from clawblox import __version__
 from clawblox.cli import main
 from tests.cli.conftest import Start
 
+GUIDE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 COMMANDS = main.list_commands(click.Context(main))
 
 
@@ -54,3 +57,13 @@ def test_an_unknown_command_is_a_usage_error(call: Start) -> None:
     command = call("fly")
     assert command.wait() == 2
     assert "Error: No such command 'fly'." in command.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_guide_names_every_command_option_and_variable(name: str) -> None:
+    _, _, rest = GUIDE.partition(f"\n## clawblox {name}\n")
+    section = rest.partition("\n## ")[0]
+    for option in (param for param in find(name).params if isinstance(param, click.Option)):
+        for flag in (*option.opts, *option.secondary_opts):
+            assert f"`{flag}" in section
+        assert not option.envvar or f"`{option.envvar}`" in section

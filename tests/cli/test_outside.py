@@ -21,9 +21,9 @@ Serve = Callable[..., Served]
 def pair(start: Start, tmp_path: Path) -> Path:
     """Return a run directory in which two instances run, each in a command of its own."""
     world, run_dir = make_world(tmp_path), tmp_path / "run"
-    for _ in range(2):
-        words = ("--port", "0", "--run-dir", str(run_dir))
-        start("run", str(world), *words).wait_for("Spectator frontend")
+    words = ("run", str(world), "--port", "0", "--run-dir", str(run_dir))
+    for command in [start(*words), start(*words)]:
+        command.wait_for("Spectator frontend")
     return run_dir
 
 
@@ -158,20 +158,18 @@ def test_logs_of_several_instances_carry_their_names(pair: Path, call: Start) ->
     expected = [f"{name} | {line}" for name in ("w000", "w001") for line in log_lines(pair, name)]
     assert call("logs", str(pair)).out.splitlines() == expected
     assert call("logs", str(pair), "w001").out.splitlines() == log_lines(pair, "w001")
+    assert call("logs", str(pair), "-n", "1").out.splitlines() == [expected[1], expected[-1]]
 
 
-def test_logs_begins_so_many_lines_before_the_end(pair: Path, call: Start) -> None:
-    expected = [f"{name} | {log_lines(pair, name)[-1]}" for name in ("w000", "w001")]
-    assert call("logs", str(pair), "-n", "1").out.splitlines() == expected
-    assert call("logs", str(pair), "--tail", "0").out == ""
-
-
-def test_logs_gives_programs_an_object_a_line(pair: Path, call: Start) -> None:
-    lines = [json.loads(line) for line in call("logs", str(pair), "--json").out.splitlines()]
-    assert [(line["instance"], line["text"]) for line in lines] == [
-        (name, line) for name in ("w000", "w001") for line in log_lines(pair, name)
+def test_logs_gives_programs_an_object_a_line(serve: Serve, call: Start) -> None:
+    served = serve()
+    log = served.world / ".clawblox" / "logs" / "w000.log"
+    first, second = log.read_text().splitlines()
+    lines = call("logs", served.run_dir, "--json").out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"instance": "w000", "text": first, "offset": 0},
+        {"instance": "w000", "text": second, "offset": len(first) + 1},
     ]
-    assert lines[0]["offset"] == 0
 
 
 def test_followed_logs_end_with_their_instances(pair: Path, start: Start, call: Start) -> None:
@@ -263,6 +261,20 @@ def test_stop_ends_a_start_that_goes_on(start: Start, call: Start, tmp_path: Pat
     assert call("stop", str(world)).wait() == 0
     assert command.wait() == 1
     assert "ended before it was ready" in command.err
+    assert not marked_processes()
+
+
+def test_an_end_that_cannot_be_noted_is_told_and_is_one(
+    serve: Serve, call: Start, start: Start
+) -> None:
+    served = serve("--stubborn-child")
+    served.command.send(signal.SIGKILL)
+    served.command.wait()
+    (served.world / ".clawblox" / "instances" / "w000.lock").unlink()
+    (served.world / ".clawblox" / "instances" / "w000.lock").mkdir()
+    command = call("stop", served.run_dir, "--grace", "0")
+    assert command.wait() == 1
+    assert command.err.startswith("Error: Is a directory: ")
     assert not marked_processes()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -83,6 +84,15 @@ def test_the_line_tells_what_the_probe_sees(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--unavailable", "1.2")
     with terminal("run", str(world), "--port", "0") as one:
         wait_until(lambda: one.shows("GET /api.md answered 503 | Spectator frontend: "))
+
+
+def test_a_wait_for_the_port_is_told(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = str(busy.getsockname()[1])
+        with terminal("run", str(world), "--port", port, "--port-wait", "600") as one:
+            wait_until(lambda: one.shows("| waiting for the port"))
+    assert one.process.returncode == 129
 
 
 def test_a_fast_start_shows_no_progress(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""``clawblox init``: a starter world that plays and resumes exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command, Start
+from tests.support import ask, free_port
+
+MOVES = ["north", "east", "east", "north", "west", "south"]
+
+
+@pytest.fixture
+def env() -> dict[str, str]:
+    """Return an environment in which ``python`` is the interpreter of the tests."""
+    place = Path(sys.executable).parent
+    return {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}", "WORLD_OPERATOR_TOKEN": "s3cret"}
+
+
+def play(port: int, session: str) -> list[bytes]:
+    headers = {"X-Session": session, "Content-Type": "application/json"}
+    bodies = [json.dumps({"type": "Walk", "data": move}).encode() for move in MOVES * 4]
+    answers = [ask(port, "POST", "/input", headers=headers, body=body) for body in bodies]
+    assert {answer.status for answer in answers} == {200}
+    return [answer.body for answer in answers]
+
+
+def test_the_starter_world_plays_and_resumes_exactly(
+    call: Start, start: Start, tmp_path: Path, env: dict[str, str]
+) -> None:
+    call("init", "worlds/panda", cwd=tmp_path)
+    world = tmp_path / "worlds" / "panda"
+
+    def run(*words: str) -> tuple[Command, int]:
+        port = free_port()
+        command = start("run", str(world), "--port", str(port), *words, env=env)
+        command.wait_for("World 'panda' is ready at")
+        return command, port
+
+    command, port = run()
+    session = ask(port, "POST", "/join?name=Rocky").json()["session"]
+    play(port, session)
+    saved = ask(port, "GET", "/snapshot", headers={"X-Operator-Token": "s3cret"}).body
+    (world / "saved.json").write_bytes(saved)
+    first = play(port, session)
+    assert json.loads(first[-1])["picked"] > 0
+    assert command.interrupt() == 130
+
+    command, port = run("--resume", "saved.json")
+    assert play(port, session) == first
+    assert command.interrupt() == 130
+
+
+def test_the_starter_world_refuses_what_cannot_be_done(
+    call: Start, start: Start, tmp_path: Path, env: dict[str, str]
+) -> None:
+    call("init", cwd=tmp_path)
+    port = free_port()
+    start("run", str(tmp_path / "my-world"), "--port", str(port), env=env).wait_for("is ready at")
+    session = ask(port, "POST", "/join?name=Rocky").json()["session"]
+    headers = {"X-Session": session, "Content-Type": "application/json"}
+    for data in ("up", ["north"], {"x": 1}, None, 7):
+        body = json.dumps({"type": "Walk", "data": data}).encode()
+        assert ask(port, "POST", "/input", headers=headers, body=body).status == 400
+
+
+def test_a_name_that_needs_quotes_names_the_world(call: Start, tmp_path: Path) -> None:
+    name = 'big "red" \\ 🐼'
+    command = call("init", name, cwd=tmp_path)
+    assert tomllib.loads((tmp_path / name / "world.toml").read_text())["name"] == name
+    assert command.out.endswith(f"Run it: clawblox run '{name}'\n")
+
+
+def test_an_empty_directory_is_filled_and_a_full_one_is_left_alone(
+    call: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "world").mkdir()
+    assert call("init", "world", cwd=tmp_path).wait() == 0
+    (tmp_path / "world" / "world.py").write_text("mine")
+    again = call("init", "world", cwd=tmp_path)
+    assert again.wait() == 1
+    assert again.err == "Error: Path 'world' exists already, and is not an empty directory\n"
+    assert (tmp_path / "world" / "world.py").read_text() == "mine"
