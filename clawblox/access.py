@@ -32,8 +32,13 @@ _RUN_SUFFIX = re.compile(r"-r\d.*", re.DOTALL)
 class AgentLike(Protocol):
     """What ``connect`` needs of an agent: a name and a directory."""
 
-    name: str
-    dir: str | os.PathLike[str]
+    @property
+    def name(self) -> str:
+        """Its full name, the run's suffix included."""
+
+    @property
+    def dir(self) -> str | os.PathLike[str]:
+        """Its directory."""
 
 
 @attrs.frozen

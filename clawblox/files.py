@@ -18,6 +18,7 @@ from clawblox.proctree import is_same_process, start_time_of
 
 __all__ = [
     "PartialFile",
+    "fsync_directory",
     "lock_file",
     "lock_owner",
     "make_private_dir",
@@ -55,13 +56,22 @@ class PartialFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self.fd = os.open(self.path, flags, PRIVATE_FILE)
 
-    def publish(self, destination: Path, *, overwrite: bool, mode: int = PRIVATE_FILE) -> None:
-        """Make it ``destination``, durably.
+    def publish(
+        self,
+        destination: Path,
+        *,
+        overwrite: bool,
+        mode: int = PRIVATE_FILE,
+        durable: bool = True,
+    ) -> None:
+        """Make it ``destination``.
 
         Args:
             destination: The final path, in the same directory.
             overwrite: Replace what is there; otherwise that is a FileExistsError.
             mode: Permissions of the published file.
+            durable: Whether it must outlive a loss of power too; without, a rename alone
+                makes it complete or absent for every living reader.
 
         Raises:
             FileExistsError: ``destination`` exists and ``overwrite`` is False.
@@ -69,13 +79,15 @@ class PartialFile:
                 complete but perhaps not durable.
         """
         os.fchmod(self.fd, mode)
-        os.fsync(self.fd)
+        if durable:
+            os.fsync(self.fd)
         if overwrite:
             self.path.replace(destination)
         else:
             os.link(self.path, destination)
             self.path.unlink()
-        _fsync_directory(destination.parent)
+        if durable:
+            fsync_directory(destination.parent)
 
     def close(self) -> None:
         """Close the descriptor and remove the partial file if it was not published."""
@@ -85,8 +97,16 @@ class PartialFile:
             self.path.unlink(missing_ok=True)
 
 
-def publish_bytes(destination: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
-    """Write ``data`` to ``destination`` in one durable step, replacing what is there.
+def publish_bytes(
+    destination: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True
+) -> None:
+    """Write ``data`` to ``destination`` in one step, replacing what is there.
+
+    Args:
+        destination: The file.
+        data: Its whole content.
+        mode: Its permissions.
+        durable: Whether it must outlive a loss of power too.
 
     Raises:
         OSError: As :meth:`PartialFile.publish` says.
@@ -94,7 +114,7 @@ def publish_bytes(destination: Path, data: bytes, *, mode: int = PRIVATE_FILE) -
     partial = PartialFile(destination.parent, destination.name)
     try:
         write_all(partial.fd, data)
-        partial.publish(destination, overwrite=True, mode=mode)
+        partial.publish(destination, overwrite=True, mode=mode, durable=durable)
     finally:
         partial.close()
 
@@ -190,7 +210,12 @@ def sweep_partials(directory: Path) -> None:
                 Path(entry.path).unlink()
 
 
-def _fsync_directory(directory: Path) -> None:
+def fsync_directory(directory: Path) -> None:
+    """Make the names in a directory durable.
+
+    Raises:
+        OSError: They may not be.
+    """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -28,7 +28,7 @@ from clawblox.manifest_updates import run_update
 from clawblox.manifest_writer import ManifestWriter
 from clawblox.model import StartedWorld, StopResult
 from clawblox.records import close_stale_records, read_running
-from clawblox.supervisor import Supervisor
+from clawblox.supervisor import FAILED_START_GRACE_S, Supervisor
 from clawblox.tasks import Tasks
 
 __all__ = ["Fleet"]
@@ -202,7 +202,7 @@ async def _wait_started(supervisor: Supervisor) -> StartedWorld:
     finally:
         if not is_settled:
             with anyio.CancelScope(shield=True):
-                await supervisor.stop(0.0)
+                await supervisor.stop(FAILED_START_GRACE_S)
     return started
 
 

@@ -277,7 +277,12 @@ class Instance:
         self._started_at = record.started_at
         world = world_environment(self.launch, self.port, manifest_path(self.launch.run_dir))
         # The token is on no disk; the world's own environment is where it is.
-        self._environment = attrs.evolve(world, **_tokens_of(record.pid))
+        known = _variables_of(record.pid)
+        self._environment = attrs.evolve(
+            world,
+            operator_token=known.get(protocol.OPERATOR_TOKEN_ENV, world.operator_token),
+            spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, world.spectator_token),
+        )
 
     async def write_files(self) -> None:
         """Write the command file and make the directories.
@@ -298,7 +303,6 @@ class Instance:
         self._environment = world_environment(self.launch, self.port, manifest)
         script = render_command_file(self.launch, self._environment)
         publish_bytes(self.command_file, script.encode(), mode=0o700)
-        self.write_record("starting")
 
     async def start_processes(self) -> None:
         """Start the world and its sidecars; the guard knows them before they exist.
@@ -460,14 +464,9 @@ class Instance:
         write_record(launch.run_dir, record)
 
 
-def _tokens_of(pid: int) -> dict[str, str]:
+def _variables_of(pid: int) -> dict[str, str]:
     entries = (entry.decode(errors="replace").partition("=") for entry in environment(pid))
-    found = {name: value for name, _, value in entries}
-    fields = {
-        "operator_token": protocol.OPERATOR_TOKEN_ENV,
-        "spectator_token": protocol.SPECTATOR_TOKEN_ENV,
-    }
-    return {field: found[name] for field, name in fields.items() if name in found}
+    return {name: value for name, _, value in entries}
 
 
 def _require_executable(program: str, cwd: Path, env: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -184,7 +185,7 @@ def _check_numbers(*, port: int | None, health_timeout: float, port_wait: float)
         raise ConfigError("seconds, 0 or more", key="port_wait", value=port_wait)
 
 
-def _check_env(env: Mapping[str, str]) -> None:
+def _check_env(env: Mapping[Any, Any]) -> None:
     for key, value in env.items():
         if key in _ARGUMENT_OF:
             raise ConfigError(
@@ -193,9 +194,13 @@ def _check_env(env: Mapping[str, str]) -> None:
                 value=value,
                 hint=f"use the argument {_ARGUMENT_OF[key]}=",
             )
-        is_text = isinstance(key, str) and isinstance(value, str)
-        if not is_text or not key or "=" in key or "\0" in key + value:
+        if not _is_usable_variable(key, value):
             raise ConfigError("not a usable environment variable", key=f"env.{key}")
+
+
+def _is_usable_variable(key: object, value: object) -> bool:
+    is_text = isinstance(key, str) and isinstance(value, str)
+    return is_text and bool(key) and "=" not in f"{key}" and "\0" not in f"{key}{value}"
 
 
 def _run_dir(config: WorldConfig, run_dir: str | Path | None, record_dir: Path | None) -> Path:

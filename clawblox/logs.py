@@ -11,7 +11,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -59,15 +58,22 @@ def last_lines(
         count: How many lines at most.
         secrets: Values that are masked.
     """
+    secrets = tuple(secrets)
+    # So much more is read, and left out, that no secret begins before what is read.
+    margin = max(map(len, secrets), default=0)
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(start if start <= size else 0, size - _TAIL_BYTES))
-            text = file.read(_TAIL_BYTES).decode(errors="replace")
+            start = start if start <= size else 0
+            first = max(start, size - _TAIL_BYTES - margin)
+            file.seek(first)
+            text = file.read(_TAIL_BYTES + margin).decode(errors="replace")
     except OSError:
         return ()
     for secret in secrets:
         text = text.replace(secret, MASK)
+    if first > start:
+        text = text[margin:]
     return tuple(line[:1000] for line in text.splitlines()[-count:])
 
 

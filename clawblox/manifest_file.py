@@ -31,6 +31,7 @@ from typing import Final
 import attrs
 
 from clawblox.errors import ManifestError
+from clawblox.files import fsync_directory
 from clawblox.manifest import (
     SCHEMA_VERSION,
     Manifest,
@@ -163,7 +164,7 @@ class ManifestFile:
         is_outdated = is_swapped and new.read_bytes() != seen.data
         if not is_outdated:
             new.unlink(missing_ok=True)
-        _fsync_directory(self._path.parent)
+        fsync_directory(self._path.parent)
         return new if is_outdated else None
 
     def _swap_in(self, new: Path, seen: _Seen, *, is_patient: bool) -> bool:
@@ -273,15 +274,7 @@ def _make_directory(path: Path) -> None:
     if path.is_dir():
         return
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _fsync_directory(path.parent)
-
-
-def _fsync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    fsync_directory(path.parent)
 
 
 _AT_FDCWD: Final = -100

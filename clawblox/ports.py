@@ -11,6 +11,8 @@ import errno
 import os
 import random
 import socket
+import struct
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +41,17 @@ LEASE_RANGE = range(20000, 32000)
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05
 _LISTEN = "0A"
+
+# linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST_DUMP = 0x301
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_TCP_LISTEN = 10
+_NETLINK_HEADER = struct.Struct("=IHHII")
+_DIAG_REQUEST = struct.Struct("=BBHI48s")
+_DIAG_MESSAGE = struct.Struct("!4xH2x16s44x4s")
 
 
 class PortBusy(Exception):  # noqa: N818 - says the condition; the caller raises the public error
@@ -103,13 +116,22 @@ def take_free_port(host: str) -> Lease:
         NoFreePort: There is none.
         OSError: ``host`` is not an address of this machine.
     """
-    ephemeral = _ephemeral_range()
-    candidates = [port for port in LEASE_RANGE if port not in ephemeral] or LEASE_RANGE
-    # A random start keeps orchestrators apart and lets closed connections of a port age.
-    for port in random.sample(candidates, len(candidates)):
+    for port in _candidates():
         with contextlib.suppress(PortBusy):
             return take_port(host, port)
     raise NoFreePort(f"no free port in {LEASE_RANGE.start}..{LEASE_RANGE.stop - 1}")
+
+
+def _candidates() -> Iterator[int]:
+    """Yield the ports of the lease range, from a random one on, which keeps orchestrators apart."""
+    ephemeral = _ephemeral_range()
+    leaves_none = LEASE_RANGE[0] in ephemeral and LEASE_RANGE[-1] in ephemeral
+    count = len(LEASE_RANGE)
+    first = random.randrange(count)  # noqa: S311 - no secret
+    for offset in range(count):
+        port = LEASE_RANGE[(first + offset) % count]
+        if leaves_none or port not in ephemeral:
+            yield port
 
 
 async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
@@ -141,7 +163,11 @@ def connect_host(host: str) -> str:
 
 def listeners_on(port: int) -> list[Listener]:
     """Return the sockets that listen on ``port``, IPv4 and IPv6."""
-    return [listener for name in ("tcp", "tcp6") for listener in _parse_table(name, port)]
+    try:
+        found = [row for family in _FAMILIES for row in _dump_listening(family)]
+    except OSError:  # a sandbox without sock_diag; the tables list every connection and cost more
+        found = [row for name in ("tcp", "tcp6") for row in _parse_table(name)]
+    return [listener for at, listener in found if at == port]
 
 
 def owners_of(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
@@ -194,23 +220,52 @@ def _ephemeral_range() -> range:
     return range(int(first), int(last) + 1)
 
 
-def _parse_table(name: str, port: int) -> Iterator[Listener]:
+def _dump_listening(family: socket.AddressFamily) -> Iterator[tuple[int, Listener]]:
+    """Yield (port, listener) of a family from the kernel's own index: sock_diag(7)."""
+    request = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, 1 << _TCP_LISTEN, b"")
+    header = _NETLINK_HEADER.pack(
+        _NETLINK_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 0, 0
+    )
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(header + request)
+        while True:
+            answer = kernel.recv(1 << 16)
+            while answer:
+                length, kind = _NETLINK_HEADER.unpack_from(answer)[:2]
+                if kind == _NLMSG_DONE:
+                    return
+                if kind == _NLMSG_ERROR:
+                    raise OSError(errno.EOPNOTSUPP, "sock_diag refused")
+                yield _parse_message(family, answer[_NETLINK_HEADER.size : length])
+                answer = answer[(length + 3) & ~3 :]
+
+
+def _parse_message(family: socket.AddressFamily, message: bytes) -> tuple[int, Listener]:
+    port, source, inode = _DIAG_MESSAGE.unpack_from(message)
+    raw = source if family == socket.AF_INET6 else source[:4]
+    return port, Listener(_address(raw), int.from_bytes(inode, sys.byteorder))
+
+
+def _parse_table(name: str) -> Iterator[tuple[int, Listener]]:
     try:
         rows = (Path("/proc/net") / name).read_text().splitlines()[1:]
     except OSError:
         return
-    suffix = f":{port:04X}"
     for row in rows:
         fields = row.split()
-        if fields[3] == _LISTEN and fields[1].endswith(suffix):
-            yield Listener(_decode_address(fields[1].partition(":")[0]), int(fields[9]))
+        if fields[3] == _LISTEN:
+            address, _, port = fields[1].partition(":")
+            yield int(port, 16), Listener(_decode_address(address), int(fields[9]))
 
 
 def _decode_address(text: str) -> str:
     # The kernel prints the address as 32-bit words in host byte order.
     raw = bytes.fromhex(text)
-    words = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
-    text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, words)
+    return _address(b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4)))
+
+
+def _address(raw: bytes) -> str:
+    text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
     return text.removeprefix("::ffff:")  # an IPv4 address that an IPv6 socket serves, as Java's do
 
 

@@ -49,6 +49,9 @@ _KILL_TIMEOUT_S = 10.0
 _FIRST_SCAN_DELAY_S = 0.002
 _LAST_SCAN_DELAY_S = 0.05
 
+_released: set[int] = set()
+"""Pidfds of children that nobody watches any more and nobody has reaped."""
+
 _spawn_limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar(
     "clawblox_spawn_limiter"
 )
@@ -96,12 +99,14 @@ class Process:
         return bool(poller.poll(0))
 
     def release(self) -> None:
-        """Reap the process, which must have ended or not be ours, and close its pidfd."""
+        """Reap the process and close its pidfd; a child that lives on is reaped later."""
         if self._pidfd < 0:
             return
         if self.is_child:
-            self._wait_id(os.WEXITED | os.WNOHANG)
-        os.close(self._pidfd)
+            _released.add(self._pidfd)
+            _reap_released()
+        else:
+            os.close(self._pidfd)
         self._pidfd = -1
 
     def _read_exit(self) -> WorldExit:
@@ -173,7 +178,20 @@ async def spawn(
     return await anyio.to_thread.run_sync(_spawn, command, cwd, env, output, limiter=limiter)
 
 
+def _reap_released() -> None:
+    """Reap the released children that have ended; the others are looked at again later."""
+    for pidfd in tuple(_released):
+        try:
+            is_over = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is not None
+        except ChildProcessError:  # somebody in this process waits for every child
+            is_over = True
+        if is_over:
+            _released.discard(pidfd)
+            os.close(pidfd)
+
+
 def _spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str], output: int) -> Process:
+    _reap_released()
     try:
         child = subprocess.Popen(
             command,

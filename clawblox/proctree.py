@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal  # noqa: TID251 - the shared half of process.py and guard.py
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,7 +136,7 @@ def find_tree(marks: Iterable[Mark], known: Iterable[Proc] = ()) -> list[Proc]:
     return _find_once(marks, known) or _find_once(marks, known)
 
 
-def _find_once(marks: Iterable[Mark], known: Iterable[Proc]) -> list[Proc]:
+def _find_once(marks: Collection[Mark], known: Iterable[Proc]) -> list[Proc]:
     cookies = {mark.cookie for mark in marks}
     leaders = {
         pid
@@ -147,14 +147,21 @@ def _find_once(marks: Iterable[Mark], known: Iterable[Proc]) -> list[Proc]:
     processes = all_processes()
     protected = _ancestors(os.getpid(), processes)
     identities = {(proc.pid, proc.start_time) for proc in known}
+    oldest = _oldest_possible(marks)
     members = {
         proc.pid
         for proc in processes.values()
         if proc.session in leaders
         or (proc.pid, proc.start_time) in identities
-        or not cookies.isdisjoint(environment(proc.pid))
+        or (proc.start_time >= oldest and not cookies.isdisjoint(environment(proc.pid)))
     }
     return [processes[pid] for pid in _with_descendants(members, processes) - protected]
+
+
+def _oldest_possible(marks: Iterable[Mark]) -> int:
+    """Return the start of the first process that can carry a cookie: a mark's first leader."""
+    starts = [[start_time for _, start_time in mark.leaders] for mark in marks]
+    return min(map(min, starts)) if starts and all(starts) else 0
 
 
 def _ancestors(pid: int, processes: Mapping[int, Proc]) -> set[int]:

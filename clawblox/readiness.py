@@ -13,6 +13,7 @@ import math
 import os
 import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -66,7 +67,7 @@ class Probe:
     interval: float | None = None
     seen: str = "nothing yet"
     _log_offset: int = attrs.field(init=False, default=0)
-    _log_end: str = attrs.field(init=False, default="")
+    _log_end: bytes = attrs.field(init=False, default=b"")
     _log_matched: bool = attrs.field(init=False, default=False)
 
     async def look(self) -> bool:
@@ -86,11 +87,11 @@ class Probe:
             file.seek(max(self._log_offset, self.log_start))
             while chunk := file.read(_LOG_CHUNK_BYTES):
                 self._log_offset = file.tell()
-                self._log_end = (self._log_end + chunk.decode(errors="replace"))[
-                    -2 * _LOG_CHUNK_BYTES :
-                ]
-                if self.log_pattern.search(self._log_end):
+                text = self._log_end + chunk
+                if self.log_pattern.search(text.decode(errors="replace")):
                     return True
+                # A line that goes on is looked at again, with what comes.
+                self._log_end = text[text.rfind(b"\n") + 1 :][-_LOG_CHUNK_BYTES:]
         return False
 
     async def _is_open(self) -> bool:
@@ -171,8 +172,13 @@ async def wait_until_ready(probe: Probe, mark: Mark) -> None:
 def _is_own_listener(host: str, port: int, mark: Mark) -> bool:
     serving = {connect_host(host), "0.0.0.0", "::"}  # noqa: S104
     inodes = {listener.inode for listener in listeners_on(port) if listener.address in serving}
-    members = [proc.pid for proc in find_tree([mark])]
-    return bool(inodes) and owners_of(inodes, members).keys() == inodes
+    return bool(inodes) and owners_of(inodes, _members(mark)).keys() == inodes
+
+
+def _members(mark: Mark) -> Iterator[int]:
+    """Yield the pids of an instance; the whole tree is only looked for when it is needed."""
+    yield from (pid for pid, _ in mark.leaders)
+    yield from (proc.pid for proc in find_tree([mark]))
 
 
 async def _read_status(connection: socket.socket, request: bytes) -> int | None:

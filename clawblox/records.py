@@ -147,13 +147,14 @@ def claim_name(
 
 
 def write_record(run_dir: Path, record: InstanceRecord) -> None:
-    """Write a record in one durable step. Blocks.
+    """Write a record in one step. Blocks.
 
     Raises:
         OSError: The old record is unchanged.
     """
     text = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-    publish_bytes(_directory(run_dir) / f"{record.name}.json", text)
+    # After a loss of power there is nothing running that a record could tell of.
+    publish_bytes(_directory(run_dir) / f"{record.name}.json", text, durable=False)
 
 
 def read_records(run_dir: Path) -> list[InstanceRecord]:

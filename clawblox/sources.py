@@ -25,6 +25,7 @@ import attrs
 
 from clawblox.config import CONFIG_NAME
 from clawblox.errors import ConfigError, FetchError
+from clawblox.files import fsync_directory
 from clawblox.http import download, fetch_text
 
 __all__ = ["HOME_ENV", "FetchLimits", "GitHubHosts", "fetch_world", "is_world_url"]
@@ -309,11 +310,11 @@ def _write_file(path: Path, content: IO[bytes], *, is_executable: bool) -> None:
 def _publish(folder: Path, destination: Path) -> None:
     """Move a folder to where it is looked for; complete there, or not there."""
     for directory, _, _ in os.walk(folder):
-        _fsync_directory(Path(directory))
+        fsync_directory(Path(directory))
     destination.mkdir(parents=True, exist_ok=True)
     _graft(folder, destination)
-    _fsync_directory(destination)
-    _fsync_directory(destination.parent)
+    fsync_directory(destination)
+    fsync_directory(destination.parent)
 
 
 def _graft(source: Path, target: Path) -> None:
@@ -330,11 +331,3 @@ def _graft(source: Path, target: Path) -> None:
         if not _is_complete(target):
             for entry in sorted(source.iterdir(), key=lambda path: path.name == CONFIG_NAME):
                 _graft(entry, target / entry.name)
-
-
-def _fsync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

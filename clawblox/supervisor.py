@@ -37,12 +37,14 @@ from clawblox.ports import owner_of
 from clawblox.process import Grace, Process, TreeEnd
 from clawblox.readiness import Probe, StrangerAnswers, wait_until_ready
 
-__all__ = ["DEFAULT_GRACE_S", "Emit", "Supervisor"]
+__all__ = ["DEFAULT_GRACE_S", "FAILED_START_GRACE_S", "Emit", "Supervisor"]
 
 DEFAULT_GRACE_S = 10.0
 """Seconds between TERM and KILL when nobody says otherwise."""
 
-_FAILED_START_GRACE_S = 1.0
+FAILED_START_GRACE_S = 1.0
+"""The same for an instance whose start failed or was given up."""
+
 _EXIT_NOTICE_S = 0.25
 _LAST_LOOK_S = 0.25
 _PORT_ATTEMPTS = 3
@@ -284,7 +286,7 @@ class Supervisor:
     async def _begin_again(self) -> None:
         _log.info("port lost, starting again", instance=self.instance.name)
         with anyio.CancelScope(shield=True):
-            await self.instance.end(Grace(_FAILED_START_GRACE_S))
+            await self.instance.end(Grace(FAILED_START_GRACE_S))
             await anyio.to_thread.run_sync(self.instance.forget_processes)
         self.lifecycle = Lifecycle()
 
@@ -342,7 +344,7 @@ class Supervisor:
 
     async def _end_processes(self) -> TreeEnd:
         if self._grace is None:
-            seconds = _FAILED_START_GRACE_S if self.started is None else DEFAULT_GRACE_S
+            seconds = FAILED_START_GRACE_S if self.started is None else DEFAULT_GRACE_S
             self._grace = Grace(seconds)
         end = await self.instance.end(self._grace)
         if end.survivors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -55,7 +55,7 @@ class Tasks:
         await self._group.__aexit__(None, None, None)
         return None
 
-    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: object) -> None:
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Run ``function(*args)`` until it ends or the group is left."""
         self._group.start_soon(function, *args)
 

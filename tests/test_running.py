@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ import anyio
 import attrs
 import pytest
 
-import clawblox.async_world
+import clawblox.fleet
 from clawblox import (
     AsyncWorld,
     ConfigError,
@@ -506,11 +506,10 @@ async def test_a_listener_waits_for_what_comes(tmp_path: Path) -> None:
     async def listen(events: EventStream) -> None:
         heard.extend([event.kind async for event in events])
 
-    async with anyio.create_task_group() as tasks:
-        async with running(tmp_path) as (world, _):
-            tasks.start_soon(listen, world.events())
-            await anyio.wait_all_tasks_blocked()
-            await world.save()
+    async with anyio.create_task_group() as tasks, running(tmp_path) as (world, _):
+        tasks.start_soon(listen, world.events())
+        await anyio.wait_all_tasks_blocked()
+        await world.save()
     assert heard == ["saved", "stopped"]
 
 
@@ -521,6 +520,13 @@ async def collect(world: AsyncWorld, **options: Any) -> list[LogLine]:
     """Return the lines of the log."""
     async with world.logs(**options) as lines:
         return [line async for line in lines]
+
+
+async def follow_log(world: AsyncWorld, seen: list[str], tail: int | None = None) -> None:
+    """Add the text of each line to ``seen`` as it comes."""
+    async with world.logs(follow=True, tail=tail) as lines:
+        async for line in lines:
+            seen.append(line.text)  # noqa: PERF401 - it is looked at meanwhile
 
 
 def texts(lines: Sequence[LogLine]) -> list[str]:
@@ -561,14 +567,8 @@ async def test_a_progress_bar_is_one_line_in_the_tail_too(tmp_path: Path) -> Non
 
 async def test_a_log_is_followed_to_the_last_line_of_the_world(tmp_path: Path) -> None:
     followed: list[str] = []
-
-    async def follow() -> None:
-        async with world.logs(follow=True, tail=1) as lines:
-            async for line in lines:
-                followed.append(line.text)
-
     async with running(tmp_path) as (world, started), anyio.create_task_group() as tasks:
-        tasks.start_soon(follow)
+        tasks.start_soon(follow_log, world, followed, 1)
         await wait_until_async(lambda: followed, what="the last line so far")
         with started.log_file.open("a") as log:
             log.write("in two ")
@@ -617,9 +617,8 @@ async def test_a_log_that_was_removed_has_no_lines(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def _cut_often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(clawblox.async_world, "_TRIM_INTERVAL_S", 0.01)
-    yield
+def _cut_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clawblox.fleet, "_TRIM_INTERVAL_S", 0.01)
 
 
 def first_line(path: Path) -> bytes:
@@ -648,23 +647,21 @@ async def test_a_log_that_outgrows_its_limit_keeps_its_newer_half(tmp_path: Path
 async def test_a_reader_follows_a_log_that_is_cut(tmp_path: Path) -> None:
     followed: list[str] = []
 
-    async def follow() -> None:
-        async with world.logs(follow=True) as lines:
-            async for line in lines:
-                followed.append(line.text)
+    def has_gone_on() -> bool:
+        with started.log_file.open("a") as log:
+            log.write("on\n")
+        return "on" in followed
 
-    flags = ("--flood-lines", "1000")
-    async with running(tmp_path, *flags, max_log_bytes=50_000) as (world, started):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(follow)
-            await wait_until_async(lambda: first_line(started.log_file).startswith(b"[clawblox]"))
-            await wait_until_async(lambda: followed)
-            with started.log_file.open("a") as log:
-                await wait_until_async(
-                    lambda: (log.write("on\n"), log.flush(), "on" in followed)[-1],
-                    what="the reader goes on",
-                )
-            await world.stop()
+    options = {"max_log_bytes": 50_000}
+    async with (
+        running(tmp_path, "--flood-lines", "1000", **options) as (world, started),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(follow_log, world, followed)
+        await wait_until_async(lambda: first_line(started.log_file).startswith(b"[clawblox]"))
+        await wait_until_async(lambda: followed, what="the reader follows")
+        await wait_until_async(has_gone_on, what="the reader goes on")
+        await world.stop()
     assert followed[-1] == "stopped"
 
 

@@ -60,9 +60,7 @@ def files_of(run_dir: Path) -> list[str]:
     return sorted(os.listdir(directory)) if directory.exists() else []
 
 
-async def failed_save(
-    world: AsyncWorld, started: StartedWorld, **arguments: Any
-) -> SnapshotError:
+async def failed_save(world: AsyncWorld, started: StartedWorld, **arguments: Any) -> SnapshotError:
     """Save in vain; check the error, that nothing is left, and that the world is as good."""
     with pytest.raises(SnapshotError) as caught:
         await world.save(**arguments)
@@ -162,10 +160,12 @@ async def test_saves_of_one_instance_at_a_time_are_each_complete(tmp_path: Path)
     async def save() -> None:
         saved.append(await world.save())
 
-    async with running(tmp_path, "--snapshot-mb", "2") as (world, started):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(6):
-                tasks.start_soon(save)
+    async with (
+        running(tmp_path, "--snapshot-mb", "2") as (world, started),
+        anyio.create_task_group() as tasks,
+    ):
+        for _ in range(6):
+            tasks.start_soon(save)
     assert len({one["path"] for one in saved}) == 6
     assert len({one["sha256"] for one in saved}) == 1
     for one in saved:
@@ -272,7 +272,7 @@ async def test_a_snapshot_above_the_cap_is_refused(
 
 
 async def test_a_snapshot_of_exactly_the_cap_is_accepted(tmp_path: Path) -> None:
-    async with running(tmp_path, "--snapshot", "chunked") as (world, started):
+    async with running(tmp_path, "--snapshot", "chunked") as (world, _):
         size = (await world.save(dir=tmp_path / "first"))["size_bytes"]
         assert (await world.save(max_bytes=size))["size_bytes"] == size
         with pytest.raises(SnapshotError):
@@ -432,7 +432,7 @@ print(json.dumps(failure))
 """
     phase, count, message = run_orchestrator(tmp_path, body)
     assert phase == "body"
-    assert 0 < count
+    assert count > 0
     assert "File too large" in message
     assert len(files_of(tmp_path / "run")) == 1
     assert len(checkpoints_of(tmp_path / "run")) == 1

@@ -88,6 +88,11 @@ async def read_json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+async def read_line(path: Path) -> str:
+    """Return the first line of a log as soon as it is there."""
+    return (await wait_until_async(lambda: path.read_text().splitlines()))[0]
+
+
 @contextlib.asynccontextmanager
 async def dumped(tmp_path: Path, **arguments: Any) -> AsyncIterator[tuple[StartedWorld, Any]]:
     """Start a world that tells what it got; yield the started world and what it told."""
@@ -369,7 +374,10 @@ async def test_the_started_world_cannot_be_changed(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the environment contract
 
 
-async def test_the_world_gets_the_contract_and_only_absolute_paths(tmp_path: Path) -> None:
+async def test_the_world_gets_the_contract_and_only_absolute_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     os.chdir(tmp_path)
     snapshot = tmp_path / "s.json"
     snapshot.write_text(
@@ -425,9 +433,22 @@ async def test_every_instance_has_tokens_and_a_mark_of_its_own(tmp_path: Path) -
         assert len(first) >= 32
 
 
+@contextlib.contextmanager
+def held_open(path: Path) -> Iterator[None]:
+    """Hold a file as standard input and as a descriptor that children would inherit."""
+    before = os.dup(0)
+    with path.open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        os.dup2(file.fileno(), 0)
+        try:
+            yield
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+
+
 async def test_the_process_is_alone_in_its_session_with_nothing_of_ours(tmp_path: Path) -> None:
-    with (tmp_path / "held").open("w") as held:
-        os.set_inheritable(held.fileno(), True)
+    with held_open(tmp_path / "held"):
         async with dumped(tmp_path) as (started, dump):
             assert dump["pid"] == dump["sid"] == dump["pgid"] == started.pid
             assert dump["cwd"] == str(tmp_path / "counter")
@@ -545,8 +566,7 @@ async def test_sidecars_have_the_same_environment_and_logs_of_their_own(tmp_path
             assert sidecar["cwd"] == own["cwd"]
             assert sidecar["sid"] == sidecar["pid"] != own["sid"]
             assert sidecar["fds"]["1"] == sidecar["fds"]["2"] == str(log_file)
-            text = f"counter world, process {sidecar['pid']}"
-            await wait_until_async(lambda file=log_file, text=text: text in file.read_text())
+            assert f"counter world, process {sidecar['pid']}" in await read_line(log_file)
         assert started.log_file.read_text().count("counter world") == 1
         pids = {started.pid, *marked_processes(own["env"]["CLAWBLOX_INSTANCE"])}
         assert len(pids) == 3
@@ -734,7 +754,7 @@ async def test_a_detached_instance_outlives_its_orchestrator_and_can_be_attached
         assert (await world.connect("Rocky"))["agent_id"] == "agent-1"
         assert (await world.save())["path"].is_file()
         async with world.logs() as lines:
-            assert [line.text async for line in lines][0] == f"counter world, process {pid}"
+            assert (await anext(lines)).text == f"counter world, process {pid}"
     assert is_alive(pid)
     async with AsyncWorld.attach(run) as world:
         port = world.port
@@ -946,10 +966,10 @@ async def test_the_operator_token_is_seen_nowhere_but_in_the_worlds_own_log(
         dead = await failures_of([world.save, lambda: world.connect("Natasha")])
         assert all("my token is ***" in text for text in dead)
         seen += [*dead, shown(await world.stop())]
-    (directory / "world.toml").write_text(
-        f"name = 'x'\n[run]\ncommand = {json.dumps(world_command('--tell-token', '--exit-at-once=1'))}"
+    failing = world_that_runs(
+        tmp_path, *world_command("--tell-token", "--exit-at-once=1"), name="x"
     )
-    async with AsyncWorld(dir=directory) as world:
+    async with AsyncWorld(dir=failing) as world:
         env = {"WORLD_OPERATOR_TOKEN": CANARY}
         seen += await failures_of([lambda: world.start(run_dir=run, env=env)])
         assert "my token is ***" in seen[-1]

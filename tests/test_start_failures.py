@@ -307,9 +307,7 @@ async def test_a_world_without_the_route_is_told_by_its_status(tmp_path: Path) -
 
 async def test_a_world_whose_log_never_says_ready_is_told_by_the_pattern(tmp_path: Path) -> None:
     directory = make_world(tmp_path, toml_extra='[run.ready]\nlog = "READY"')
-    error = await failed_start(
-        directory, WorldReadyTimeout, phase="probing", health_timeout=0.25
-    )
+    error = await failed_start(directory, WorldReadyTimeout, phase="probing", health_timeout=0.25)
     assert "last probe: no log line matches 'READY'" in error.message
 
 
@@ -482,9 +480,7 @@ async def test_a_log_that_cannot_be_written_fails_before_the_world_is_spawned(
     log_file = tmp_path / "a-directory"
     log_file.mkdir()
     directory = make_world(tmp_path, "--pid-file", "pid")
-    error = await failed_start(
-        directory, WorldStartError, phase="spawning", log_file=log_file
-    )
+    error = await failed_start(directory, WorldStartError, phase="spawning", log_file=log_file)
     assert f"{os.strerror(errno.EISDIR)}: {log_file}" in error.message
     assert not (directory / "pid").exists()
 

@@ -79,6 +79,7 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
     epilog="""\
     \b
     Examples:
+      clawblox init worlds/panda
       clawblox run worlds/panda --record --run-dir runs/r001
       clawblox ps runs/r001
       clawblox logs runs/r001 -f

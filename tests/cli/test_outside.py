@@ -41,12 +41,8 @@ def test_ps_shows_what_runs(serve: Serve, call: Start) -> None:
     assert uptime.endswith("s")
     assert url == f"http://127.0.0.1:{served.port}"
     assert Path(log).read_text().startswith(f"counter world, process {pid}\n")
-
-
-def test_ps_is_for_the_current_directory_by_default(serve: Serve, call: Start) -> None:
-    served = serve()
-    command = call("ps", cwd=served.world)
-    assert command.out.splitlines()[1].endswith(" .clawblox/logs/w000.log")
+    by_default = call("ps", cwd=served.world)
+    assert by_default.out.splitlines()[1].endswith(" .clawblox/logs/w000.log")
 
 
 def test_ps_gives_programs_every_field(serve: Serve, call: Start) -> None:
@@ -127,15 +123,13 @@ def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path, name:
     assert command.err.startswith(f"Error: Nothing has run in '{tmp_path}'\n")
 
 
-@pytest.mark.parametrize("name", ["logs", "stop"])
-def test_an_unknown_instance_is_an_error_that_names_the_others(
-    serve: Serve, call: Start, name: str
-) -> None:
+def test_an_unknown_instance_is_an_error_that_names_the_others(serve: Serve, call: Start) -> None:
     served = serve()
-    command = call(name, served.run_dir, "w007")
-    assert command.wait() == 2
-    assert command.err.startswith("Error: no instance 'w007' in ")
-    assert command.err.endswith("there are: w000\n")
+    for name in ("logs", "stop"):
+        command = call(name, served.run_dir, "w007")
+        assert command.wait() == 2
+        assert command.err.startswith("Error: no instance 'w007' in ")
+        assert command.err.endswith("there are: w000\n")
     assert is_listening(served.port)
 
 
@@ -264,9 +258,7 @@ def test_stop_ends_a_start_that_goes_on(start: Start, call: Start, tmp_path: Pat
     assert not marked_processes()
 
 
-def test_an_end_that_cannot_be_noted_is_told_and_is_one(
-    serve: Serve, call: Start, start: Start
-) -> None:
+def test_an_end_that_cannot_be_noted_is_told_and_is_one(serve: Serve, call: Start) -> None:
     served = serve("--stubborn-child")
     served.command.send(signal.SIGKILL)
     served.command.wait()

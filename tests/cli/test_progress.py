@@ -112,7 +112,7 @@ def test_a_closed_terminal_stops_the_world(tmp_path: Path) -> None:
 def test_where_there_is_no_terminal_nothing_is_told_of_a_short_start(
     start: Start, tmp_path: Path
 ) -> None:
-    command = start("run", str(make_world(tmp_path, "--slow-boot", "0.8")), "--port", "0")
+    command = start("run", str(make_world(tmp_path, "--slow-boot", "0.6")), "--port", "0")
     command.wait_for("Spectator frontend")
     assert command.err == ""
     assert command.interrupt() == 130
