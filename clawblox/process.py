@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -49,6 +50,7 @@ _KILL_TIMEOUT_S = 10.0
 _FIRST_SCAN_DELAY_S = 0.002
 _LAST_SCAN_DELAY_S = 0.05
 
+_released_lock = threading.Lock()
 _released: set[int] = set()
 """Pidfds of children that nobody watches any more and nobody has reaped."""
 
@@ -180,14 +182,15 @@ async def spawn(
 
 def _reap_released() -> None:
     """Reap the released children that have ended; the others are looked at again later."""
-    for pidfd in tuple(_released):
-        try:
-            is_over = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is not None
-        except ChildProcessError:  # somebody in this process waits for every child
-            is_over = True
-        if is_over:
-            _released.discard(pidfd)
-            os.close(pidfd)
+    with _released_lock:
+        for pidfd in tuple(_released):
+            try:
+                is_over = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is not None
+            except ChildProcessError:  # somebody in this process waits for every child
+                is_over = True
+            if is_over:
+                _released.discard(pidfd)
+                os.close(pidfd)
 
 
 def _spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str], output: int) -> Process:

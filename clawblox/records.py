@@ -179,19 +179,29 @@ def close_stale_records(run_dir: Path) -> bool:
     Returns:
         Whether there were any: the run was interrupted.
     """
-    found_any = False
-    for record in read_records(run_dir):
-        if record.state not in ("starting", "ready") or record.is_alive:
-            continue
-        lock_path = _directory(run_dir) / f"{record.name}.lock"
-        fd = lock_file(lock_path)
-        if fd is None:
-            continue
+    stale = [record.name for record in read_records(run_dir) if _is_stale(record)]
+    return any([_close(run_dir, name) for name in stale])
+
+
+def _is_stale(record: InstanceRecord) -> bool:
+    return record.state in ("starting", "ready") and not record.is_alive
+
+
+def _close(run_dir: Path, name: str) -> bool:
+    lock_path = _directory(run_dir) / f"{name}.lock"
+    fd = lock_file(lock_path)
+    if fd is None:
+        return False
+    try:
+        # Whoever held the name until now may have written another record since.
+        record = read_record(run_dir, name)
+        if record is None or not _is_stale(record):
+            return False
         ended_at = format_utc(utc_now())
         write_record(run_dir, attrs.evolve(record, state="failed", ended_at=ended_at))
+        return True
+    finally:
         unlock_file(lock_path, fd)
-        found_any = True
-    return found_any
 
 
 def _directory(run_dir: Path) -> Path:
@@ -204,11 +214,12 @@ def _names(taken: Collection[str]) -> Iterator[str]:
 
 
 def _read(path: Path) -> InstanceRecord | None:
-    """Return the record, or None for a file of another version or another program."""
+    """Return the record, or None for a file of another version, program or name."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=InstanceRecord)
-    except (OSError, msgspec.DecodeError):
+        record = msgspec.json.decode(path.read_bytes(), type=InstanceRecord)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
+    return record if record.name == path.stem else None
 
 
 def _locked(name: str, lock_path: Path, pid: int | None) -> RunLockedError:

@@ -247,8 +247,12 @@ LISTENERS = {
 }
 
 
+@pytest.mark.parametrize("protocol", [ports._NETLINK_SOCK_DIAG, 63], ids=["sock_diag", "proc"])
 @pytest.mark.parametrize(("host", "shown"), LISTENERS.values(), ids=LISTENERS)
-def test_a_listener_is_known_by_its_address_and_inode(host: str, shown: str) -> None:
+def test_a_listener_is_known_by_its_address_and_inode(
+    host: str, shown: str, protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "_NETLINK_SOCK_DIAG", protocol)  # 63 does not exist anywhere
     with listening(host) as listener:
         assert listeners_on(port_of(listener)) == [Listener(shown, inode_of(listener))]
     assert listeners_on(port_of_closed := free_port()) == [], port_of_closed

@@ -20,6 +20,13 @@ from tests.support import (
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Run everything here on both event loops: the engine needs anyio, not asyncio."""
+    return request.param
+
+
 TREES = {
     "a leader that obeys": ([], None, "terminated"),
     "a wrapper shell": ([], "child", "terminated"),
