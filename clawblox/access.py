@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import anyio.to_thread
 import attrs
 
 from clawblox import protocol
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
 from clawblox.files import make_private_dir, publish_bytes
 from clawblox.http import Answer, InstanceClient
+from clawblox.threads import run_blocking
 
 __all__ = ["AgentLike", "Member", "join", "leave", "member_of"]
 
@@ -99,7 +99,7 @@ async def join(
 
     Cancellation: the world may have joined the agent; no session is recorded.
     """
-    known = await anyio.to_thread.run_sync(_recorded_session, member)
+    known = await run_blocking(_recorded_session, member)
     headers = {protocol.SESSION_HEADER: known} if known else {}
     answer = await client.post(
         protocol.JOIN_ROUTE, params={"name": member.name}, headers=headers, timeout=timeout
@@ -108,7 +108,7 @@ async def join(
     if known is not None and joined.session != known:
         raise WorldSessionError(f"expected session {known}, got {joined.session}")
     if known is None and member.session_file is not None:
-        await anyio.to_thread.run_sync(_record_session, member.session_file, joined.session)
+        await run_blocking(_record_session, member.session_file, joined.session)
     return {
         **joined.fields,
         "session": joined.session,

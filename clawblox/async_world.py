@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
-import anyio.to_thread
 
 from clawblox.access import AgentLike, join, leave, member_of
 from clawblox.config import WorldConfig, read_world_config
@@ -34,6 +33,7 @@ from clawblox.snapshots import DEFAULT_MAX_BYTES as DEFAULT_SNAPSHOT_BYTES
 from clawblox.snapshots import capture
 from clawblox.sources import fetch_world, is_world_url
 from clawblox.supervisor import DEFAULT_GRACE_S
+from clawblox.threads import run_blocking
 
 __all__ = ["AsyncWorld"]
 
@@ -114,7 +114,7 @@ class AsyncWorld(WorldMetadata):
     async def __aenter__(self) -> Self:
         if self._fleet is not None:
             raise UsageError("this world is open already", hint="use another AsyncWorld object")
-        config = await anyio.to_thread.run_sync(lambda: self._config)
+        config = await run_blocking(lambda: self._config)
         async with AsyncExitStack() as stack:
             fleet = await stack.enter_async_context(Fleet(self._max_log_bytes))
             if self._attach_dir is not None:
@@ -221,7 +221,7 @@ class AsyncWorld(WorldMetadata):
             detach=detach,
             tmux_session=_tmux_session,
         )
-        launch = await anyio.to_thread.run_sync(plan)
+        launch = await run_blocking(plan)
         self._latest_started = await fleet.start(launch)
         return self._latest_started
 

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-import anyio.to_thread
 import structlog
 
 from clawblox.config import WorldConfig
@@ -30,6 +29,7 @@ from clawblox.model import StartedWorld, StopResult
 from clawblox.records import close_stale_records, read_running
 from clawblox.supervisor import FAILED_START_GRACE_S, Supervisor
 from clawblox.tasks import Tasks
+from clawblox.threads import run_blocking
 
 __all__ = ["Fleet"]
 
@@ -115,7 +115,7 @@ class Fleet:
 
     async def start(self, launch: Launch) -> StartedWorld:
         """Start an instance and return when it is ready; see ``AsyncWorld.start``."""
-        was_interrupted = await anyio.to_thread.run_sync(_close_interrupted_run, launch.run_dir)
+        was_interrupted = await run_blocking(_close_interrupted_run, launch.run_dir)
         # An update that says nothing sees to it that there is a manifest for the world.
         update = run_update(status="interrupted") if was_interrupted else Update()
         await self.writer(launch.run_dir).apply(update)
@@ -123,7 +123,7 @@ class Fleet:
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
         """Take over the instances that run in a run directory."""
-        records = await anyio.to_thread.run_sync(read_running, run_dir)
+        records = await run_blocking(read_running, run_dir)
         launches = [(plan_attach(config, run_dir, record), record) for record in records]
         return [
             await self._supervise(Instance(launch, record, names=self._names))
@@ -185,7 +185,7 @@ class Fleet:
                 path = supervisor.instance.log_file
                 try:
                     if path is not None:
-                        await anyio.to_thread.run_sync(trim_log, path, self._max_log_bytes)
+                        await run_blocking(trim_log, path, self._max_log_bytes)
                 except OSError as error:
                     _log.warning("log not cut", path=str(path), error=str(error))
 

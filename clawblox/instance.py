@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import attrs
 
 from clawblox import protocol
@@ -45,7 +43,8 @@ from clawblox.protocol import WorldEnvironment
 from clawblox.readiness import Probe
 from clawblox.records import Claim, InstanceRecord, RecordState, claim_name, write_record
 from clawblox.snapshots import SnapshotSource
-from clawblox.tmux import free_window_name, open_window
+from clawblox.threads import run_blocking
+from clawblox.tmux import close_window, open_window
 
 __all__ = ["Instance"]
 
@@ -220,7 +219,7 @@ class Instance:
             RunLockedError: Another orchestrator holds it.
             OSError: The run directory cannot be written.
         """
-        await anyio.to_thread.run_sync(self._take_name)
+        await run_blocking(self._take_name)
         files = self.launch.files_dir
         self.command_file = self.command_file or files / "runtime" / f"{self.name}.sh"
         self.log_file = self.log_file or files / "logs" / f"{self.name}.log"
@@ -252,7 +251,7 @@ class Instance:
         """
         launch = self.launch
         if launch.port is None:
-            self._lease = await anyio.to_thread.run_sync(take_free_port, launch.host)
+            self._lease = await run_blocking(take_free_port, launch.host)
         else:
             self._lease = await wait_for_port(launch.host, launch.port, launch.port_wait)
         self.port = self._lease.port
@@ -264,7 +263,7 @@ class Instance:
             RunLockedError: Another orchestrator holds it.
             ProcessLookupError: It has ended meanwhile.
         """
-        await anyio.to_thread.run_sync(self._attach)
+        await run_blocking(self._attach)
 
     def _attach(self) -> None:
         record = self.record
@@ -290,7 +289,7 @@ class Instance:
         Raises:
             OSError: One of them cannot be written.
         """
-        await anyio.to_thread.run_sync(self._write_files)
+        await run_blocking(self._write_files)
 
     def _write_files(self) -> None:
         assert self.command_file is not None
@@ -315,16 +314,16 @@ class Instance:
         assert self._environment is not None
         assert self.log_file is not None
         config = self.launch.config
-        await anyio.to_thread.run_sync(guard.watch, self.mark)
+        await run_blocking(guard.watch, self.mark)
         env = child_environment(self.launch, self._environment, self._cookie)
         self._leader = await self._start_one(config.start_command, env, self.log_file, None)
-        await anyio.to_thread.run_sync(self._note_leader)
+        await run_blocking(self._note_leader)
         for sidecar in config.sidecars:
             log_file = self.log_file.with_name(f"{self.log_file.stem}-{sidecar.name}.log")
             self._sidecars[sidecar.name] = await self._start_one(
                 sidecar.command, env, log_file, sidecar.name
             )
-            await anyio.to_thread.run_sync(guard.watch, self.mark)
+            await run_blocking(guard.watch, self.mark)
 
     def _note_leader(self) -> None:
         guard.watch(self.mark)
@@ -333,16 +332,14 @@ class Instance:
     async def _start_one(
         self, command: Sequence[str], env: dict[str, str], log_file: Path, sidecar: str | None
     ) -> Process:
-        log, log_start = await anyio.to_thread.run_sync(open_log, log_file)
+        log, log_start = await run_blocking(open_log, log_file)
         if sidecar is None:
             self._log_start = log_start
         try:
             if self.launch.tmux_session is None:
                 cwd = self.launch.config.dir
                 return await spawn(command, cwd=cwd, env=env, output=log)
-            return await anyio.to_thread.run_sync(
-                self._start_in_tmux, command, env, log_file, sidecar
-            )
+            return await run_blocking(self._start_in_tmux, command, env, log_file, sidecar)
         finally:
             os.close(log)
 
@@ -356,17 +353,17 @@ class Instance:
         status_file = log_file.with_name(f".{log_file.stem}.status")
         self._status_files.append(status_file)
         status_file.unlink(missing_ok=True)
-        process = adopt(
-            open_window(
-                session,
-                sidecar or free_window_name(session, _WINDOW_PREFIX),
-                command,
-                cwd=cwd,
-                env=env,
-                log_file=log_file,
-                status_file=status_file,
-            )
+        pid = open_window(
+            session,
+            sidecar or _WINDOW_PREFIX,
+            command,
+            cwd=cwd,
+            env=env,
+            log_file=log_file,
+            status_file=status_file,
+            is_numbered=sidecar is None,
         )
+        process = adopt(pid)
         status_file.touch(mode=0o600)
         return process
 
@@ -381,7 +378,7 @@ class Instance:
             return None
         found = await self._leader.wait()
         if self._status_files and found == WorldExit():
-            found = await anyio.to_thread.run_sync(_read_status, self._status_files[0])
+            found = await run_blocking(_read_status, self._status_files[0])
         self.exit = found
         return found
 
@@ -418,6 +415,8 @@ class Instance:
     def _release_processes(self) -> None:
         for process in (self._leader, *self._sidecars.values()):
             if process is not None:
+                if self.launch.tmux_session is not None and process.has_exited:
+                    close_window(process.pid)
                 process.release()
         self._leader = None
         self._sidecars = {}

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 import anyio
-import anyio.to_thread
 
 from clawblox.model import LogLine
 from clawblox.protocol import MASK
+from clawblox.threads import run_blocking
 
 __all__ = ["DEFAULT_MAX_BYTES", "LogReader", "last_lines", "open_log", "trim_log"]
 
@@ -170,16 +170,14 @@ class LogReader:
         return self._lines.popleft()
 
     async def _find_start(self) -> None:
-        self._offset = await anyio.to_thread.run_sync(
-            _start_offset, self._path, self._offset, self._tail
-        )
+        self._offset = await run_blocking(_start_offset, self._path, self._offset, self._tail)
         self._has_started = True
 
     async def _read_more(self) -> None:
         # Whether the writer is over is asked first: what it wrote before is then read below.
-        is_last = not self._follow or await anyio.to_thread.run_sync(self._is_over)
+        is_last = not self._follow or await run_blocking(self._is_over)
         read = partial(_read_from, self._path, self._offset)
-        self._offset, chunk = await anyio.to_thread.run_sync(read)
+        self._offset, chunk = await run_blocking(read)
         is_end = len(chunk) < _CHUNK_BYTES
         self._lines.extend(self._split(chunk, is_last=is_last and is_end))
         if is_end and is_last:

@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import attrs
 import structlog
 
 from clawblox.errors import ManifestError, UsageError
 from clawblox.manifest import Update
 from clawblox.manifest_file import ManifestFile
+from clawblox.threads import run_blocking
 
 __all__ = ["ManifestWriter"]
 
@@ -128,7 +128,7 @@ class ManifestWriter:
             _log.warning("manifest_repair_failed", error=str(error))
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
-        await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        await run_blocking(work, limiter=self._limiter)
 
     async def _finish(self) -> None:
         self._is_closed = True

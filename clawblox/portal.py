@@ -11,9 +11,9 @@ import atexit
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -22,6 +22,34 @@ __all__ = ["Portal", "portal"]
 
 _T = TypeVar("_T")
 _THREAD_NAME = "clawblox-portal"
+
+
+class _Call(Generic[_T]):
+    """A coroutine that another thread waits for, and may give up at any moment."""
+
+    def __init__(self, function: Callable[[], Awaitable[_T]]) -> None:
+        self.is_running = False
+        self.is_over = threading.Event()
+        self.is_abandoned = False
+        self._function = function
+        self._scope: anyio.CancelScope | None = None
+
+    async def run(self) -> _T:
+        """Run it in the loop, unless nobody waits for it any more."""
+        with anyio.CancelScope() as self._scope:
+            self.is_running = True
+            try:
+                if not self.is_abandoned:
+                    return await self._function()
+            finally:
+                self.is_running = False
+                self.is_over.set()
+        raise CancelledError
+
+    async def cancel(self) -> None:
+        """Cancel it, in the loop."""
+        if self._scope is not None:
+            self._scope.cancel()
 
 
 class Portal:
@@ -38,20 +66,14 @@ class Portal:
         An exception of the waiting itself, Ctrl-C above all, cancels the coroutine and is
         raised when that has cleaned up; a second one does not wait for it.
         """
-        is_over = threading.Event()
-
-        async def call() -> _T:
-            try:
-                return await function()
-            finally:
-                is_over.set()
-
-        future = self._started().start_task_soon(call)
+        call = _Call(function)
         try:
-            return future.result()
+            return self._started().start_task_soon(call.run).result()
         except BaseException:
-            if future.cancel():
-                is_over.wait()
+            if call.is_running:
+                self._started().start_task_soon(call.cancel)
+                call.is_over.wait()
+            call.is_abandoned = True
             raise
 
     def enter(self, manager: AbstractAsyncContextManager[_T], hurry: Callable[[], None]) -> _T:

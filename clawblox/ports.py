@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import anyio
-import anyio.to_thread
 
 from clawblox.files import lock_file, lock_owner, make_private_dir, unlock_file
 from clawblox.proctree import all_processes, command_line
+from clawblox.threads import run_blocking
 
 __all__ = [
     "Lease",
@@ -145,7 +145,7 @@ async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
     deadline = anyio.current_time() + timeout
     while True:
         try:
-            return await anyio.to_thread.run_sync(take_port, host, port)
+            return await run_blocking(take_port, host, port)
         except PortBusy as busy:
             if anyio.current_time() >= deadline:
                 raise PortBusy(port, busy.owner or await _find_owner(port)) from None
@@ -153,7 +153,7 @@ async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
 
 
 async def _find_owner(port: int) -> str:
-    return await anyio.to_thread.run_sync(owner_of, port)
+    return await run_blocking(owner_of, port)
 
 
 def connect_host(host: str) -> str:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import attrs
 
 from clawblox.model import Rung, WorldExit
@@ -31,6 +30,7 @@ from clawblox.proctree import (
     signal_processes,
     start_time_of,
 )
+from clawblox.threads import run_blocking
 
 __all__ = [
     "CannotExecute",
@@ -177,7 +177,7 @@ async def spawn(
     if limiter is None:
         limiter = anyio.CapacityLimiter(_SPAWNS_AT_ONCE)
         _spawn_limiter.set(limiter)
-    return await anyio.to_thread.run_sync(_spawn, command, cwd, env, output, limiter=limiter)
+    return await run_blocking(_spawn, command, cwd, env, output, limiter=limiter)
 
 
 def _reap_released() -> None:
@@ -253,7 +253,7 @@ async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
     members = await _scan(mark)
     if not members:
         return TreeEnd("already_exited")
-    await anyio.to_thread.run_sync(signal_processes, members, signal.SIGTERM)
+    await run_blocking(signal_processes, members, signal.SIGTERM)
     with grace.scope:
         if leader is not None:
             await leader.wait()
@@ -262,11 +262,11 @@ async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
             await anyio.sleep(delay)
             delay = min(delay * 2, _LAST_SCAN_DELAY_S)
         return TreeEnd("terminated")
-    return await anyio.to_thread.run_sync(_kill, mark, members)
+    return await run_blocking(_kill, mark, members)
 
 
 async def _scan(mark: Mark, known: Sequence[Proc] = ()) -> list[Proc]:
-    return await anyio.to_thread.run_sync(find_tree, [mark], known)
+    return await run_blocking(find_tree, [mark], known)
 
 
 def _kill(mark: Mark, known: Sequence[Proc]) -> TreeEnd:

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import attrs
 
 from clawblox.ports import connect_host, listeners_on, owner_of, owners_of
 from clawblox.proctree import Mark, find_tree
+from clawblox.threads import run_blocking
 
 __all__ = ["Probe", "StrangerAnswers", "wait_until_ready"]
 
@@ -73,7 +73,7 @@ class Probe:
     async def look(self) -> bool:
         """Return whether the world says that it is ready, and note what was seen."""
         if self.log_pattern is not None and not self._log_matched:
-            self._log_matched = await anyio.to_thread.run_sync(self._search_log)
+            self._log_matched = await run_blocking(self._search_log)
             if not self._log_matched:
                 self.seen = f"no log line matches {self.log_pattern.pattern!r}"
                 return False
@@ -165,8 +165,8 @@ async def wait_until_ready(probe: Probe, mark: Mark) -> None:
     while not await probe.look():
         await anyio.sleep(delay if probe.interval is None else probe.interval)
         delay = min(delay * 2, _LAST_DELAY_S)
-    if not await anyio.to_thread.run_sync(_is_own_listener, probe.host, probe.port, mark):
-        raise StrangerAnswers(await anyio.to_thread.run_sync(owner_of, probe.port))
+    if not await run_blocking(_is_own_listener, probe.host, probe.port, mark):
+        raise StrangerAnswers(await run_blocking(owner_of, probe.port))
 
 
 def _is_own_listener(host: str, port: int, mark: Mark) -> bool:

@@ -180,7 +180,8 @@ def close_stale_records(run_dir: Path) -> bool:
         Whether there were any: the run was interrupted.
     """
     stale = [record.name for record in read_records(run_dir) if _is_stale(record)]
-    return any([_close(run_dir, name) for name in stale])
+    closed = [name for name in stale if _close(run_dir, name)]
+    return bool(closed)
 
 
 def _is_stale(record: InstanceRecord) -> bool:

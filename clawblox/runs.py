@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import anyio
-import anyio.to_thread
 import attrs
 
 from clawblox.clock import format_utc, utc_now
@@ -26,6 +25,7 @@ from clawblox.process import Grace, TreeEnd, end_tree
 from clawblox.proctree import Mark, boot_id, read_process
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.records import InstanceRecord, claim_name, read_record, read_records, write_record
+from clawblox.threads import run_blocking
 
 __all__ = [
     "InstanceState",
@@ -162,7 +162,7 @@ async def stop_instances(
 
     Cancellation: what has not ended yet may go on.
     """
-    records = await anyio.to_thread.run_sync(_select, run_dir, names)
+    records = await run_blocking(_select, run_dir, names)
     results: dict[str, StopResult] = {}
     failures: list[WorldStopError | OSError] = []
 
@@ -256,7 +256,7 @@ async def _stop_one(run_dir: Path, record: InstanceRecord, grace_seconds: float)
         raise _stop_error(record, end)
     with anyio.move_on_after(_OWNER_TIMEOUT_S):
         await _wait_until_unowned(run_dir, record.name)
-    latest = await anyio.to_thread.run_sync(read_record, run_dir, record.name)
+    latest = await run_blocking(read_record, run_dir, record.name)
     return StopResult(
         instance=record.name,
         rung="not_running" if end.rung == "already_exited" else end.rung,
@@ -268,7 +268,7 @@ async def _stop_one(run_dir: Path, record: InstanceRecord, grace_seconds: float)
 
 async def _wait_until_unowned(run_dir: Path, name: str) -> None:
     while True:
-        if await anyio.to_thread.run_sync(_close_record, run_dir, name):
+        if await run_blocking(_close_record, run_dir, name):
             return
         await anyio.sleep(_OWNER_POLL_S)
 

@@ -22,7 +22,6 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import attrs
 import msgspec
 
@@ -32,6 +31,7 @@ from clawblox.errors import SnapshotError
 from clawblox.files import PartialFile, make_private_dir, sweep_partials, write_all
 from clawblox.model import SavedSnapshot
 from clawblox.ports import connect_host
+from clawblox.threads import run_blocking
 
 __all__ = ["DEFAULT_MAX_BYTES", "SnapshotSource", "capture"]
 
@@ -107,7 +107,7 @@ async def _run_abortable(transfer: _Transfer) -> SavedSnapshot:
         await anyio.lowlevel.checkpoint_if_cancelled()
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(transfer.take_back)
+            await run_blocking(transfer.take_back)
         raise
     if isinstance(outcome, SnapshotError):
         raise outcome
@@ -130,7 +130,7 @@ async def _race_cancellation(transfer: _Transfer) -> SavedSnapshot | SnapshotErr
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(abort_when_cancelled)
         try:
-            return await anyio.to_thread.run_sync(transfer.run, limiter=limiter)
+            return await run_blocking(transfer.run, limiter=limiter)
         except SnapshotError as error:
             return error  # raised in here, it would come out in an ExceptionGroup
         finally:

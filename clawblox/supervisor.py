@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import anyio
-import anyio.to_thread
 import attrs
 import structlog
 
@@ -36,6 +35,7 @@ from clawblox.model import EventKind, StartedWorld, StopResult
 from clawblox.ports import owner_of
 from clawblox.process import Grace, Process, TreeEnd
 from clawblox.readiness import Probe, StrangerAnswers, wait_until_ready
+from clawblox.threads import run_blocking
 
 __all__ = ["DEFAULT_GRACE_S", "FAILED_START_GRACE_S", "Emit", "Supervisor"]
 
@@ -172,11 +172,11 @@ class Supervisor:
                 await self.instance.wait_exit()
             if not notice.cancelled_caught:
                 raise await self._exited_error() from error
-        fields = await anyio.to_thread.run_sync(self.instance.error_fields)
+        fields = await run_blocking(self.instance.error_fields)
         error.locate(elapsed_s=self._elapsed(), **fields)
 
     async def _exited_error(self) -> WorldExitedError:
-        return await anyio.to_thread.run_sync(exited_error, self.instance, self._elapsed())
+        return await run_blocking(exited_error, self.instance, self._elapsed())
 
     # -- the task -----------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class Supervisor:
                 await self._attach()
         except Exception as error:  # noqa: BLE001 - every failure belongs to the caller of start
             phase = self.lifecycle.state.value
-            self._failure = await anyio.to_thread.run_sync(
+            self._failure = await run_blocking(
                 start_failure, error, self.instance, phase, self._elapsed()
             )
             return False
@@ -235,7 +235,7 @@ class Supervisor:
         await self._serve()
 
     async def _serve(self) -> None:
-        self.started = await anyio.to_thread.run_sync(self._announce, self._elapsed())
+        self.started = await run_blocking(self._announce, self._elapsed())
         self.lifecycle.move(State.READY)
         self._report("ready", url=self.started.url, ready_s=self.started.ready_s)
 
@@ -255,7 +255,7 @@ class Supervisor:
         if race.stranger is not None:
             raise identity_error(self.instance, race.stranger)
         if not race.is_ready:
-            raise await anyio.to_thread.run_sync(ready_timeout, self.instance, probe)
+            raise await run_blocking(ready_timeout, self.instance, probe)
 
     async def _run_race(self, probe: Probe, seconds: float) -> _Race:
         race = _Race()
@@ -281,13 +281,13 @@ class Supervisor:
     async def _has_lost_port(self) -> bool:
         """Say whether somebody took a leased port between our test and the world's bind."""
         is_leased = self.instance.launch.port is None
-        return is_leased and bool(await anyio.to_thread.run_sync(owner_of, self.instance.port))
+        return is_leased and bool(await run_blocking(owner_of, self.instance.port))
 
     async def _begin_again(self) -> None:
         _log.info("port lost, starting again", instance=self.instance.name)
         with anyio.CancelScope(shield=True):
             await self.instance.end(Grace(FAILED_START_GRACE_S))
-            await anyio.to_thread.run_sync(self.instance.forget_processes)
+            await run_blocking(self.instance.forget_processes)
         self.lifecycle = Lifecycle()
 
     def _announce(self, ready_s: float) -> StartedWorld:
@@ -321,7 +321,7 @@ class Supervisor:
             if not self._is_left_running():
                 end = await self._end_processes()
                 self._result = self._stop_result(end, anyio.current_time() - begun_at)
-                await anyio.to_thread.run_sync(self._write_last_record)
+                await run_blocking(self._write_last_record)
                 if self.started is not None and end.rung != "already_exited":
                     self._report("stopped", rung=end.rung, exit=self.instance.exit)
         except OSError as error:
@@ -331,7 +331,7 @@ class Supervisor:
 
     async def _conclude(self) -> None:
         try:
-            await anyio.to_thread.run_sync(self.instance.release)
+            await run_blocking(self.instance.release)
         finally:
             self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
             self._settled.set()

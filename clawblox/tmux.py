@@ -8,39 +8,42 @@ log file, and leaves the exit status in a file; tmux closes the window when it e
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import string
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["TmuxError", "free_window_name", "open_window"]
+__all__ = ["TmuxError", "close_window", "open_window"]
 
 _TIMEOUT_S = 10.0
+_ATTEMPTS = 3
+_PLACEHOLDER = "clawblox-placeholder"
+_PLAIN = frozenset(f"{string.ascii_letters}{string.digits}_-+=/.,:@ ".encode())
+_ESCAPED = [chr(byte) if byte in _PLAIN else f"\\{byte:03o}" for byte in range(256)]
+_OPTIONS_OFF = ("automatic-rename", "allow-rename", "remain-on-exit")
 
 # The shell begins when the status file appears, so that it is watched before it can end. TERM
-# reaches the whole tree at once; the shell must outlive the program to tell its status.
+# reaches the whole tree at once; the shell must outlive the program to tell its status. HUP, for
+# a window that a person closed, ends the shell, and by that the program. The variables have
+# names that are in nobody's environment, else the program would see their values.
 _WINDOW_PROGRAM = """\
-log=$1 status=$2; shift 2
-trap : HUP INT TERM
-until [ -e "$status" ]; do sleep 0.01; done
-tail -n 0 -F "$log" 2>/dev/null &
-"$@" >>"$log" 2>&1 </dev/null
-echo $? >"$status"
+clawblox_log=$1 clawblox_status=$2; shift 2
+trap : INT TERM
+until [ -e "$clawblox_status" ]; do sleep 0.01; done
+tail -c "+$(($(wc -c <"$clawblox_log") + 1))" -F "$clawblox_log" 2>/dev/null &
+"$@" >>"$clawblox_log" 2>&1 </dev/null
+echo $? >"$clawblox_status"
 """
+
+_opening = threading.Lock()
 
 
 class TmuxError(Exception):
-    """tmux is missing, or it refused a command; the message is its own."""
-
-
-def free_window_name(session: str, prefix: str) -> str:
-    """Return the first of ``<prefix>-0``, ``<prefix>-1``, … that ``session`` does not have.
-
-    Raises:
-        TmuxError: tmux cannot be run.
-    """
-    taken = set(_window_names(session))
-    return next(name for index in itertools.count() if (name := f"{prefix}-{index}") not in taken)
+    """tmux is missing, or it refused a command."""
 
 
 def open_window(
@@ -52,6 +55,7 @@ def open_window(
     env: Mapping[str, str],
     log_file: Path,
     status_file: Path,
+    is_numbered: bool = False,
 ) -> int:
     """Run a program in a new window; the session is created when it is missing.
 
@@ -64,6 +68,7 @@ def open_window(
         log_file: Where the program's output goes; the window shows what is added to it.
         status_file: Where the exit status goes when the program has ended; the program
             starts when the caller creates this file.
+        is_numbered: Append to the name the first of ``-0``, ``-1``, … that the session has free.
 
     Returns:
         Pid of the window's first process, which leads a session of its own.
@@ -71,36 +76,66 @@ def open_window(
     Raises:
         TmuxError: The window was not opened.
     """
-    create = (
-        ["new-window", "-d", "-t", f"={session}:"]
-        if _has_session(session)
-        else ["new-session", "-d", "-s", session]
-    )
-    words = [
-        *create,
-        *("-n", window, "-c", str(cwd), "-P", "-F", "#{window_id} #{pane_pid}"),
-        *(word for key, value in env.items() for word in ("-e", f"{key}={value}")),
-        *("/bin/sh", "-c", _WINDOW_PROGRAM, "clawblox-window", str(log_file), str(status_file)),
-        *command,
-    ]
-    window_id, pid = _run(["start-server", ";", "source-file", "-"], _quote(words)).split()
-    for option in ("automatic-rename", "allow-rename"):
+    session = session.translate({ord(":"): "_", ord("."): "_"})  # as tmux itself does
+    with _opening:  # two starts of this orchestrator never take the same number
+        name = _free_name(session, window) if is_numbered else window
+        options = [
+            *("-P", "-F", "#{window_id} #{pane_pid}", "-n", name),
+            *("-c", str(cwd).replace("#", "##")),  # else tmux takes it for a format
+            *(word for key, value in env.items() for word in ("-e", f"{key}={value}")),
+            *("/bin/sh", "-c", _WINDOW_PROGRAM, "clawblox-window", str(log_file), str(status_file)),
+            *command,
+        ]
+        window_id, pid = _open(session, options)
+    for option in _OPTIONS_OFF:
         _run(["set-option", "-w", "-q", "-t", window_id, option, "off"], may_fail=True)
     return int(pid)
 
 
-def _has_session(session: str) -> bool:
-    return session in _run(["list-sessions", "-F", "#{session_name}"], may_fail=True).splitlines()
+def close_window(pid: int) -> None:
+    """Close the window whose first process was ``pid``, when tmux has not done it yet."""
+    with contextlib.suppress(TmuxError):
+        for line in _list("#{pane_pid} #{window_id}", "list-panes", "-a"):
+            pane_pid, window_id = line.split()
+            if int(pane_pid) == pid:
+                _run(["kill-window", "-t", window_id])
 
 
-def _window_names(session: str) -> list[str]:
-    listing = _run(["list-windows", "-t", f"={session}:", "-F", "#{window_name}"], may_fail=True)
-    return listing.splitlines()
+def _free_name(session: str, prefix: str) -> str:
+    taken = set(_list("#{window_name}", "list-windows", "-t", f"={session}:"))
+    names = (f"{prefix}-{index}" for index in itertools.count())
+    return next(name for name in names if name not in taken)
+
+
+def _open(session: str, options: Sequence[str]) -> Sequence[str]:
+    """Create a window, and the session around it when it is missing; return what it prints."""
+    placeholder = f"={session}:={_PLACEHOLDER}"
+    for attempt in range(1, _ATTEMPTS + 1):
+        if session in _list("#{session_name}", "list-sessions"):
+            lines = [["new-window", "-d", "-t", f"={session}:", *options]]
+        else:
+            # What `new-session -e` sets, every later window of the session would inherit: the
+            # tokens, and the mark by which all processes of the instance are ended.
+            create = ["new-session", "-d", "-s", session, "-n", _PLACEHOLDER, "sleep 60"]
+            lines = [create, ["new-window", "-d", "-k", "-t", placeholder, *options]]
+        script = "".join(f"{_quote(line)}\n" for line in lines)
+        try:
+            return _run(["start-server", ";", "source-file", "-"], script).split()
+        except TmuxError:
+            _run(["kill-window", "-t", placeholder], may_fail=True)
+            # The last window of a session takes it along, perhaps between our two commands.
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 def _quote(words: Sequence[str]) -> str:
-    # In single quotes tmux takes everything as it is, line ends included.
-    return " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in words) + "\n"
+    # Within quotes tmux drops blanks that begin a line, and refuses what is not UTF-8.
+    return " ".join(f'"{"".join(map(_ESCAPED.__getitem__, os.fsencode(word)))}"' for word in words)
+
+
+def _list(form: str, *command: str) -> list[str]:
+    return _run([*command, "-F", form], may_fail=True).splitlines()
 
 
 def _run(arguments: Sequence[str], text: str = "", *, may_fail: bool = False) -> str:
@@ -109,7 +144,8 @@ def _run(arguments: Sequence[str], text: str = "", *, may_fail: bool = False) ->
             ["tmux", *arguments],
             input=text,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
             timeout=_TIMEOUT_S,
             check=False,
         )
@@ -118,6 +154,6 @@ def _run(arguments: Sequence[str], text: str = "", *, may_fail: bool = False) ->
     except subprocess.TimeoutExpired as error:
         raise TmuxError(f"tmux did not answer in {_TIMEOUT_S:.0f} s") from error
     if result.returncode and not may_fail:
-        # Not the whole text: it may quote the command, and with it a secret.
-        raise TmuxError(f"tmux {arguments[-1]} failed with status {result.returncode}")
+        # Not its own words: they may quote the command, and with it a secret.
+        raise TmuxError(f"tmux {' '.join(arguments)} failed with status {result.returncode}")
     return result.stdout

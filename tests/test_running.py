@@ -32,7 +32,14 @@ from clawblox import (
     WorldSessionError,
 )
 from clawblox.events import EventStream
-from tests.support import ask, is_alive, make_world, wait_until_async
+from tests.support import (
+    ask,
+    is_alive,
+    is_listening,
+    make_world,
+    running_world,
+    wait_until_async,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -101,9 +108,9 @@ async def test_every_call_to_a_dead_world_says_how_it_ended(tmp_path: Path) -> N
         async with world.events() as events:
             ask(started.port, "POST", "/__die?status=3")
             await next_event(events, "exited")
-        for call in (world.save, lambda: world.connect("Natasha"), lambda: world.leave(access)):
+        for call in calls_with(access):
             with pytest.raises(WorldExitedError) as caught:
-                await call()
+                await call(world)
             assert_exited(caught.value, started, WorldExit(status=3))
         assert world.url == started.url
         assert not list((tmp_path / "run" / "checkpoints").glob("*"))
@@ -170,6 +177,55 @@ async def test_a_call_in_flight_ends_when_the_world_is_stopped(tmp_path: Path, n
             assert (await world.stop()).rung == "terminated"
         assert isinstance(errors[0], WorldExitedError)
         assert not list((tmp_path / "run" / "checkpoints").glob("*"))
+
+
+def is_connected(port: int) -> bool:
+    """Say whether somebody has an open connection to a local port."""
+    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(row.split()[2].endswith(f":{port:04X}") and row.split()[3] == "01" for row in rows)
+
+
+async def test_a_call_does_not_wait_for_what_outlives_the_world(tmp_path: Path) -> None:
+    errors: list[WorldError] = []
+
+    async def connect() -> None:
+        with pytest.raises(WorldExitedError) as caught:
+            await world.connect("Rocky")
+        errors.append(caught.value)
+
+    async with running(tmp_path, "--daemon") as (world, started):
+        pid_file = tmp_path / "counter" / "daemon.pid"
+        await wait_until_async(pid_file.exists, what="the daemon lives")
+        os.kill(started.pid, signal.SIGSTOP)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connect)
+            await wait_until_async(lambda: is_connected(started.port))
+            # Its daemon holds the port, and with it the connection that nobody accepted.
+            os.kill(started.pid, signal.SIGKILL)
+        assert errors[0].exit == WorldExit(signal="SIGKILL")
+        assert is_alive(int(pid_file.read_text()))
+        await world.stop(grace_seconds=0)
+        assert not is_alive(int(pid_file.read_text()))
+
+
+async def test_nothing_is_sent_to_whoever_has_the_port_of_a_dead_world(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        access = await world.connect("Rocky")
+        async with world.events() as events:
+            ask(started.port, "POST", "/__die?status=3")
+            await next_event(events, "exited")
+        env = {"WORLD_PORT": str(started.port)}
+        with running_world(tmp_path, env=env, listens=False):
+            await wait_until_async(lambda: is_listening(started.port))
+            for call in calls_with(access):
+                with pytest.raises(WorldExitedError):
+                    await call(world)
+            assert requests(started) == []
+
+
+def calls_with(access: dict[str, Any]) -> list[Callable[[AsyncWorld], Awaitable[Any]]]:
+    """Return every call that goes to the world itself."""
+    return [AsyncWorld.save, lambda w: w.connect("Natasha"), lambda w: w.leave(access)]
 
 
 async def test_a_world_that_died_can_be_stopped_and_started_again(tmp_path: Path) -> None:

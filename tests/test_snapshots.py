@@ -438,6 +438,30 @@ print(json.dumps(failure))
     assert len(checkpoints_of(tmp_path / "run")) == 1
 
 
+def test_too_few_descriptors_fail_the_save_and_leave_nothing(tmp_path: Path) -> None:
+    body = """
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+kinds = []
+for spare in range(6):
+    count = len(os.listdir("/proc/self/fd")) - 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count + spare, hard))
+    try:
+        await world.save()
+        kinds.append("saved")
+    except SnapshotError as error:
+        kinds.append(error.phase)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(os.listdir("/proc/self/fd")) - 1 == count
+print(json.dumps(kinds))
+"""
+    kinds = run_orchestrator(tmp_path, body)
+    assert kinds[0] != "saved"
+    assert kinds[-1] == "saved"
+    saved = kinds.count("saved") + 1
+    assert len(files_of(tmp_path / "run")) == len(checkpoints_of(tmp_path / "run")) == saved
+
+
 async def test_a_place_that_is_no_directory_is_named(tmp_path: Path) -> None:
     place = tmp_path / "a-file"
     place.touch()

@@ -54,7 +54,7 @@ HANG_S = 30.0
 LONG_S = 3600.0
 """A health timeout that no test waits for: the failure must be noticed before."""
 
-BOOT_S = 1.0
+BOOT_S = 1.5
 """A health timeout in which a world that binds at all has bound its port."""
 
 AnyWorldError = TypeVar("AnyWorldError", bound=WorldError)
@@ -403,14 +403,12 @@ async def test_a_busy_port_that_does_not_become_free_is_told_after_the_wait(
     assert caught.value.elapsed_s >= 0.1
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
-async def test_a_host_that_is_not_of_this_machine_fails_the_start(
-    tmp_path: Path, host: str
-) -> None:
+async def test_a_host_that_is_not_of_this_machine_fails_the_start(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(WorldStartError) as caught:
-            await world.start(host=host, run_dir=tmp_path / "run")
+            await world.start(host="192.0.2.1", run_dir=tmp_path / "run")
     assert caught.value.phase == "leasing"
+    assert os.strerror(errno.EADDRNOTAVAIL) in caught.value.message
 
 
 # --------------------------------------------------------------- somebody else answers there

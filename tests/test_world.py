@@ -201,10 +201,16 @@ def test_ctrl_c_stops_the_world_cleanly(tmp_path: Path, waiting: str) -> None:
 
 
 def test_a_second_ctrl_c_kills_at_once(tmp_path: Path) -> None:
-    body = "import atexit; atexit.register(lambda: print('leaving', flush=True)); time.sleep(60)"
+    body = (
+        "import atexit\n"
+        "atexit.register(lambda: print('leaving', flush=True))\n"
+        "print('armed', flush=True)\n"
+        "time.sleep(60)\n"
+    )
     script = run_script(tmp_path, body, "--ignore-sigterm")
-    script.interrupt()
     assert script.process.stdout is not None
+    assert script.process.stdout.readline() == "armed\n"
+    script.interrupt()
     assert script.process.stdout.readline() == "leaving\n"
     pending = True
 

@@ -11,13 +11,13 @@ from itertools import cycle
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from clawblox.cli.output import format_seconds, note
 from clawblox.config import ReadyRule
 from clawblox.logs import last_lines
 from clawblox.readiness import Probe
 from clawblox.records import InstanceRecord
+from clawblox.threads import run_blocking
 
 __all__ = ["Progress"]
 
@@ -85,7 +85,7 @@ class Progress:
 
     async def _look(self) -> None:
         if self._record is None:
-            self._record = await anyio.to_thread.run_sync(self._find)
+            self._record = await run_blocking(self._find)
         if self._record is None or anyio.current_time() < self._probed_at + _PROBE_INTERVAL_S:
             return
         self._probe = self._probe or _probe_of(self._record, self._ready)
@@ -97,7 +97,7 @@ class Progress:
         words = [f"Starting {self._world}, {format_seconds(elapsed_s)}"]
         if self._record is None or self._probe is None:
             return [*words, "waiting for the port"]
-        lines = await anyio.to_thread.run_sync(self._last_lines, self._record)
+        lines = await run_blocking(self._last_lines, self._record)
         return [*words, self._probe.seen, *(_NOT_PRINTABLE.sub("", line) for line in lines)]
 
     def _last_lines(self, record: InstanceRecord) -> tuple[str, ...]:
