@@ -23,7 +23,7 @@ from clawblox.errors import (
 )
 from clawblox.instance import Instance
 from clawblox.ports import NoFreePort, PortBusy, connect_host, listeners_on
-from clawblox.process import CannotExecute, TreeEnd
+from clawblox.process import CannotExecute
 from clawblox.readiness import Probe, StrangerAnswers
 from clawblox.tmux import TmuxError
 
@@ -108,9 +108,12 @@ def exited_error(instance: Instance, elapsed_s: float) -> WorldExitedError:
     return _located(error, instance, "ready", elapsed_s)
 
 
-def stop_error(instance: Instance, end: TreeEnd) -> WorldStopError:
-    """Return the error of an instance that cannot be ended."""
-    error = WorldStopError(f"not even SIGKILL ended {', '.join(end.survivors)}")
+def stop_error(instance: Instance, reason: str) -> WorldStopError:
+    """Return the error of an instance that was not seen to end."""
+    error = WorldStopError(
+        f"world {_name(instance)} could not be ended: {reason}",
+        hint="the guard goes on watching what is left of it",
+    )
     return _located(error, instance, "stopping", None)
 
 

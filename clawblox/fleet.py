@@ -181,11 +181,10 @@ class Fleet:
     async def _trim_logs(self) -> None:
         while self._max_log_bytes is not None:
             await anyio.sleep(_TRIM_INTERVAL_S)
-            for supervisor in tuple(self._supervisors.values()):
-                path = supervisor.instance.log_file
+            logs = [path for one in self._supervisors.values() for path in one.instance.log_files]
+            for path in logs:
                 try:
-                    if path is not None:
-                        await run_blocking(trim_log, path, self._max_log_bytes)
+                    await run_blocking(trim_log, path, self._max_log_bytes)
                 except OSError as error:
                     _log.warning("log not cut", path=str(path), error=str(error))
 

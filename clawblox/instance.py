@@ -67,6 +67,7 @@ class Instance:
         port: Its port, once leased.
         command_file: Script that reruns the launch.
         log_file: Its output.
+        log_files: The same and those of its sidecars, once they are started.
         exit: How the world's process ended, once it has.
     """
 
@@ -83,6 +84,7 @@ class Instance:
         self.port = 0
         self.command_file: Path | None = launch.command_file
         self.log_file: Path | None = launch.log_file
+        self.log_files: list[Path] = []
         self.exit: WorldExit | None = None
         self._names = names
         self._cookie = secrets.token_hex(16)
@@ -92,6 +94,7 @@ class Instance:
         self._leader: Process | None = None
         self._sidecars: dict[str, Process] = {}
         self._status_files: list[Path] = []
+        self._may_have_survivors = False
         self._log_start = 0
         self._started_at = format_utc(utc_now())
         self._orchestrator_pid = os.getpid()
@@ -108,9 +111,11 @@ class Instance:
     @property
     def mark(self) -> Mark:
         """What marks its processes."""
-        processes = [self._leader, *self._sidecars.values()]
-        leaders = tuple((found.pid, found.start_time) for found in processes if found)
+        leaders = tuple((found.pid, found.start_time) for found in self._processes())
         return Mark(f"{protocol.INSTANCE_ENV}={self._cookie}".encode(), leaders)
+
+    def _processes(self) -> list[Process]:
+        return [found for found in (self._leader, *self._sidecars.values()) if found is not None]
 
     @property
     def sidecars(self) -> dict[str, Process]:
@@ -143,8 +148,16 @@ class Instance:
     def _last_lines(self) -> tuple[str, ...]:
         if self.log_file is None:
             return ()
-        hidden = self._environment.secrets().values() if self._environment else ()
-        return last_lines(self.log_file, start=self._log_start, secrets=hidden)
+        return last_lines(self.log_file, start=self._log_start, secrets=self._secrets())
+
+    def _secrets(self) -> tuple[str, ...]:
+        return tuple(self._environment.secrets().values()) if self._environment else ()
+
+    def masked(self, text: str) -> str:
+        """Return ``text`` with its tokens masked."""
+        for secret in self._secrets():
+            text = text.replace(secret, protocol.MASK)
+        return text
 
     def started_world(self, ready_s: float) -> StartedWorld:
         """Return the public facts of it; everything must have been taken."""
@@ -272,6 +285,7 @@ class Instance:
         self._leader = adopt(record.pid)
         self.port = record.port
         self.command_file, self.log_file = Path(record.command_file), Path(record.log_file)
+        self.log_files = [self.log_file]
         self._cookie, self._log_start = record.cookie, record.log_start
         self._started_at = record.started_at
         world = world_environment(self.launch, self.port, manifest_path(self.launch.run_dir))
@@ -315,11 +329,14 @@ class Instance:
         assert self.log_file is not None
         config = self.launch.config
         await run_blocking(guard.watch, self.mark)
+        self._may_have_survivors = True
         env = child_environment(self.launch, self._environment, self._cookie)
+        self.log_files = [self.log_file]
         self._leader = await self._start_one(config.start_command, env, self.log_file, None)
         await run_blocking(self._note_leader)
         for sidecar in config.sidecars:
             log_file = self.log_file.with_name(f"{self.log_file.stem}-{sidecar.name}.log")
+            self.log_files.append(log_file)
             self._sidecars[sidecar.name] = await self._start_one(
                 sidecar.command, env, log_file, sidecar.name
             )
@@ -387,8 +404,19 @@ class Instance:
 
         Args:
             grace: Time between TERM and KILL.
+
+        Raises:
+            OSError: Not all of them can be looked at, for want of descriptors. Those that it
+                started are killed; the guard keeps its watch over the others.
         """
-        return await end_tree(self.mark, self._leader, grace)
+        try:
+            end = await end_tree(self.mark, self._leader, grace)
+        except OSError:
+            for process in self._processes():
+                process.kill()
+            raise
+        self._may_have_survivors = bool(end.survivors)
+        return end
 
     def forget_processes(self) -> None:
         """Begin anew after :meth:`end`, on another port, with the name that is claimed."""
@@ -402,7 +430,8 @@ class Instance:
 
     def release(self) -> None:
         """Give back what is held beside the processes; a second call does nothing."""
-        self.let_go()
+        if not self._may_have_survivors:
+            self.let_go()
         self._release_processes()
         self.release_port()
         for status_file in self._status_files:
@@ -413,11 +442,10 @@ class Instance:
             self._names.pop(self.name, None)
 
     def _release_processes(self) -> None:
-        for process in (self._leader, *self._sidecars.values()):
-            if process is not None:
-                if self.launch.tmux_session is not None and process.has_exited:
-                    close_window(process.pid)
-                process.release()
+        for process in self._processes():
+            if self.launch.tmux_session is not None and process.has_exited:
+                close_window(process.pid)
+            process.release()
         self._leader = None
         self._sidecars = {}
 

@@ -278,23 +278,24 @@ def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> d
 def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
     """Return a shell script that reruns the launch by hand.
 
-    Variables that the caller has set win, so that the port can be another one. Tokens and
-    variables whose name says that they are secret are not in it: the tokens are made anew,
+    Contract variables that the caller has set win, so that the port can be another one. Tokens
+    and variables whose name says that they are secret are not in it: the tokens are made anew,
     the others are taken from the caller's environment.
     """
     given = {key: value for key, value in launch.env.items() if key not in world.secrets()}
-    variables = {"PYTHONUNBUFFERED": "1", **given, **world.public()}
     lines = [
         "#!/bin/sh",
         f"# Reruns an instance of the world {_one_line(launch.config.name)}.",
-        "# Set WORLD_PORT, or any other variable below, to have it another way.",
+        "# Set WORLD_PORT, or another of the WORLD_ variables, to have it another way.",
         f"cd {shlex.quote(str(launch.config.dir))} || exit 1",
     ]
-    for key, value in variables.items():
+    for key, value in given.items():
         if _SECRET_NAME.search(key) or not key.isidentifier():
             lines.append(f"# {_one_line(key)} comes from your environment.")
         else:
-            lines.append(f'[ -n "${{{key}:-}}" ] || {key}={shlex.quote(value)}; export {key}')
+            lines.append(f"{key}={shlex.quote(value)}; export {key}")
+    for key, value in {"PYTHONUNBUFFERED": "1", **world.public()}.items():
+        lines.append(f'[ -n "${{{key}:-}}" ] || {key}={shlex.quote(value)}; export {key}')
     for key in world.secrets():
         make = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')"
         lines.append(f'[ -n "${{{key}:-}}" ] || {key}="{make}"; export {key}')

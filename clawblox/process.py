@@ -7,6 +7,7 @@ a thread per child, or a particular event loop.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -99,6 +100,14 @@ class Process:
         poller = select.poll()
         poller.register(self._pidfd, select.POLLIN)
         return bool(poller.poll(0))
+
+    def kill(self) -> None:
+        """Kill the process, and its group when it is a child, without opening anything."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        if self.is_child:  # unreaped, so the number of its group is still its own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     def release(self) -> None:
         """Reap the process and close its pidfd; a child that lives on is reaped later."""
@@ -247,6 +256,9 @@ async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
         mark: Marks the processes; it must name the leader, so that its session counts.
         leader: The process to wait for first, if there is one.
         grace: Time between TERM and KILL.
+
+    Raises:
+        OSError: The processes cannot be looked at, for want of descriptors.
 
     Cancellation: stops climbing; call it shielded.
     """

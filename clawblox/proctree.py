@@ -8,6 +8,7 @@ that a recycled pid is never taken for the old process.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal  # noqa: TID251 - the shared half of process.py and guard.py
 import time
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
 class Proc(NamedTuple):
     """One live process, as ``/proc/<pid>/stat`` shows it."""
 
@@ -52,16 +56,25 @@ class Mark(NamedTuple):
     leaders: tuple[tuple[int, int], ...] = ()
 
 
-def _read(pid: int, name: str) -> bytes:
-    # A scan reads two files of every process: a Path would cost more than the reading.
-    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
-        return file.readall()
+def _read(pid: int, name: str) -> bytes | None:
+    """Return a file of a process; None when the process is gone or may not be looked at.
+
+    Raises:
+        OSError: This process has no descriptor or memory left, which says nothing of the other.
+    """
+    try:
+        # A scan reads two files of every process: a Path would cost more than the reading.
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+            return file.readall()
+    except OSError as error:
+        if error.errno in _EXHAUSTED:
+            raise
+        return None
 
 
 def _read_stat(pid: int) -> tuple[str, Proc] | None:
-    try:
-        text = _read(pid, "stat")
-    except OSError:
+    text = _read(pid, "stat")
+    if text is None:
         return None
     fields = text[text.rindex(b")") + 2 :].split()
     proc = Proc(pid, int(fields[1]), int(fields[3]), int(fields[19]))
@@ -100,18 +113,13 @@ def all_processes() -> dict[int, Proc]:
 
 def environment(pid: int) -> list[bytes]:
     """Return the entries of a process's initial environment; empty when it is not readable."""
-    try:
-        return _read(pid, "environ").split(b"\0")
-    except OSError:
-        return []
+    raw = _read(pid, "environ")
+    return raw.split(b"\0") if raw else []
 
 
 def command_line(pid: int) -> str:
     """Return a process's command line, or an empty string."""
-    try:
-        raw = _read(pid, "cmdline")
-    except OSError:
-        return ""
+    raw = _read(pid, "cmdline") or b""
     return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
 
@@ -191,12 +199,12 @@ def signal_processes(processes: Iterable[Proc], number: int) -> None:
     for proc in processes:
         try:
             pidfd = os.pidfd_open(proc.pid)
-        except OSError:
+        except ProcessLookupError:
             continue
         try:
             if is_same_process(proc.pid, proc.start_time):
                 signal.pidfd_send_signal(pidfd, number)
-        except OSError:
+        except (ProcessLookupError, PermissionError):
             continue
         finally:
             os.close(pidfd)

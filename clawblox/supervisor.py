@@ -16,9 +16,11 @@ import attrs
 import structlog
 
 from clawblox.errors import (
+    WorldCallError,
     WorldError,
     WorldExitedBeforeReady,
     WorldExitedError,
+    WorldIdentityError,
     WorldStartError,
 )
 from clawblox.failures import (
@@ -172,6 +174,8 @@ class Supervisor:
                 await self.instance.wait_exit()
             if not notice.cancelled_caught:
                 raise await self._exited_error() from error
+        if isinstance(error, WorldCallError):
+            error.body_start = self.instance.masked(error.body_start)
         fields = await run_blocking(self.instance.error_fields)
         error.locate(elapsed_s=self._elapsed(), **fields)
 
@@ -220,7 +224,7 @@ class Supervisor:
             self._report("started", port=self.instance.port)
             try:
                 await self._become_ready()
-            except WorldExitedBeforeReady:
+            except (WorldExitedBeforeReady, WorldIdentityError):
                 if attempt == _PORT_ATTEMPTS or not await self._has_lost_port():
                     raise
                 await self._begin_again()
@@ -346,13 +350,20 @@ class Supervisor:
         if self._grace is None:
             seconds = FAILED_START_GRACE_S if self.started is None else DEFAULT_GRACE_S
             self._grace = Grace(seconds)
-        end = await self.instance.end(self._grace)
+        try:
+            end = await self.instance.end(self._grace)
+        except OSError as error:
+            await self._fail_stop(f"its processes cannot be looked at: {error.strerror}")
+            return TreeEnd("killed")
         if end.survivors:
-            self._stop_failure = stop_error(self.instance, end)
-            _log.error("processes survived", instance=self.instance.name, pids=end.survivors)
+            await self._fail_stop(f"not even SIGKILL ended {', '.join(end.survivors)}")
         else:
             await self.instance.wait_exit()
         return end
+
+    async def _fail_stop(self, reason: str) -> None:
+        _log.error("stop failed", instance=self.instance.name, reason=reason)
+        self._stop_failure = await run_blocking(stop_error, self.instance, reason)
 
     def _stop_result(self, end: TreeEnd, elapsed_s: float) -> StopResult:
         return StopResult(

@@ -115,7 +115,7 @@ def test_threads_share_one_world(tmp_path: Path) -> None:
         for thread in starts:
             thread.join()
         assert sorted(names) == ["w000", "w001", "w002"]
-        with pytest.raises(UsageError, match="w00., w00., w00."):
+        with pytest.raises(UsageError, match=r"w00., w00., w00."):
             world.save()
 
 
