@@ -11,10 +11,12 @@ import errno
 import json
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,6 +44,7 @@ from tests.support import (
     is_listening,
     make_world,
     marked_processes,
+    wait_until,
     wait_until_async,
     world_command,
 )
@@ -580,3 +583,34 @@ def test_too_few_descriptors_fail_the_start_and_leave_nothing(tmp_path: Path) ->
     kinds = json.loads(done.stdout.splitlines()[-1])
     assert kinds[0] != "started"
     assert kinds[-1] == "started"
+
+
+# ------------------------------------------------------------------------- a sleeping machine
+
+
+def test_a_world_is_not_late_because_its_orchestrator_slept(tmp_path: Path) -> None:
+    """Stop the orchestrator, as a closed laptop does, until its deadline is long over."""
+    directory = make_world(tmp_path, "--slow-boot", "0.4", "--pid-file", str(tmp_path / "pid"))
+    script = "\n".join(
+        [
+            "from clawblox import World",
+            f"world = World(dir={str(directory)!r})",
+            f"started = world.start(run_dir={str(tmp_path / 'run')!r}, health_timeout=0.8)",
+            "print(started.port, flush=True)",
+        ]
+    )
+    orchestrator = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parent.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with orchestrator:
+        wait_until((tmp_path / "pid").exists)
+        os.kill(orchestrator.pid, signal.SIGSTOP)
+        over_at = time.monotonic() + 1.5
+        wait_until(lambda: time.monotonic() > over_at)
+        os.kill(orchestrator.pid, signal.SIGCONT)
+        output, _ = orchestrator.communicate(timeout=30)
+    assert orchestrator.returncode == 0
+    assert output.strip().isdigit()
