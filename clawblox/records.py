@@ -95,6 +95,11 @@ class InstanceRecord:
             and read_process(self.pid) is not None
         )
 
+    def ended(self) -> InstanceRecord:
+        """Return the record of an instance that has ended now, nobody knows how."""
+        state: RecordState = "exited" if self.state == "ready" else "failed"
+        return attrs.evolve(self, state=state, ended_at=format_utc(utc_now()))
+
 
 class Claim:
     """The exclusive right to a name in a run directory."""
@@ -198,8 +203,7 @@ def _close(run_dir: Path, name: str) -> bool:
         record = read_record(run_dir, name)
         if record is None or not _is_stale(record):
             return False
-        ended_at = format_utc(utc_now())
-        write_record(run_dir, attrs.evolve(record, state="failed", ended_at=ended_at))
+        write_record(run_dir, record.ended())
         return True
     finally:
         unlock_file(lock_path, fd)

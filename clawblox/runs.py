@@ -17,7 +17,6 @@ from typing import Literal, TypeAlias
 import anyio
 import attrs
 
-from clawblox.clock import format_utc, utc_now
 from clawblox.errors import RunLockedError, UsageError, WorldStopError
 from clawblox.logs import LogReader
 from clawblox.model import StopResult, WorldExit
@@ -288,9 +287,7 @@ def _close_record(run_dir: Path, name: str) -> bool:
     try:
         record = read_record(run_dir, name)
         if record is not None and record.state not in _OVER:
-            state: Literal["exited", "failed"] = "exited" if record.state == "ready" else "failed"
-            ended_at = format_utc(utc_now())
-            write_record(run_dir, attrs.evolve(record, state=state, ended_at=ended_at))
+            write_record(run_dir, record.ended())
     finally:
         claim.release()
     return True

@@ -264,11 +264,10 @@ def test_instances_that_nobody_ended_are_closed(tmp_path: Path, alive: dict[str,
     assert close_stale_records(tmp_path)
     after = {record.name: record for record in read_records(tmp_path)}
     assert [after[record.name] for record in kept] == kept
-    for name in ("starting", "ready"):
-        assert after[name].state == "failed"
+    for name, state in (("starting", "failed"), ("ready", "exited")):
         assert after[name].ended_at is not None
         assert after[name] == record_of(
-            name, state="failed", ended_at=after[name].ended_at, pid=after[name].pid
+            name, state=state, ended_at=after[name].ended_at, pid=after[name].pid
         )
     assert not close_stale_records(tmp_path)
     assert not list(instances_of(tmp_path).glob("*.lock"))
