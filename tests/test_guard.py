@@ -331,19 +331,20 @@ async def test_what_a_killed_orchestrator_held_is_free_again(tmp_path: Path) -> 
     assert not list((run / ".clawblox" / "instances").glob("*.lock"))
 
 
-def test_what_is_marked_only_after_the_first_look_is_ended(
+def test_what_is_marked_only_after_the_first_looks_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a child that its orchestrator was spawning when it was killed, before its exec.
     late: list[subprocess.Popen[bytes]] = []
+    looks: list[Any] = []
     mark = Mark(f"CLAWBLOX_INSTANCE={tmp_path.name}".encode())
 
     def find_then_exec(*arguments: Any) -> Any:
-        found = find_tree(*arguments)
-        if not late:
+        looks.append(find_tree(*arguments))
+        if len(looks) == 3:
             env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": tmp_path.name}
             late.append(subprocess.Popen(["sleep", "60"], env=env, cwd=tmp_path))
-        return found
+        return looks[-1]
 
     monkeypatch.setattr(guard, "ORPHAN_GRACE_S", 0.2)
     monkeypatch.setattr(guard, "find_tree", find_then_exec)

@@ -96,6 +96,6 @@ def test_the_detail_of_an_event_cannot_be_changed_by_anybody() -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_attribute_is_documented(kind: type[attrs.AttrsInstance]) -> None:
     assert attrs.has(kind)
-    described = (kind.__doc__ or "").partition("Attributes:\n")[2]
-    documented = re.findall(r"^        (\w+): ", described, re.MULTILINE)
+    described = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2]
+    documented = re.findall(r"^    (\w+): ", described, re.MULTILINE)
     assert documented == [field.name for field in attrs.fields(kind)]
