@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 LEASE_RANGE = range(20000, 32000)
+LEASE_ROOT = Path("/tmp")  # noqa: S108 - what is below is checked to be ours
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05
 _LISTEN = "0A"
@@ -195,7 +196,11 @@ def owner_of(port: int) -> str:
 def _lease_dir() -> Path:
     # One place for all orchestrators of this user, whatever TMPDIR says. Another user's
     # lease is not seen; its bound port is.
-    return make_private_dir(Path("/tmp") / f"clawblox-{os.getuid()}" / "ports")  # noqa: S108
+    home = LEASE_ROOT / f"clawblox-{os.getuid()}"
+    leases = make_private_dir(home / "ports")
+    if home.lstat().st_uid != os.getuid() or home.is_symlink():
+        raise PermissionError(errno.EPERM, "made by another user", str(home))
+    return leases
 
 
 def _describe(pid: int) -> str:

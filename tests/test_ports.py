@@ -409,3 +409,14 @@ async def test_a_cancelled_wait_leaves_no_lease() -> None:
     assert not lease_file(port).exists()
     lease = await anyio.to_thread.run_sync(take_port, HOST, port)
     await anyio.to_thread.run_sync(lease.release)
+
+
+def test_a_lease_directory_of_another_user_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (tmp_path / f"clawblox-{os.getuid()}").symlink_to(foreign)
+    monkeypatch.setattr(ports, "LEASE_ROOT", tmp_path)
+    with pytest.raises(PermissionError, match="another user"):
+        take_free_port("127.0.0.1")

@@ -253,14 +253,22 @@ def test_what_one_pass_overlooks_is_found_by_the_next(
 # --------------------------------------------------------------------------- signalling
 
 
+def pending_signals(pid: int) -> set[int]:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (mask,) = (int(line.split()[1], 16) for line in status if line.startswith("ShdPnd"))
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
 def test_a_recycled_pid_is_not_signalled(start: Start) -> None:
     child = start()
+    os.kill(child.pid, signal.SIGSTOP)  # so that what it is sent stays visible
+    wait_until(lambda: support.all_processes()[child.pid].state == "T")
     found = proctree.read_process(child.pid)
     assert found is not None
-    signal_processes([found._replace(start_time=found.start_time - 1)], signal.SIGKILL)
-    assert is_alive(child.pid)
-    signal_processes([found], signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL
+    signal_processes([found._replace(start_time=found.start_time - 1)], signal.SIGTERM)
+    assert pending_signals(child.pid) == set()
+    signal_processes([found], signal.SIGTERM)
+    assert pending_signals(child.pid) == {signal.SIGTERM}
 
 
 def test_a_process_that_is_gone_does_not_keep_the_others_from_the_signal(start: Start) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -157,3 +160,28 @@ async def test_the_record_on_disk_tells_the_end(tmp_path: Path) -> None:
     assert record["state"] == "exited"
     assert record["exit"]["status"] == 0
     assert record["ended_at"].endswith("Z")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_ctrl_c_in_an_async_program_stops_its_world(tmp_path: Path, backend: str) -> None:
+    program = "\n".join(
+        [
+            "import anyio",
+            "from clawblox import AsyncWorld",
+            "async def main():",
+            f"    async with AsyncWorld(dir={str(make_world(tmp_path))!r}) as world:",
+            f"        started = await world.start(run_dir={str(tmp_path / 'run')!r})",
+            "        print(started.pid, flush=True)",
+            "        await anyio.sleep_forever()",
+            f"anyio.run(main, backend={backend!r})",
+        ]
+    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], text=True, **pipes) as process:
+        assert process.stdout is not None
+        world_pid = int(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert not is_alive(world_pid)
