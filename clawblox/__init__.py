@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         WorldStartError,
         WorldStopError,
     )
-    from clawblox.manifest import Manifest, read_manifest
+    from clawblox.manifest import Manifest, read_manifest, read_runs
     from clawblox.model import (
         LogLine,
         SavedSnapshot,
@@ -48,7 +48,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "clawblox.async_world": ("AsyncWorld",),
     "clawblox.world": ("World",),
-    "clawblox.manifest": ("Manifest", "read_manifest"),
+    "clawblox.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.model": (
         "LogLine",
         "SavedSnapshot",
@@ -112,6 +112,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "WorldStopError",
     "__version__",
     "read_manifest",
+    "read_runs",
 ]
 
 

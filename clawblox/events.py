@@ -53,11 +53,6 @@ class EventStream:
             self._news = anyio.Event()
         return event
 
-    @property
-    def has_news(self) -> bool:
-        """Whether an event can be had without waiting."""
-        return bool(self._events)
-
     def put(self, event: WorldEvent) -> None:
         """Add an event; the hub does."""
         self._events.append(event)

@@ -1,8 +1,8 @@
 """The portal: one event loop in a daemon thread, shared by every sync facade of the process.
 
 It starts at the first call that needs it. At the end of the interpreter it closes what is
-still open, worlds before the loop; a second Ctrl-C there does not wait any more, and the guard
-ends what is left.
+still open, worlds before the loop. Ctrl-C there kills the world that is being stopped, and leaves
+the others to the guard.
 """
 
 from __future__ import annotations
@@ -90,13 +90,16 @@ class Portal:
 
     def leave(self, manager: AbstractAsyncContextManager[Any]) -> None:
         """Leave it, in a hurry after Ctrl-C; a second call does nothing."""
-        blocking, hurry = self._open.pop(id(manager), (None, None))
-        if blocking is None or hurry is None:
-            return
+        found = self._open.pop(id(manager), None)
+        if found is not None:
+            self._leave(*found)
+
+    def _leave(self, blocking: AbstractContextManager[Any], hurry: Callable[[], None]) -> None:
         try:
             blocking.__exit__(None, None, None)
         except KeyboardInterrupt:
             self._started().call(hurry)
+            blocking.__exit__(None, None, None)  # goes on waiting, now for the kill
             raise
 
     def _started(self) -> BlockingPortal:
@@ -112,13 +115,13 @@ class Portal:
             return self._portal
 
     def _close(self) -> None:
-        """Leave everything that is still open, the latest first."""
-        for manager_id in reversed(tuple(self._open)):
-            blocking, hurry = self._open.pop(manager_id)
+        """Leave everything that is still open, the latest first; after Ctrl-C only the first."""
+        while self._open:
+            _, found = self._open.popitem()
             try:
-                blocking.__exit__(None, None, None)
+                self._leave(*found)
             except KeyboardInterrupt:
-                self._started().call(hurry)
+                self._open.clear()
         if self._portal is not None:
             self._portal.call(self._portal.stop)
 

@@ -16,7 +16,6 @@ import mmap
 import os
 import secrets
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -316,8 +315,8 @@ def _is_json(fd: int) -> bool:
 
 
 def _usable_format(header: _Header | None) -> str:
-    is_named = header is not None and isinstance(header.format, str) and header.format
-    return header.format if is_named and header else protocol.DEFAULT_SNAPSHOT_FORMAT
+    name = header.format if header else None
+    return name if isinstance(name, str) and name else protocol.DEFAULT_SNAPSHOT_FORMAT
 
 
 def _usable_time(header: _Header | None) -> float | None:
@@ -333,8 +332,3 @@ def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror + (f": {error.filename}" if error.filename else "")
     return f"{type(error).__name__}: {error}"
-
-
-def manifest_entry(saved: SavedSnapshot) -> Mapping[str, Any]:
-    """Return what the manifest records of a saved snapshot."""
-    return {**saved, "path": str(saved.path)}

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+import clawblox
+
 OURS = "clawblox"
 ANYIO = {"anyio", "idna", "sniffio", "typing_extensions"}
 CODE = """
@@ -51,3 +53,9 @@ def test_looking_at_a_run_loads_neither_an_http_client_nor_the_orchestrator(name
     loaded = loaded_by(f"from clawblox.cli import {name}")
     assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", *ANYIO}
     assert not loaded & {"clawblox.async_world", "clawblox.supervisor", "clawblox.http"}
+
+
+def test_the_public_names_are_those_of_the_table_and_each_of_them_is_there() -> None:
+    assert set(clawblox.__all__) == {*clawblox._HOME_OF, "__version__"}
+    for name in clawblox.__all__:
+        assert getattr(clawblox, name) is not None
