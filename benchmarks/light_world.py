@@ -1,35 +1,84 @@
 """A world that costs next to nothing, so that the figures are the orchestrator's.
 
-One thread, raw sockets, run as ``python -I -S``. It writes the monotonic time at which it
-really listens into the file that ``BENCH_READY`` names, and serves ``GET /snapshot`` by
-``sendfile`` from the file that ``BENCH_SNAPSHOT`` names.
+Raw sockets, one connection after the other, run as ``python -I -S``. It takes a listening
+socket that it inherits (``LISTEN_FDS``), else it binds one itself. It writes the monotonic time
+at which it really listens into what ``BENCH_READY`` names, a path or a descriptor, and serves
+``GET /snapshot`` by ``sendfile`` from the file that ``BENCH_SNAPSHOT`` names. With
+``BENCH_LINES`` it also writes so many lines a second to its log, and ``GET /longest-write``
+says how long the longest write took since it was last asked. With ``BENCH_STOP_S`` it takes so
+long to obey TERM, as a world that cleans up.
 """
 
+import _signal  # without the enum that `signal` brings along
+import _thread
 import os
 import socket
 import time
 
 ANSWER = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n\r\n"
 JOINED = b'{"session": "s-1", "agent_id": "a-1"}'
+LINE = b"marble 17 rolled past the third gate at 1.25 m/s, the crowd is cheering\n"
+BURSTS_PER_S = 100
+
+longest_write = [0.0]
 
 
 def main() -> None:
     """Serve one connection after the other until TERM."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((os.environ["WORLD_HOST"], int(os.environ["WORLD_PORT"])))
-    listener.listen(128)
-    ready = os.environ.get("BENCH_READY", "")
-    if ready.isdigit():
-        os.write(int(ready), b"%.9f\n" % time.monotonic())
-    elif ready:
-        fd = os.open(ready, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.write(fd, b"%.9f\n" % time.monotonic())
-        os.close(fd)
+    if "BENCH_STOP_S" in os.environ:
+        _signal.signal(_signal.SIGTERM, clean_up)
+    listener = open_listener()
+    tell_ready(time.monotonic())
+    lines_per_s = int(os.environ.get("BENCH_LINES", "0"))
+    if lines_per_s:
+        _thread.start_new_thread(write_lines, (lines_per_s,))
     while True:
         connection = listener.accept()[0]
         with connection:
             serve(connection)
+
+
+def clean_up(number: int, frame: object) -> None:
+    """Take the time that was asked for, and end."""
+    time.sleep(float(os.environ["BENCH_STOP_S"]))
+    os._exit(0)
+
+
+def open_listener() -> socket.socket:
+    """Return the inherited listening socket, or one of our own."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()):
+        listener = socket.socket(fileno=3)
+        listener.setblocking(True)  # the flag is shared with whoever made it
+        return listener
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((os.environ["WORLD_HOST"], int(os.environ["WORLD_PORT"])))
+    listener.listen(128)
+    return listener
+
+
+def tell_ready(at: float) -> None:
+    """Write the time at which the world listened to the place that was asked for."""
+    ready = os.environ.get("BENCH_READY", "")
+    if not ready:
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    fd = int(ready) if ready.isdigit() else os.open(ready, flags)
+    os.write(fd, b"%.9f\n" % at)
+    if not ready.isdigit():
+        os.close(fd)
+
+
+def write_lines(per_second: int) -> None:
+    """Write lines for ever, each by a write of its own, in a hundred bursts a second."""
+    due = time.monotonic()
+    while True:
+        for _ in range(per_second // BURSTS_PER_S):
+            begun = time.monotonic()
+            os.write(1, LINE)
+            longest_write[0] = max(longest_write[0], time.monotonic() - begun)
+        due += 1 / BURSTS_PER_S
+        time.sleep(max(0.0, due - time.monotonic()))
 
 
 def serve(connection: socket.socket) -> None:
@@ -42,14 +91,27 @@ def serve(connection: socket.socket) -> None:
                 return
             pending += chunk
         head, _, pending = pending.partition(b"\r\n\r\n")
-        if head.startswith(b"GET /snapshot"):
-            send_snapshot(connection)
-        elif head.startswith(b"POST /join"):
-            connection.sendall(ANSWER % (b"200 OK", len(JOINED)) + JOINED)
-        else:
-            connection.sendall(ANSWER % (b"200 OK", 2) + b"ok")
+        answer(connection, head)
         if b"connection: close" in head.lower():
             return
+
+
+def answer(connection: socket.socket, head: bytes) -> None:
+    """Answer one request."""
+    if head.startswith(b"GET /snapshot"):
+        send_snapshot(connection)
+    elif head.startswith(b"GET /longest-write"):
+        send(connection, b"%.9f" % longest_write[0])
+        longest_write[0] = 0.0
+    elif head.startswith(b"POST /join"):
+        send(connection, JOINED)
+    else:
+        send(connection, b"ok")
+
+
+def send(connection: socket.socket, body: bytes) -> None:
+    """Send a small answer."""
+    connection.sendall(ANSWER % (b"200 OK", len(body)) + body)
 
 
 def send_snapshot(connection: socket.socket) -> None:

@@ -16,7 +16,19 @@ from typing import Any
 import anyio
 import attrs
 
-__all__ = ["Row", "Watch", "median", "report", "watch"]
+__all__ = [
+    "Row",
+    "Watch",
+    "machine",
+    "median",
+    "peak_resident_bytes",
+    "print_rows",
+    "report",
+    "reset_peak",
+    "resident_bytes",
+    "watch",
+    "write_json",
+]
 
 _TICK_S = 0.001
 
@@ -31,24 +43,26 @@ class Row:
         unit: Unit of the value.
         floor: Median of the floor in the same rounds, if there is one.
         goal: Largest ratio (or value, where there is no floor) that is meant to be reached.
+        note: Why there is no value, or what else to know.
     """
 
     what: str
-    value: float
+    value: float | None
     unit: str
     floor: float | None = None
     goal: float | None = None
+    note: str = ""
 
     @property
     def ratio(self) -> float | None:
         """The value as a multiple of its floor."""
-        return None if self.floor is None else self.value / self.floor
+        return None if self.floor is None or self.value is None else self.value / self.floor
 
     @property
     def is_reached(self) -> bool | None:
         """Whether the goal is reached; None without a goal."""
         measured = self.value if self.ratio is None else self.ratio
-        return None if self.goal is None else measured <= self.goal
+        return None if self.goal is None or measured is None else measured <= self.goal
 
 
 def median(samples: Iterable[float]) -> float:
@@ -94,24 +108,54 @@ def _private_bytes() -> int:
     return (int(resident) - int(shared)) * resource.getpagesize()
 
 
+def resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def reset_peak() -> None:
+    """Begin anew to note the peak of this process's resident memory; see proc(5)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_resident_bytes() -> int:
+    """Return the largest resident memory of this process since :func:`reset_peak`."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(line for line in lines if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) * 1024
+
+
+def machine() -> str:
+    """Describe the machine in a few words."""
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}"
+
+
 def report(name: str, rows: Sequence[Row], json_path: Path | None) -> None:
     """Print a table of the rows, and write them to ``json_path`` when it is given."""
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}"
-    print(f"\n{name} ({machine})")
+    print_rows(name, rows)
+    if json_path is not None:
+        write_json(json_path, name, rows)
+
+
+def print_rows(name: str, rows: Sequence[Row]) -> None:
+    """Print a table of the rows; a missed goal is marked with ``!``."""
+    print(f"\n{name} ({machine()})")
     print(f"{'what':<48} {'median':>12} {'floor':>12} {'x floor':>8} {'goal':>8}")
     for row in rows:
         floor = "" if row.floor is None else f"{row.floor:.3f}"
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        goal = "" if row.goal is None else f"{row.goal:g}{'' if row.is_reached else ' !'}"
-        value = f"{row.value:.3f} {row.unit}"
-        print(f"{row.what:<48} {value:>12} {floor:>12} {ratio:>8} {goal:>8}")
-    if json_path is not None:
-        json_path.write_text(json.dumps(_as_json(name, machine, rows), indent=2) + "\n")
+        goal = "" if row.goal is None else f"{row.goal:g}{' !' if row.is_reached is False else ''}"
+        value = "n/a" if row.value is None else f"{row.value:.3f} {row.unit}"
+        cells = f"{row.what:<48} {value:>12} {floor:>12} {ratio:>8} {goal:>8}  {row.note}"
+        print(cells.rstrip(), flush=True)
 
 
-def _as_json(name: str, machine: str, rows: Sequence[Row]) -> dict[str, Any]:
-    return {
+def write_json(path: Path, name: str, rows: Sequence[Row], **more: Any) -> None:
+    """Write the rows, and whatever else was measured, to a file."""
+    document = {
         "benchmark": name,
-        "machine": machine,
+        "machine": machine(),
         "rows": [{**attrs.asdict(row), "ratio": row.ratio} for row in rows],
+        **more,
     }
+    path.write_text(json.dumps(document, indent=2) + "\n")

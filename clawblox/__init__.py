@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clawblox.async_world import AsyncWorld
     from clawblox.errors import (
+        BatchError,
         ClawbloxError,
         ConfigError,
+        ControlError,
         FetchError,
         ManifestError,
         PortInUseError,
@@ -33,8 +35,12 @@ if TYPE_CHECKING:
         WorldStopError,
     )
     from clawblox.manifest import Manifest, read_manifest, read_runs
+    from clawblox.metrics import Histogram, Metrics
     from clawblox.model import (
+        Batch,
+        InstanceSpec,
         LogLine,
+        Outcome,
         SavedSnapshot,
         StartedWorld,
         StopResult,
@@ -49,8 +55,12 @@ _HOMES = {
     "clawblox.async_world": ("AsyncWorld",),
     "clawblox.world": ("World",),
     "clawblox.manifest": ("Manifest", "read_manifest", "read_runs"),
+    "clawblox.metrics": ("Histogram", "Metrics"),
     "clawblox.model": (
+        "Batch",
+        "InstanceSpec",
         "LogLine",
+        "Outcome",
         "SavedSnapshot",
         "StartedWorld",
         "StopResult",
@@ -58,8 +68,10 @@ _HOMES = {
         "WorldExit",
     ),
     "clawblox.errors": (
+        "BatchError",
         "ClawbloxError",
         "ConfigError",
+        "ControlError",
         "FetchError",
         "ManifestError",
         "PortInUseError",
@@ -83,12 +95,19 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "AsyncWorld",
+    "Batch",
+    "BatchError",
     "ClawbloxError",
     "ConfigError",
+    "ControlError",
     "FetchError",
+    "Histogram",
+    "InstanceSpec",
     "LogLine",
     "Manifest",
     "ManifestError",
+    "Metrics",
+    "Outcome",
     "PortInUseError",
     "RunLockedError",
     "SavedSnapshot",

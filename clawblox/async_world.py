@@ -6,36 +6,55 @@ values; every operation on an instance takes its name, which is not needed while
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-import anyio
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from clawblox.access import AgentLike, join, leave, member_of
 from clawblox.config import WorldConfig, read_world_config
-from clawblox.errors import UsageError
+from clawblox.controls import handlers_of
+from clawblox.errors import ConfigError, UsageError
 from clawblox.events import EventStream
-from clawblox.fleet import Fleet
-from clawblox.launch import plan_launch
+from clawblox.fleet import Fleet, Handlers
+from clawblox.launch import Launch, count_of, parent_of, plan_launch, plan_many, spec_of
 from clawblox.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.logs import LogReader
-from clawblox.manifest_updates import RunStatus, agent_update, checkpoint_update, run_update
+from clawblox.manifest_updates import RunStatus, agent_update, run_update
+from clawblox.many import Many
 from clawblox.metadata import WorldMetadata
-from clawblox.model import SavedSnapshot, StartedWorld, StopResult
+from clawblox.metrics import Metrics
+from clawblox.model import (
+    Batch,
+    InstanceSpec,
+    RestartMode,
+    SavedSnapshot,
+    StartedWorld,
+    StopResult,
+)
 from clawblox.protocol import API_ROUTE
 from clawblox.records import read_running
+from clawblox.restarts import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S, RestartPolicy
+from clawblox.saving import (
+    DEFAULT_KEEP,
+    DEFAULT_TIMEOUT_S,
+    Autosave,
+    SaveOptions,
+    save,
+    save_all,
+)
 from clawblox.snapshots import DEFAULT_MAX_BYTES as DEFAULT_SNAPSHOT_BYTES
-from clawblox.snapshots import capture
 from clawblox.sources import fetch_world, is_world_url
 from clawblox.supervisor import DEFAULT_GRACE_S
 from clawblox.threads import run_blocking
 
-__all__ = ["AsyncWorld"]
+__all__ = ["AsyncWorld", "OnFailure"]
+
+OnFailure: TypeAlias = Literal["keep", "stop_all"]
+"""What becomes of the other instances when one of many cannot be started."""
 
 
 class AsyncWorld(WorldMetadata):
@@ -67,6 +86,7 @@ class AsyncWorld(WorldMetadata):
         self._latest_started: StartedWorld | None = None
         self._attach_dir: Path | None = None
         self._fleet: Fleet | None = None
+        self._autosave: Autosave | None = None
         self._stack = AsyncExitStack()
         if not is_world_url(self._source):
             self._config_read = read_world_config(Path(dir))
@@ -116,7 +136,7 @@ class AsyncWorld(WorldMetadata):
             raise UsageError("this world is open already", hint="use another AsyncWorld object")
         config = await run_blocking(lambda: self._config)
         async with AsyncExitStack() as stack:
-            fleet = await stack.enter_async_context(Fleet(self._max_log_bytes))
+            fleet = await stack.enter_async_context(Fleet(self._max_log_bytes, self._handlers))
             if self._attach_dir is not None:
                 attached = await fleet.attach(config, self._attach_dir)
                 self._latest_started = attached[-1] if attached else None
@@ -134,6 +154,10 @@ class AsyncWorld(WorldMetadata):
             return await self._stack.__aexit__(exc_type, exc, traceback)
         finally:
             self._fleet = None
+            self._autosave = None
+
+    def _handlers(self, fleet: Fleet, run_dir: Path) -> Handlers:
+        return handlers_of(fleet, self.fork, run_dir)
 
     def _open_fleet(self) -> Fleet:
         if self._fleet is None:
@@ -161,6 +185,9 @@ class AsyncWorld(WorldMetadata):
         log_file: str | Path | None = None,
         env: Mapping[str, str] | None = None,
         detach: bool = False,
+        restart: RestartMode = "never",
+        max_restarts: int = DEFAULT_MAX_RESTARTS,
+        restart_window: float = DEFAULT_WINDOW_S,
         _tmux_session: str | None = None,
     ) -> StartedWorld:
         """Start an instance and return when it is ready.
@@ -183,6 +210,11 @@ class AsyncWorld(WorldMetadata):
             log_file: Where the output goes, in an existing directory.
             env: Further environment variables.
             detach: Let the instance live on when this orchestrator ends.
+            restart: What becomes of the instance when it dies: ``never`` lets it be dead,
+                ``fresh`` starts it again as it was started here, ``checkpoint`` from its last
+                good snapshot. Name and port stay; sessions do where the snapshot has them.
+            max_restarts: An instance that died so often within ``restart_window`` stays dead.
+            restart_window: Seconds.
 
         Returns:
             The facts of the instance.
@@ -219,11 +251,168 @@ class AsyncWorld(WorldMetadata):
             log_file=log_file,
             env=env,
             detach=detach,
+            restart=RestartPolicy(restart, max_restarts, restart_window),
             tmux_session=_tmux_session,
         )
         launch = await run_blocking(plan)
         self._latest_started = await fleet.start(launch)
         return self._latest_started
+
+    async def start_many(
+        self,
+        instances: int | Sequence[InstanceSpec | Mapping[str, Any]],
+        *,
+        run_dir: str | Path | None = None,
+        record: bool = False,
+        resume: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        base_path: str = "",
+        health_timeout: float = 60.0,
+        detach: bool = False,
+        restart: RestartMode = "never",
+        max_restarts: int = DEFAULT_MAX_RESTARTS,
+        restart_window: float = DEFAULT_WINDOW_S,
+        on_failure: OnFailure = "keep",
+    ) -> Batch[StartedWorld]:
+        """Start many instances at once and return when each is ready or has failed.
+
+        Every instance has a directory of its own, ``worlds/<name>`` in the run directory, with
+        manifest, logs, recordings and checkpoints. The starts begin as fast as the machine can
+        take them; where that is slower than they could, a ``ramp_slowed`` event says so.
+
+        Args:
+            instances: How many, or what each of them has of its own: an
+                :class:`~clawblox.model.InstanceSpec`, or a mapping with its fields.
+            run_dir: Directory of the run; the world directory by default. No other process can
+                start many instances in it meanwhile.
+            record: Whether the worlds shall record.
+            resume: Snapshot to restore; a relative path is taken from the world directory.
+            env: Further environment variables.
+            host: Address that the worlds bind, each on a port of its own.
+            base_path: Prefix of their routes.
+            health_timeout: Seconds until a world must be ready, from the moment it is spawned.
+            detach: Let the instances live on when this orchestrator ends.
+            restart: What becomes of an instance that dies, as in :meth:`start`.
+            max_restarts: An instance that died so often within ``restart_window`` stays dead.
+            restart_window: Seconds.
+            on_failure: ``keep`` lets a failed start cost nothing but itself; ``stop_all`` ends
+                all the others after the first.
+
+        Returns:
+            The started instances, and the errors of those that failed.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            RunLockedError: Another orchestrator runs many instances in the run directory.
+
+        Cancellation: nothing of any of the instances is left.
+        """
+        return await self._start_many(
+            _specs(instances),
+            run_dir,
+            on_failure,
+            reuse=True,
+            record=record,
+            resume=resume,
+            env=env,
+            host=host,
+            base_path=base_path,
+            health_timeout=health_timeout,
+            detach=detach,
+            restart=RestartPolicy(restart, max_restarts, restart_window),
+        )
+
+    async def fork(
+        self,
+        checkpoint: str | Path | Mapping[str, Any],
+        count: int = 1,
+        *,
+        run_dir: str | Path | None = None,
+        reseed: int | None = None,
+        record: bool = False,
+        env: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        base_path: str = "",
+        health_timeout: float = 60.0,
+        detach: bool = False,
+        restart: RestartMode = "never",
+        max_restarts: int = DEFAULT_MAX_RESTARTS,
+        restart_window: float = DEFAULT_WINDOW_S,
+        on_failure: OnFailure = "keep",
+    ) -> Batch[StartedWorld]:
+        """Start instances that go on from one snapshot, each on its own.
+
+        They begin in exactly the state of the snapshot, unless they are reseeded. Their names are
+        new in the run directory, and their manifests name the snapshot and its digest.
+
+        Args:
+            checkpoint: The snapshot: its path, or what :meth:`save` returned. A digest that comes
+                with it must be that of the file.
+            count: How many instances.
+            run_dir: Directory of the run, as in :meth:`start_many`.
+            reseed: Seed for the random state of the first instance, 0 or more; each of the others
+                gets one more. The world must say ``[run] reseed = true``. None leaves the random
+                state as it is in the snapshot, so that all of them draw the same numbers.
+            record: As in :meth:`start_many`, as everything that follows.
+            env: Further environment variables.
+            host: Address that the worlds bind.
+            base_path: Prefix of their routes.
+            health_timeout: Seconds until a world must be ready.
+            detach: Let the instances live on when this orchestrator ends.
+            restart: What becomes of an instance that dies.
+            max_restarts: An instance that died so often within ``restart_window`` stays dead.
+            restart_window: Seconds.
+            on_failure: What becomes of the others when one fails.
+
+        Returns:
+            The started instances, and the errors of those that failed.
+
+        Raises:
+            ConfigError: An argument is wrong, or the file is not the snapshot that was saved.
+            RunLockedError: Another orchestrator runs many instances in the run directory.
+
+        Cancellation: nothing of any of the instances is left.
+        """
+        path, digest = await run_blocking(parent_of, checkpoint, self._config.dir)
+        return await self._start_many(
+            [InstanceSpec()] * count_of(count, "count"),
+            run_dir,
+            on_failure,
+            reuse=False,
+            record=record,
+            resume=path,
+            parent_sha256=digest,
+            reseed=reseed,
+            env=env,
+            host=host,
+            base_path=base_path,
+            health_timeout=health_timeout,
+            detach=detach,
+            restart=RestartPolicy(restart, max_restarts, restart_window),
+        )
+
+    async def _start_many(
+        self,
+        specs: Sequence[InstanceSpec],
+        run_dir: str | Path | None,
+        on_failure: OnFailure,
+        *,
+        reuse: bool,
+        **options: Any,  # noqa: ANN401 - those of plan_many
+    ) -> Batch[StartedWorld]:
+        fleet = self._open_fleet()
+        if on_failure not in get_args(OnFailure):
+            raise ConfigError("keep or stop_all", key="on_failure", value=on_failure)
+        directory = self.dir if run_dir is None else _absolute(run_dir)
+
+        def plan(names: Iterator[str]) -> list[Launch]:
+            return plan_many(self._config, specs, names, run_dir=directory, **options)
+
+        stop_all = on_failure == "stop_all"
+        batch = await fleet.start_many(directory, plan, reuse=reuse, stop_all=stop_all)
+        self._latest_started = next(reversed(list(batch)), self._latest_started)
+        return batch
 
     async def stop(
         self, *, grace_seconds: float = DEFAULT_GRACE_S, instance: str | None = None
@@ -246,6 +435,49 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the ladder goes on without the caller.
         """
         return await self._open_fleet().stop(instance, grace_seconds)
+
+    async def stop_all(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> Batch[StopResult]:
+        """Stop every instance, all at once; see :meth:`stop`.
+
+        Args:
+            grace_seconds: Seconds between TERM and KILL.
+
+        Returns:
+            What it took for each, and the errors of those that could not be ended.
+
+        Cancellation: the ladders go on without the caller.
+        """
+        fleet = self._open_fleet()
+        names = [one.instance.name for one in fleet.supervisors]
+        return await fleet.stop_all(names, grace_seconds)
+
+    async def drain(
+        self,
+        *,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+        timeout: float = DEFAULT_TIMEOUT_S,
+        grace_seconds: float = DEFAULT_GRACE_S,
+    ) -> Batch[SavedSnapshot]:
+        """Save every instance, then stop those whose save succeeded.
+
+        An instance whose save failed goes on running, so that nothing of it is lost.
+
+        Args:
+            dir: Where the files go; ``checkpoints`` of each instance by default.
+            timeout: Seconds for each transfer.
+            grace_seconds: Seconds between TERM and KILL.
+
+        Returns:
+            The saved snapshots of the instances that were stopped, and the errors of the others.
+
+        Cancellation: what is saved stays saved, what is being stopped is stopped.
+        """
+        fleet = self._open_fleet()
+        await self.autosave(every=None)
+        saves = await self.save_all(dir=dir, timeout=timeout)
+        stops = await fleet.stop_all(saves.done, grace_seconds)
+        stopped = {name: saved for name, saved in saves.done.items() if name in stops.done}
+        return Batch(stopped, {**saves.failed, **stops.failed})
 
     def _hurry(self) -> None:
         """Leave every running stop no more time: what still lives is killed at once."""
@@ -283,7 +515,7 @@ class AsyncWorld(WorldMetadata):
         supervisor = fleet.find(instance)
         member = member_of(agent)
         url = supervisor.instance.url
-        async with supervisor.call():
+        async with supervisor.calls.call():
             client = fleet.client(supervisor)
             access = await join(client, member, url=url, local_url=url, timeout=timeout)
         world_agent_id = access["agent_id"] if isinstance(access["agent_id"], str) else None
@@ -295,7 +527,7 @@ class AsyncWorld(WorldMetadata):
                 run_name=member.run_name,
                 world_agent_id=world_agent_id,
             )
-            await fleet.writer(supervisor.instance.launch.run_dir).apply(update)
+            await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
         return access
 
     def api_path(self, *, path: str = API_ROUTE, access: Mapping[str, Any]) -> str:
@@ -325,7 +557,7 @@ class AsyncWorld(WorldMetadata):
         """
         fleet = self._open_fleet()
         supervisor = fleet.find(instance)
-        async with supervisor.call():
+        async with supervisor.calls.call():
             await leave(fleet.client(supervisor), access, timeout=timeout)
 
     # -- snapshots and the manifest ---------------------------------------------------------
@@ -335,7 +567,7 @@ class AsyncWorld(WorldMetadata):
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
         instance: str | None = None,
-        timeout: float = 300.0,
+        timeout: float = DEFAULT_TIMEOUT_S,
         max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
     ) -> SavedSnapshot:
         """Save a snapshot of an instance and register it in the manifest of its run.
@@ -357,20 +589,71 @@ class AsyncWorld(WorldMetadata):
         Cancellation: either there is no file and no entry, or there are both.
         """
         fleet = self._open_fleet()
-        supervisor = fleet.find(instance)
-        launch = supervisor.instance.launch
-        directory = launch.files_dir / "checkpoints" if dir is None else _absolute(dir)
+        options = SaveOptions(None if dir is None else _absolute(dir), timeout, max_bytes)
+        return await save(fleet, fleet.find(instance), options)
 
-        async def save_and_register() -> SavedSnapshot:
-            source = supervisor.instance.snapshot_source()
-            async with supervisor.call():
-                saved = await capture(source, directory, timeout=timeout, max_bytes=max_bytes)
-            with anyio.CancelScope(shield=True):
-                await fleet.writer(launch.run_dir).apply(checkpoint_update(saved))
-            fleet.hub.emit("saved", saved.instance, path=saved.path, size_bytes=saved.size_bytes)
-            return saved
+    def save_all(
+        self,
+        *,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+        instances: Iterable[str] | None = None,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
+    ) -> Many[SavedSnapshot]:
+        """Save snapshots of many instances at once, each registered in its own manifest.
 
-        return await fleet.tasks.own(save_and_register)
+        ``await`` it for a batch, or go through it with ``async for`` to have each
+        :class:`~clawblox.model.Outcome` as it lands. A few transfers run at a time, in constant
+        memory whatever their size.
+
+        Args:
+            dir: Where the files go; ``checkpoints`` of each instance by default.
+            instances: Their names; None means all that are ready.
+            timeout: Seconds for each transfer.
+            max_bytes: Largest snapshot that is accepted.
+
+        Raises:
+            UsageError: There is no instance of one of the names.
+
+        Cancellation: each instance has both file and entry, or neither.
+        """
+        fleet = self._open_fleet()
+        options = SaveOptions(None if dir is None else _absolute(dir), timeout, max_bytes)
+        names = fleet.ready_names if instances is None else tuple(instances)
+        return save_all(fleet, [fleet.find(name) for name in names], options)
+
+    async def autosave(
+        self,
+        *,
+        every: float | None,
+        keep: int = DEFAULT_KEEP,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+    ) -> None:
+        """Save every instance again and again, from now until the block is left.
+
+        A save that fails is a ``save_failed`` event. Of the saves that this makes, older ones are
+        removed; other files never are. A later call replaces an earlier one.
+
+        Args:
+            every: Seconds from one round of saves to the next; None ends the saving.
+            keep: So many of these saves stay for each instance, 1 or more.
+            dir: Where the files go; ``checkpoints`` of each instance by default.
+
+        Raises:
+            ConfigError: A number cannot be.
+
+        Cancellation: has no effect on the saves.
+        """
+        fleet = self._open_fleet()
+        if every is not None and not every > 0:
+            raise ConfigError("seconds, above 0", key="every", value=every)
+        if self._autosave is not None:
+            self._autosave.cancel()
+            self._autosave = None
+        if every is not None:
+            options = SaveOptions(None if dir is None else _absolute(dir))
+            self._autosave = Autosave(fleet, every, count_of(keep, "keep"), options)
+            fleet.tasks.start_soon(self._autosave.run)
 
     async def record_run(
         self,
@@ -410,9 +693,14 @@ class AsyncWorld(WorldMetadata):
             ended_at=ended_at,
             resume_from=resume_from,
         )
-        latest = self._latest.run_dir if self._latest else self.dir
+        latest = self._latest.instance_dir if self._latest else self.dir
         directory = latest if run_dir is None else _absolute(run_dir)
-        await fleet.writer(directory).apply(update)
+        await fleet.writers.of(directory).apply(update)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What was counted and measured since the block was entered."""
+        return self._open_fleet().recorder.snapshot()
 
     # -- watching ---------------------------------------------------------------------------
 
@@ -438,6 +726,12 @@ class AsyncWorld(WorldMetadata):
             An async context manager and iterator of :class:`~clawblox.model.WorldEvent`.
         """
         return self._open_fleet().hub.subscribe()
+
+
+def _specs(instances: int | Sequence[InstanceSpec | Mapping[str, Any]]) -> list[InstanceSpec]:
+    if isinstance(instances, int):
+        return [InstanceSpec()] * count_of(instances, "instances")
+    return [spec_of(one) for one in instances]
 
 
 def _absolute(path: str | Path) -> Path:

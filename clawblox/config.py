@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 import tomlkit
@@ -26,6 +26,7 @@ from clawblox.errors import ConfigError
 __all__ = [
     "CONFIG_NAME",
     "START_ENV_TEMPLATE",
+    "LivenessRule",
     "ReadyRule",
     "Sidecar",
     "WorldConfig",
@@ -57,6 +58,9 @@ _API_DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
+_Rule = TypeVar("_Rule", bound=attrs.AttrsInstance)
+
+
 @attrs.frozen
 class Sidecar:
     """A program that runs beside the world: ``[[run.sidecar]]``.
@@ -83,6 +87,27 @@ class ReadyRule:
     path: str = protocol.API_ROUTE
     log: str | None = None
     interval: float | None = None
+
+
+@attrs.frozen
+class LivenessRule:
+    """When an instance that was ready counts as hung: ``[run.liveness]``.
+
+    The words and defaults are those of the kubelet's liveness probe. An answer of 200 within
+    ``timeout`` is a success, everything else a failure; one success makes up for all failures
+    before it.
+
+    Attributes:
+        path: Route that is asked.
+        period: Seconds from one probe to the next, and to the first after it got ready.
+        timeout: Seconds that one probe may take.
+        failure_threshold: So many failures in a row, and the instance counts as hung.
+    """
+
+    path: str = protocol.API_ROUTE
+    period: float = 10.0
+    timeout: float = 1.0
+    failure_threshold: int = 3
 
 
 @attrs.frozen
@@ -168,12 +193,32 @@ class WorldConfig:
     @property
     def ready(self) -> ReadyRule:
         """When an instance counts as ready."""
-        known = {field.name for field in attrs.fields(ReadyRule)}
-        return ReadyRule(**{k: v for k, v in self.run.get("ready", {}).items() if k in known})
+        return _rule(ReadyRule, self.run.get("ready", {}))
+
+    @property
+    def liveness(self) -> LivenessRule | None:
+        """When an instance counts as hung; None when nobody asks it."""
+        table = self.run.get("liveness")
+        return None if table is None else _rule(LivenessRule, table)
+
+    @property
+    def inherits_listener(self) -> bool:
+        """Whether the world serves on a socket that it is started with."""
+        return bool(self.run.get("listen") == "inherit")
+
+    @property
+    def takes_reseed(self) -> bool:
+        """Whether the world can draw its chance from a new seed after restoring."""
+        return bool(self.run.get("reseed", False))
 
     def _table(self, key: str) -> dict[str, Any]:
         table: dict[str, Any] = self.config.get(key, {})
         return table
+
+
+def _rule(kind: type[_Rule], table: Mapping[str, Any]) -> _Rule:
+    known = {field.name for field in attrs.fields(kind)}
+    return kind(**{key: value for key, value in table.items() if key in known})
 
 
 def read_world_config(world_dir: Path) -> WorldConfig:

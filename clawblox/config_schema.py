@@ -154,6 +154,20 @@ def _ready(value: object) -> Iterator[Fault]:
             yield Fault(("log",), value["log"], "cannot stand beside path: give one of them")
 
 
+def _liveness(value: object) -> Iterator[Fault]:
+    yield from _table(value)
+    if isinstance(value, dict):
+        yield from _entries(
+            value,
+            {
+                ("path",): _route,
+                ("period",): _positive,
+                ("timeout",): _positive,
+                ("failure_threshold",): _count,
+            },
+        )
+
+
 def _missing(table: Mapping[str, Any], *required: str) -> Iterator[Fault]:
     yield from (Fault((key,), None, "is missing") for key in required if key not in table)
 
@@ -176,6 +190,9 @@ _SCHEMA: Final[Mapping[tuple[str, ...], _Check]] = {
     ("run", "command"): _command,
     ("run", "sidecar"): _sidecars,
     ("run", "ready"): _ready,
+    ("run", "liveness"): _liveness,
+    ("run", "listen"): _one_of("bind", "inherit"),
+    ("run", "reseed"): _boolean,
     ("scripts",): _table,
     ("scripts", "main"): _filled,
     ("scripts", "tree"): _filled,

@@ -7,7 +7,9 @@
     ├── UsageError (RuntimeError)         a call that cannot work in this order
     ├── FetchError (OSError)              a world folder could not be downloaded
     ├── ManifestError                     the run manifest cannot be read or written
-    ├── RunLockedError                    another orchestrator holds this instance
+    ├── RunLockedError                    another orchestrator holds this instance or run
+    ├── BatchError                        an operation failed for some of many instances
+    ├── ControlError                      an orchestrator refused a request, or went away
     └── WorldError                        something about one instance
         ├── WorldStartError
         │   ├── WorldCommandError         the command cannot be executed
@@ -29,6 +31,7 @@ the fault.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,8 +39,10 @@ if TYPE_CHECKING:
     from clawblox.model import WorldExit
 
 __all__ = [
+    "BatchError",
     "ClawbloxError",
     "ConfigError",
+    "ControlError",
     "FetchError",
     "ManifestError",
     "PortInUseError",
@@ -56,6 +61,9 @@ __all__ = [
     "WorldStartError",
     "WorldStopError",
 ]
+
+
+_MAX_FAILURES = 10
 
 
 class ClawbloxError(Exception):
@@ -206,6 +214,76 @@ class RunLockedError(ClawbloxError):
         return [
             *([f"lock: {self.path}"] if self.path else []),
             *([f"pid: {self.pid}"] if self.pid else []),
+        ]
+
+
+class BatchError(ClawbloxError):
+    """An operation on many instances failed for some of them.
+
+    Args:
+        message: What failed, and for how many.
+        failed: The errors by name of the instance, the first cause first.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        failed: Mapping[str, Exception] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.failed = dict(failed or {})
+
+    @classmethod
+    def of(cls, failed: Mapping[str, Exception], total: int) -> BatchError:
+        """Return the error of a batch of ``total`` instances, caused by its first failure."""
+        error = cls(f"{len(failed)} of {total} instances failed", failed=failed)
+        error.__cause__ = next(iter(failed.values()))
+        return error
+
+    def details(self) -> list[str]:
+        """Name each instance with the first line of its error."""
+        lines = [
+            f"{name}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            for name, error in self.failed.items()
+        ]
+        more = len(lines) - _MAX_FAILURES
+        return [*lines[:_MAX_FAILURES], *([f"and {more} more"] if more > 0 else [])]
+
+
+class ControlError(ClawbloxError):
+    """An orchestrator refused a request of another process, or went away meanwhile.
+
+    Args:
+        message: What failed; the orchestrator's own words when it answered.
+        path: The control socket.
+        error_type: Class of the error in the orchestrator; None when it did not answer.
+        error_details: The lines that follow that error's message.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        error_type: str | None = None,
+        error_details: Sequence[str] = (),
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.error_type = error_type
+        self.error_details = tuple(error_details)
+
+    def details(self) -> list[str]:
+        """Name the error in the orchestrator with its details, and the socket."""
+        return [
+            *([f"error: {self.error_type}"] if self.error_type else []),
+            *self.error_details,
+            *([f"socket: {self.path}"] if self.path else []),
         ]
 
 

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
+import hashlib
 import os
 import re
 import secrets
 from pathlib import Path
+from typing import NamedTuple, Self
 
+from clawblox.clock import format_utc, utc_now
 from clawblox.proctree import is_same_process, start_time_of
 
 __all__ = [
+    "LockOwner",
     "PartialFile",
+    "digest_of",
     "fsync_directory",
+    "has_digest",
     "lock_file",
     "lock_owner",
     "make_private_dir",
+    "own_lock",
     "publish_bytes",
     "sweep_partials",
     "unlock_file",
@@ -51,10 +59,11 @@ class PartialFile:
     """
 
     def __init__(self, directory: Path, stem: str) -> None:
-        owner = f"{os.getpid()}-{start_time_of(os.getpid())}"
-        self.path = directory / f".{stem}.{owner}.{secrets.token_hex(4)}.partial"
+        name = f".{stem}.{_identity(os.getpid())}.{secrets.token_hex(4)}.partial"
+        self.path = directory / name
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self.fd = os.open(self.path, flags, PRIVATE_FILE)
+        self._is_there = True
 
     def publish(
         self,
@@ -86,6 +95,7 @@ class PartialFile:
         else:
             os.link(self.path, destination)
             self.path.unlink()
+        self._is_there = False
         if durable:
             fsync_directory(destination.parent)
 
@@ -94,7 +104,13 @@ class PartialFile:
         try:
             os.close(self.fd)
         finally:
-            self.path.unlink(missing_ok=True)
+            if self._is_there:
+                self.path.unlink(missing_ok=True)
+
+
+@functools.cache
+def _identity(pid: int) -> str:
+    return f"{pid}-{start_time_of(pid)}"
 
 
 def publish_bytes(
@@ -119,6 +135,28 @@ def publish_bytes(
         partial.close()
 
 
+class LockOwner(NamedTuple):
+    """Who holds a lock: its process, the machine, and since when (UTC)."""
+
+    pid: int
+    host: str
+    since: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read what a lock says of its owner; None when it says nothing."""
+        try:
+            pid, host, since = text.split()
+            return cls(int(pid), host, since)
+        except ValueError:
+            return None
+
+
+def own_lock() -> LockOwner:
+    """Return what a lock that is taken now says of its owner."""
+    return LockOwner(os.getpid(), os.uname().nodename, format_utc(utc_now()))
+
+
 def lock_file(path: Path) -> int | None:
     """Take the lock that ``path`` stands for; it ends with :func:`unlock_file` or with us.
 
@@ -134,8 +172,8 @@ def lock_file(path: Path) -> int | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_file(path, fd):
-                os.truncate(fd, 0)
-                os.pwrite(fd, str(os.getpid()).encode(), 0)
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, " ".join(map(str, own_lock())).encode(), 0)
                 _held_locks.add(fd)
                 return fd
         except BlockingIOError:
@@ -176,12 +214,30 @@ def _drop_inherited_locks() -> None:
 os.register_at_fork(after_in_child=_drop_inherited_locks)
 
 
-def lock_owner(path: Path) -> int | None:
-    """Return the pid in a lock file, for a message; None when there is none."""
+def lock_owner(path: Path) -> LockOwner | None:
+    """Return what a lock file says of its owner, for a message; None when it says nothing."""
     try:
-        return int(path.read_text())
+        return LockOwner.parse(path.read_text())
     except (OSError, ValueError):
         return None
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 digest of a file, in hexadecimal. Blocks.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def has_digest(path: Path, digest: str) -> bool:
+    """Say whether a file is there and has that SHA-256 digest. Blocks."""
+    try:
+        return digest_of(path) == digest
+    except OSError:
+        return False
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
@@ -193,10 +249,14 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 
 def make_private_dir(path: Path) -> Path:
     """Create ``path`` and its missing parents, each 0700 whatever the umask; return it."""
-    for missing in reversed([part for part in (path, *path.parents) if not part.exists()]):
-        with contextlib.suppress(FileExistsError):
-            missing.mkdir(mode=PRIVATE_DIR)
-            missing.chmod(PRIVATE_DIR)
+    try:
+        path.mkdir(mode=PRIVATE_DIR)
+    except FileExistsError:
+        return path
+    except FileNotFoundError:
+        make_private_dir(path.parent)
+        return make_private_dir(path)
+    path.chmod(PRIVATE_DIR)
     return path
 
 

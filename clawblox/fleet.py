@@ -6,34 +6,65 @@ instances there are and which one is meant; what an instance does is its supervi
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self, TypeAlias
 
 import anyio
 import structlog
 
+from clawblox.clock import utc_now
 from clawblox.config import WorldConfig
-from clawblox.errors import ManifestError, UsageError
+from clawblox.control_server import ControlServer, Handler
+from clawblox.errors import ManifestError, UsageError, WorldStartError, WorldStopError
 from clawblox.events import EventHub
 from clawblox.http import InstanceClient
 from clawblox.instance import Instance
 from clawblox.launch import Launch, plan_attach
 from clawblox.lifecycle import State
 from clawblox.logs import trim_log
-from clawblox.manifest import Update, manifest_path, read_manifest
-from clawblox.manifest_updates import run_update
-from clawblox.manifest_writer import ManifestWriter
-from clawblox.model import StartedWorld, StopResult
-from clawblox.records import close_stale_records, read_running
-from clawblox.supervisor import FAILED_START_GRACE_S, Supervisor
+from clawblox.manifest import Update, read_manifest
+from clawblox.manifest_updates import instances_update, run_update
+from clawblox.manifest_writer import ManifestWriters
+from clawblox.many import Job, Many
+from clawblox.metrics import Counter, Recorder
+from clawblox.model import Batch, EventKind, StartedWorld, StopResult
+from clawblox.records import (
+    InstanceRecord,
+    RunClaim,
+    claim_run,
+    close_stale_records,
+    free_names,
+    read_running,
+)
+from clawblox.startup import FAILED_START_GRACE_S
+from clawblox.supervisor import Supervisor
 from clawblox.tasks import Tasks
 from clawblox.threads import run_blocking
+from clawblox.watchdog import GAP_S, watch_loop
 
-__all__ = ["Fleet"]
+__all__ = ["Fleet", "Handlers", "Plan"]
+
+Handlers: TypeAlias = Mapping[str, Handler]
+"""What other processes can ask for, by name of the operation."""
 
 _TRIM_INTERVAL_S = 2.0
+
+_COUNTERS_OF: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
+    "start_failed": ("start_failures",),
+    "exited": ("exits",),
+    "unresponsive": ("unresponsive",),
+    "restarting": ("restarts", "starts"),
+    "stopped": ("stops",),
+    "save_failed": ("save_failures",),
+}
+
+_serial = itertools.count()
 
 _log = structlog.get_logger(__name__)
 
@@ -45,29 +76,45 @@ class Fleet:
 
     Args:
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
+        make_handlers: Returns what other processes can ask about the instances of a run directory.
 
     Attributes:
         tasks: Tasks of the instances, and calls that outlive a cancelled caller.
         hub: Takes and hands out events.
+        recorder: Counts what happens.
+        writers: The writers of the manifests.
     """
 
-    def __init__(self, max_log_bytes: int | None) -> None:
+    def __init__(
+        self, max_log_bytes: int | None, make_handlers: Callable[[Fleet, Path], Handlers]
+    ) -> None:
         self.tasks = Tasks()
         self.hub = EventHub()
+        self.recorder = Recorder()
+        self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
         self._services = Tasks()
         self._stack = AsyncExitStack()
         self._supervisors: dict[str, Supervisor] = {}
+        self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
-        self._clients: dict[str, InstanceClient] = {}
-        self._writers: dict[Path, ManifestWriter] = {}
+        self._planned: dict[str, Launch] = {}
+        self._plan_lock = anyio.Lock()
+        self._clients: dict[str, tuple[int, InstanceClient]] = {}
+        self._claims: dict[Path, RunClaim] = {}
+        self._make_handlers = make_handlers
+        self._control_name = f"{os.getpid()}-{next(_serial)}"
+        self._controls: dict[Path, ControlServer | None] = {}
+        self._control_lock = anyio.Lock()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._services)
             stack.push_async_callback(self._close_services)
+            await stack.enter_async_context(self.writers)
             await stack.enter_async_context(self.tasks)
             self._services.start_soon(self._trim_logs)
+            self._services.start_soon(watch_loop, self._note_lag)
             self._stack = stack.pop_all()
         return self
 
@@ -82,19 +129,36 @@ class Fleet:
     async def _close_services(self) -> None:
         """Close what the instances, which are over by now, may have needed to the last."""
         with anyio.CancelScope(shield=True):
-            for client in self._clients.values():
+            for server in filter(None, self._controls.values()):
+                await server.aclose()
+            for _, client in self._clients.values():
                 await client.aclose()
-            for writer in self._writers.values():
-                await writer.aclose()
+            await run_blocking(_release, tuple(self._claims.values()))
         self.hub.close()
 
     # -- which instances there are ----------------------------------------------------------
+
+    @property
+    def supervisors(self) -> tuple[Supervisor, ...]:
+        """The instances that were ready once and have not been stopped, in order."""
+        return tuple(self._supervisors.values())
+
+    @property
+    def starting(self) -> tuple[Supervisor, ...]:
+        """The instances that are being started, those that wait for their turn included."""
+        return tuple(self._starting)
 
     @property
     def ready_names(self) -> tuple[str, ...]:
         """Names of the instances that are ready, in the order of their starts."""
         known = self._supervisors.items()
         return tuple(name for name, one in known if one.lifecycle.state is State.READY)
+
+    @property
+    def snapshots_in_use(self) -> set[Path | None]:
+        """What instances were restored from, or are about to be."""
+        held = (one.instance.launch for one in (*self._supervisors.values(), *self._starting))
+        return {launch.resume_path for launch in (*held, *self._planned.values())}
 
     def find(self, name: str | None) -> Supervisor:
         """Return the instance that is meant: the named one, or the only one for None.
@@ -115,20 +179,132 @@ class Fleet:
 
     async def start(self, launch: Launch) -> StartedWorld:
         """Start an instance and return when it is ready; see ``AsyncWorld.start``."""
-        was_interrupted = await run_blocking(_close_interrupted_run, launch.run_dir)
+        await self._close_interrupted(launch.run_dir)
         # An update that says nothing sees to it that there is a manifest for the world.
-        update = run_update(status="interrupted") if was_interrupted else Update()
-        await self.writer(launch.run_dir).apply(update)
-        return await self._supervise(Instance(launch, names=self._names))
+        return await self._supervise(launch, update=Update())
+
+    async def start_many(
+        self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool
+    ) -> Batch[StartedWorld]:
+        """Start many instances at once; see ``AsyncWorld.start_many``.
+
+        Args:
+            run_dir: Their run directory, which no other process may start many in.
+            plan: Returns their launches, given names that are free.
+            reuse: Whether the name of an instance that has ended is free.
+            stop_all: Whether one failure ends all the others.
+        """
+        return await self.tasks.own(partial(self._start_many, run_dir, plan, reuse, stop_all))
+
+    async def _start_many(
+        self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool
+    ) -> Batch[StartedWorld]:
+        claim = await run_blocking(claim_run, run_dir)
+        if self._claims.setdefault(run_dir, claim) is not claim:
+            claim.release()
+        await self._close_interrupted(run_dir)
+        async with self._planning(run_dir, plan, reuse=reuse) as launches:
+            directories = {name: one.instance_dir for name, one in launches.items()}
+            await self.writers.of(run_dir).apply(instances_update(directories))
+            start = self._start_all_or_none if stop_all else self._start_each
+            before = self.supervisors
+            try:
+                batch = await start(launches)
+            except BaseException:
+                started = [one for one in self.supervisors if one not in before]
+                names = {one.instance.name for one in started}
+                await self._end(names & launches.keys())
+                raise
+            self._put_in_order(batch.done)
+            return batch
+
+    async def _end(self, names: Iterable[str]) -> None:
+        """End instances that were started in vain."""
+
+        async def end(name: str) -> None:
+            with suppress(WorldStopError):  # it is in the log, and the guard watches what is left
+                await self.stop(name, FAILED_START_GRACE_S)
+
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as ends:
+                for name in names:
+                    ends.start_soon(end, name)
+
+    def _put_in_order(self, names: Iterable[str]) -> None:
+        """Have the order in which instances were asked for, not that in which they got ready."""
+        for name in names:
+            if name in self._supervisors:
+                self._supervisors[name] = self._supervisors.pop(name)
+
+    @asynccontextmanager
+    async def _planning(
+        self, run_dir: Path, plan: Plan, *, reuse: bool
+    ) -> AsyncIterator[dict[str, Launch]]:
+        """Plan launches by name; nobody else here plans one of their names meanwhile."""
+        claim = self._claims[run_dir]
+
+        def plan_here() -> dict[str, Launch]:
+            with claim.naming() as planned:
+                taken = {*self._names, *self._planned, *planned}
+                names = free_names(run_dir, taken, reuse=reuse)
+                launches = {str(one.name): one for one in plan(names)}
+                planned.update(launches)
+            return launches
+
+        async with self._plan_lock:
+            launches = await run_blocking(plan_here)
+            self._planned.update(launches)
+        try:
+            yield launches
+        finally:
+            for name in launches:
+                del self._planned[name]
+            claim.forget(launches)
+
+    async def _start_member(self, launch: Launch) -> StartedWorld:
+        begun_at = utc_now()
+        update = run_update(
+            id=f"{launch.name}-{begun_at:%Y%m%dT%H%M%S%fZ}",
+            index=launch.index,
+            status="running",
+            started_at=begun_at,
+            resume_from=launch.resume_path,
+            parent_sha256=launch.parent_sha256,
+        )
+        return await self._supervise(launch, update=update)
+
+    async def _start_each(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
+        jobs = {name: partial(self._start_member, one) for name, one in launches.items()}
+        return await Many(self.tasks, jobs)
+
+    async def _start_all_or_none(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
+        first = ""
+        scopes = {name: anyio.CancelScope() for name in launches}
+
+        async def start(name: str, launch: Launch) -> StartedWorld:
+            nonlocal first
+            with scopes[name]:
+                try:
+                    return await self._start_member(launch)
+                except Exception:
+                    first = first or name
+                    for scope in scopes.values():
+                        scope.cancel()
+                    raise
+            raise _given_up(name, first)
+
+        jobs = {name: partial(start, name, one) for name, one in launches.items()}
+        batch = await Many(self.tasks, jobs)
+        if not batch.failed:
+            return batch
+        await self._end(batch.done)
+        return Batch({}, {**batch.failed, **{name: _given_up(name, first) for name in batch.done}})
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
         """Take over the instances that run in a run directory."""
         records = await run_blocking(read_running, run_dir)
         launches = [(plan_attach(config, run_dir, record), record) for record in records]
-        return [
-            await self._supervise(Instance(launch, record, names=self._names))
-            for launch, record in launches
-        ]
+        return [await self._supervise(launch, record=record) for launch, record in launches]
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
         """End an instance, or do nothing when it does not run; see ``AsyncWorld.stop``."""
@@ -142,51 +318,105 @@ class Fleet:
             if supervisor.lifecycle.is_over:
                 await self._forget(supervisor.instance.name)
 
+    def stop_all(self, names: Iterable[str], grace_seconds: float) -> Many[StopResult]:
+        """End many instances at once."""
+        jobs: dict[str, Job[StopResult]] = {
+            name: partial(self.stop, name, grace_seconds) for name in names
+        }
+        return Many(self.tasks, jobs)
+
     def hurry(self) -> None:
         """Leave every running stop no more time: what still lives is killed at once."""
         for supervisor in self._supervisors.values():
             supervisor.hurry()
 
-    async def _supervise(self, instance: Instance) -> StartedWorld:
-        supervisor = Supervisor(instance, self.hub.emit)
+    async def _supervise(
+        self, launch: Launch, *, update: Update | None = None, record: InstanceRecord | None = None
+    ) -> StartedWorld:
+        control = await self._control_of(launch.run_dir)
+        write = partial(self.writers.apply, launch.instance_dir)
+        register = partial(write, update or Update())
+        instance = Instance(launch, record, names=self._names, control=control, register=register)
+        supervisor = Supervisor(instance, self.emit, write)
+        if record is None:
+            self.recorder.add("starts")
         self.tasks.start_soon(supervisor.run)
-        started = await _wait_started(supervisor)
-        await self._forget(started.name)
-        self._supervisors[started.name] = supervisor
+        self._starting.add(supervisor)
+        try:
+            started = await _wait_started(supervisor)
+            await self._forget(started.name)
+            self._supervisors[started.name] = supervisor
+        finally:
+            self._starting.discard(supervisor)
         return started
 
     async def _forget(self, name: str) -> None:
         self._supervisors.pop(name, None)
-        client = self._clients.pop(name, None)
+        _, client = self._clients.pop(name, (0, None))
         if client is not None:
             await client.aclose()
 
+    async def _close_interrupted(self, run_dir: Path) -> None:
+        """Say in their manifests that runs of a killed orchestrator were interrupted."""
+        for directory in await run_blocking(_interrupted_runs, run_dir):
+            await self.writers.of(directory).apply(run_update(status="interrupted"))
+
     # -- what serves them -------------------------------------------------------------------
 
-    def writer(self, run_dir: Path) -> ManifestWriter:
-        """Return the one writer of a run's manifest."""
-        if run_dir not in self._writers:
-            writer = ManifestWriter(manifest_path(run_dir))
-            self._writers[run_dir] = writer
-            self._services.start_soon(writer.run)
-        return self._writers[run_dir]
+    def emit(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
+        """Tell what happened to whoever listens, and count it."""
+        self.hub.emit(kind, instance, **detail)
+        for counter in _COUNTERS_OF.get(kind, ()):
+            self.recorder.add(counter)
+        if kind == "ready":
+            self.recorder.observe("ready_s", detail["ready_s"])
+
+    async def _control_of(self, run_dir: Path) -> str:
+        """Return the name of the control socket of a run directory; '' where there can be none."""
+        async with self._control_lock:
+            if run_dir not in self._controls:
+                self._controls[run_dir] = await self._open_control(run_dir)
+            server = self._controls[run_dir]
+        return "" if server is None else self._control_name
+
+    async def _open_control(self, run_dir: Path) -> ControlServer | None:
+        handlers = self._make_handlers(self, run_dir)
+        server = ControlServer(run_dir, self._control_name, handlers)
+        try:
+            await server.open()
+        except OSError as error:
+            _log.warning("no control socket", run_dir=str(run_dir), error=str(error))
+            return None
+        self._services.start_soon(server.run)
+        return server
 
     def client(self, supervisor: Supervisor) -> InstanceClient:
-        """Return the one client of an instance."""
-        name = supervisor.instance.name
-        if name not in self._clients:
-            self._clients[name] = InstanceClient(supervisor.instance.url)
-        return self._clients[name]
+        """Return the one client of an instance; each of its lives has another."""
+        instance = supervisor.instance
+        life, client = self._clients.get(instance.name, (-1, None))
+        if client is not None and life == instance.restarts:
+            return client
+        if client is not None:
+            self._services.start_soon(client.aclose)
+        client = InstanceClient(instance.url)
+        self._clients[instance.name] = instance.restarts, client
+        return client
+
+    def _note_lag(self, lag_s: float) -> None:
+        self.recorder.observe("loop_lag_s", lag_s)
+        if lag_s > GAP_S:
+            _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
+            self.emit("lagged", "", seconds=lag_s)
 
     async def _trim_logs(self) -> None:
         while self._max_log_bytes is not None:
             await anyio.sleep(_TRIM_INTERVAL_S)
             logs = [path for one in self._supervisors.values() for path in one.instance.log_files]
-            for path in logs:
-                try:
-                    await run_blocking(trim_log, path, self._max_log_bytes)
-                except OSError as error:
-                    _log.warning("log not cut", path=str(path), error=str(error))
+            await run_blocking(_trim, logs, self._max_log_bytes)
+
+
+Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
+"""Returns what is to be started, given names that are free. Blocks."""
 
 
 async def _wait_started(supervisor: Supervisor) -> StartedWorld:
@@ -205,11 +435,32 @@ async def _wait_started(supervisor: Supervisor) -> StartedWorld:
     return started
 
 
-def _close_interrupted_run(run_dir: Path) -> bool:
-    """Close what a killed orchestrator left in the records; say whether it left the run open."""
-    if not close_stale_records(run_dir):
-        return False
+def _given_up(name: str, failed: str) -> WorldStartError:
+    message = f"instance {name!r} was given up, since {failed!r} failed"
+    return WorldStartError(message, instance=name)
+
+
+def _interrupted_runs(run_dir: Path) -> list[Path]:
+    """Close what a killed orchestrator left in the records; return the runs that it left open."""
+    directories = {Path(record.instance_dir) for record in close_stale_records(run_dir)}
+    return [directory for directory in sorted(directories) if _is_left_open(directory)]
+
+
+def _is_left_open(run_dir: Path) -> bool:
     try:
         return read_manifest(run_dir).run.get("status") == "running"
     except ManifestError:
         return False
+
+
+def _release(claims: Iterable[RunClaim]) -> None:
+    for claim in claims:
+        claim.release()
+
+
+def _trim(logs: Iterable[Path], max_bytes: int) -> None:
+    for path in logs:
+        try:
+            trim_log(path, max_bytes)
+        except OSError as error:
+            _log.warning("log not cut", path=str(path), error=str(error))

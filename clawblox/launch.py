@@ -11,7 +11,7 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,28 @@ import attrs
 from clawblox import protocol
 from clawblox.config import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
+from clawblox.files import digest_of
+from clawblox.model import InstanceSpec
 from clawblox.protocol import WorldEnvironment
 from clawblox.records import InstanceRecord
+from clawblox.restarts import RestartPolicy
 
 __all__ = [
     "Launch",
     "child_environment",
+    "count_of",
+    "files_dir",
+    "parent_of",
     "plan_attach",
     "plan_launch",
+    "plan_many",
     "render_command_file",
+    "spec_of",
     "world_environment",
 ]
 
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|COOKIE", re.IGNORECASE)
 _TOKEN_BYTES = 32
 
@@ -43,8 +52,17 @@ _ARGUMENT_OF = {
     protocol.RECORD_ENV: "record",
     protocol.RECORD_DIR_ENV: "record_dir",
     protocol.RESUME_ENV: "resume",
+    protocol.RESEED_ENV: "reseed",
     protocol.MANIFEST_ENV: "run_dir",
 }
+
+_OTHER_CONTRACT_ENV = (
+    protocol.BIN_ENV,
+    protocol.INSTANCE_ENV,
+    protocol.LISTEN_FDS_ENV,
+    protocol.LISTEN_PID_ENV,
+    protocol.LISTEN_FDNAMES_ENV,
+)
 
 
 @attrs.frozen
@@ -53,7 +71,10 @@ class Launch:
 
     Attributes:
         config: The world.
-        run_dir: Directory that holds the manifest of the run.
+        run_dir: Directory that holds the records of the run's instances.
+        instance_dir: Directory that holds manifest and files of this instance; the run
+            directory itself, but for one of many.
+        index: Its place among many; None for one that was started alone.
         name: Name of the instance; None takes the first free one.
         host: Address the world shall bind.
         port: Port the world shall bind; None leases one.
@@ -61,6 +82,9 @@ class Launch:
         base_path: Prefix of every route, normalised.
         record_dir: Where to record; None does not record.
         resume_path: Snapshot to restore.
+        parent_sha256: Digest of that snapshot, when it is known.
+        reseed: Seed of the random state after the restore; None leaves it as it was.
+        restart: What becomes of it when it dies.
         health_timeout: Seconds until the world must be ready.
         command_file: Where to write the launch script; None chooses.
         log_file: Where the output goes; None chooses.
@@ -71,6 +95,8 @@ class Launch:
 
     config: WorldConfig
     run_dir: Path
+    instance_dir: Path
+    index: int | None
     name: str | None
     host: str
     port: int | None
@@ -78,6 +104,9 @@ class Launch:
     base_path: str
     record_dir: Path | None
     resume_path: Path | None
+    parent_sha256: str | None
+    reseed: int | None
+    restart: RestartPolicy
     health_timeout: float
     command_file: Path | None
     log_file: Path | None
@@ -87,12 +116,16 @@ class Launch:
 
     @property
     def files_dir(self) -> Path:
-        """Where logs and launch scripts go when the caller does not say.
+        """Where logs, launch scripts and checkpoints go when the caller does not say."""
+        return files_dir(self.config.dir, self.instance_dir)
 
-        A world directory is somebody's source tree: there they stay below ``.clawblox``.
-        """
-        is_world_dir = self.run_dir == self.config.dir
-        return self.run_dir / ".clawblox" if is_world_dir else self.run_dir
+
+def files_dir(world_dir: Path, instance_dir: Path) -> Path:
+    """Return where the files of an instance go.
+
+    A world directory is somebody's source tree: there they stay below ``.clawblox``.
+    """
+    return instance_dir / ".clawblox" if instance_dir == world_dir else instance_dir
 
 
 def plan_launch(
@@ -112,7 +145,11 @@ def plan_launch(
     log_file: str | Path | None,
     env: Mapping[str, str] | None,
     detach: bool,
-    tmux_session: str | None,
+    tmux_session: str | None = None,
+    index: int | None = None,
+    parent_sha256: str | None = None,
+    reseed: int | None = None,
+    restart: RestartPolicy,
 ) -> Launch:
     """Check the arguments of a start and resolve what they mean.
 
@@ -134,18 +171,36 @@ def plan_launch(
             key="run.command",
             hint='add [run] command = ["…"] to world.toml',
         )
+    if reseed is not None and not config.takes_reseed:
+        raise ConfigError(
+            "this world does not say that it can be reseeded",
+            path=config.dir / CONFIG_NAME,
+            key="run.reseed",
+            hint="fork without reseed=, or say reseed = true in a world that honours WORLD_RESEED",
+        )
+    if reseed is not None and (type(reseed) is not int or reseed not in protocol.SEEDS):
+        raise ConfigError("a whole number from 0 to 2**64 - 1", key="reseed", value=reseed)
     recordings = Path(record_dir).absolute() if record_dir is not None else None
     run = _run_dir(config, run_dir, recordings)
+    directory = run
+    if index is not None:
+        assert name is not None
+        directory = files_dir(config.dir, run) / "worlds" / name
     return Launch(
         config=config,
         run_dir=run,
+        instance_dir=directory,
+        index=index,
         name=name,
         host=host,
         port=port or None,
         port_wait=port_wait,
         base_path=protocol.normalise_base_path(base_path),
-        record_dir=(recordings or run / "recordings") if record else None,
+        record_dir=(recordings or directory / "recordings") if record else None,
         resume_path=_resume_path(config, resume),
+        parent_sha256=parent_sha256,
+        reseed=reseed,
+        restart=restart,
         health_timeout=health_timeout,
         command_file=_in_existing_dir("command_file", command_file),
         log_file=_in_existing_dir("log_file", log_file),
@@ -155,11 +210,124 @@ def plan_launch(
     )
 
 
+def plan_many(
+    config: WorldConfig,
+    specs: Sequence[InstanceSpec],
+    names: Iterator[str],
+    *,
+    record: bool,
+    resume: str | Path | None,
+    env: Mapping[str, str] | None,
+    reseed: int | None = None,
+    **options: Any,  # noqa: ANN401 - those of plan_launch
+) -> list[Launch]:
+    """Return the launches of many instances; see :func:`plan_launch`.
+
+    Args:
+        config: The world.
+        specs: What each of them has of its own.
+        names: Names for those that have none.
+        record: Whether those record that do not say.
+        resume: What those restore that do not say.
+        env: Further variables of all of them.
+        reseed: Seed of the first one; each of the others has one more.
+        **options: The other arguments of :func:`plan_launch`, the same for all.
+
+    Raises:
+        ConfigError: An argument is wrong; names it and its value.
+    """
+    own = [spec.name for spec in specs if spec.name is not None]
+    if len(set(own)) < len(own):
+        raise ConfigError("two instances cannot have one name", key="name", value=own)
+    free = (name for name in names if name not in own)
+    named = [(spec.name or next(free), spec) for spec in specs]
+    return [
+        plan_launch(
+            config,
+            name=name,
+            index=_index_of(name, place),
+            record=record if spec.record is None else spec.record,
+            record_dir=None,
+            resume=resume if spec.resume is None else spec.resume,
+            env={**(env or {}), **(spec.env or {})},
+            reseed=_seed_of(reseed, place),
+            port=None,
+            port_wait=0.0,
+            command_file=None,
+            log_file=None,
+            **options,
+        )
+        for place, (name, spec) in enumerate(named)
+    ]
+
+
+def _seed_of(first: int | None, place: int) -> int | None:
+    # What is no number, whatever its type promised, is complained of with the launch.
+    return first + place if type(first) is int else first
+
+
+def _index_of(name: str, place: int) -> int:
+    """Return the place of an instance in its run directory: its number, if it is named by one."""
+    return int(name[1:]) if _NUMBERED_NAME.fullmatch(name) else place
+
+
+def spec_of(given: InstanceSpec | Mapping[str, Any]) -> InstanceSpec:
+    """Return what one of many instances has of its own; a mapping may stand for it.
+
+    Raises:
+        ConfigError: The mapping has a key that is none; names it.
+    """
+    if isinstance(given, InstanceSpec):
+        return given
+    known = attrs.fields_dict(InstanceSpec)
+    for key in given:
+        if key not in known:
+            message = f"an instance of its own has {', '.join(known)}"
+            raise ConfigError(message, key=f"instances.{key}", value=given[key])
+    return InstanceSpec(**given)
+
+
+def count_of(value: object, key: str) -> int:
+    """Return ``value`` as a number of things.
+
+    Raises:
+        ConfigError: It is not a whole number of 1 or more; names ``key``.
+    """
+    if type(value) is not int or value < 1:
+        raise ConfigError("a whole number, 1 or more", key=key, value=value)
+    return value
+
+
+def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tuple[Path, str]:
+    """Return the path and the digest of the snapshot that instances are forked from. Blocks.
+
+    Args:
+        checkpoint: Its path, or a mapping with ``path`` and perhaps ``sha256``.
+        world_dir: Where a relative path is taken from.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not the one that was saved.
+    """
+    entry = checkpoint if isinstance(checkpoint, Mapping) else {"path": checkpoint}
+    path, known = world_dir / entry["path"], entry.get("sha256")
+    try:
+        digest = digest_of(path)
+    except OSError as error:
+        message = f"the snapshot to fork from cannot be read: {error.strerror}"
+        raise ConfigError(message, path=path, key="checkpoint") from error
+    if known not in (None, digest):
+        message = "the file is not the snapshot that was saved: its digest is another one"
+        raise ConfigError(message, path=path, key="checkpoint", value=known)
+    return path, digest
+
+
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
     """Return the launch that a running instance's record tells of."""
     return Launch(
         config=config,
         run_dir=run_dir,
+        instance_dir=Path(record.instance_dir),
+        index=None,
         name=record.name,
         host=record.host,
         port=record.port,
@@ -167,6 +335,9 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
         base_path=record.base_path,
         record_dir=None,
         resume_path=Path(record.resume_path) if record.resume_path else None,
+        parent_sha256=None,
+        reseed=None,
+        restart=RestartPolicy(),
         health_timeout=0.0,
         command_file=Path(record.command_file),
         log_file=Path(record.log_file),
@@ -242,6 +413,7 @@ def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEn
         record=launch.record_dir is not None,
         record_dir=launch.record_dir,
         resume_path=launch.resume_path,
+        reseed=launch.reseed,
         manifest_path=manifest_path,
         clawblox_bin=_clawblox_bin(),
         operator_token=_token(launch, protocol.OPERATOR_TOKEN_ENV),
@@ -263,7 +435,7 @@ def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> d
 
     Contract variables of an outer world do not leak in: what does not apply is unset.
     """
-    contract = {*_ARGUMENT_OF, *world.secrets(), protocol.BIN_ENV, protocol.INSTANCE_ENV}
+    contract = {*_ARGUMENT_OF, *world.secrets(), *_OTHER_CONTRACT_ENV}
     inherited = {key: value for key, value in os.environ.items() if key not in contract}
     return {
         "PYTHONUNBUFFERED": "1",

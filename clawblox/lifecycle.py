@@ -22,6 +22,8 @@ class State(StrEnum):
     """Its process lives; it has not proven to be ready."""
     READY = "ready"
     """It serves."""
+    RESTARTING = "restarting"
+    """It died, and is being brought back."""
     STOPPING = "stopping"
     """The stop ladder runs."""
     FAILED = "failed"
@@ -33,13 +35,15 @@ class State(StrEnum):
 MOVES: Final[dict[State, frozenset[State]]] = {
     State.LEASING: frozenset({State.SPAWNING, State.FAILED}),
     State.SPAWNING: frozenset({State.PROBING, State.FAILED}),
-    State.PROBING: frozenset({State.READY, State.FAILED}),
-    State.READY: frozenset({State.STOPPING}),
+    State.PROBING: frozenset({State.READY, State.LEASING, State.FAILED}),
+    State.READY: frozenset({State.RESTARTING, State.STOPPING}),
+    State.RESTARTING: frozenset({State.READY, State.STOPPING}),
     State.STOPPING: frozenset({State.EXITED}),
     State.FAILED: frozenset(),
     State.EXITED: frozenset(),
 }
-"""Every legal move. A start that fails goes to FAILED after its ladder ran."""
+"""Every legal move. A start that fails goes to FAILED after its ladder ran; one that lost its port
+to a stranger begins again. An instance that is brought back stays RESTARTING until it serves."""
 
 
 class IllegalMove(AssertionError):  # noqa: N818 - says the condition

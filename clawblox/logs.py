@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -19,7 +18,7 @@ import anyio
 
 from clawblox.model import LogLine
 from clawblox.protocol import MASK
-from clawblox.threads import run_blocking
+from clawblox.threads import current_batcher, run_blocking
 
 __all__ = ["DEFAULT_MAX_BYTES", "LogReader", "last_lines", "open_log", "trim_log"]
 
@@ -174,16 +173,20 @@ class LogReader:
         self._has_started = True
 
     async def _read_more(self) -> None:
-        # Whether the writer is over is asked first: what it wrote before is then read below.
-        is_last = not self._follow or await run_blocking(self._is_over)
-        read = partial(_read_from, self._path, self._offset)
-        self._offset, chunk = await run_blocking(read)
+        is_last, chunk = await current_batcher().run(self._read_on)
         is_end = len(chunk) < _CHUNK_BYTES
         self._lines.extend(self._split(chunk, is_last=is_last and is_end))
         if is_end and is_last:
             self._has_ended = True
         elif is_end and not self._lines:
-            await anyio.sleep(_FOLLOW_INTERVAL_S)
+            await _sleep_to_next_look()
+
+    def _read_on(self) -> tuple[bool, bytes]:
+        """Return whether the writer is over, and what it has written. Blocks."""
+        # It is asked first: what was written before is then read.
+        is_over = not self._follow or self._is_over()
+        self._offset, chunk = _read_from(self._path, self._offset)
+        return is_over, chunk
 
     def _split(self, chunk: bytes, *, is_last: bool) -> Iterator[LogLine]:
         """Yield the complete lines of ``chunk``; an endless line is cut into pieces."""
@@ -199,6 +202,11 @@ class LogReader:
             yield LogLine(self._instance, text, self._offset)
             self._offset += following - position
             position = following
+
+
+async def _sleep_to_next_look() -> None:
+    """Wait until all readers look, in the same moment, so that they share a thread."""
+    await anyio.sleep(_FOLLOW_INTERVAL_S - anyio.current_time() % _FOLLOW_INTERVAL_S)
 
 
 def _read_from(path: Path, offset: int) -> tuple[int, bytes]:

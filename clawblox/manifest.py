@@ -39,9 +39,24 @@ SCHEMA_VERSION: Final = 1
 Entry: TypeAlias = Mapping[str, Any]
 """One object of the document: a run, an agent, a recording, a checkpoint."""
 
-_RUN_FIELDS: Final = ("id", "index", "status", "started_at", "ended_at", "resume_from")
-_PATH_FIELDS: Final = {"agents": "dir", "recordings": "path", "checkpoints": "path"}
-"""The lists of the document, each with the key that says where the thing is."""
+_RUN_FIELDS: Final = (
+    "id",
+    "index",
+    "status",
+    "started_at",
+    "ended_at",
+    "resume_from",
+    "parent_sha256",
+)
+_PATH_FIELDS: Final = {
+    "instances": "dir",
+    "agents": "dir",
+    "recordings": "path",
+    "checkpoints": "path",
+    "restarts": "",
+}
+"""The lists of the document, each with the key that says where the thing is; a restart is nowhere,
+and known by all that is said of it."""
 
 
 @attrs.frozen
@@ -50,15 +65,19 @@ class Update:
 
     Attributes:
         run: Fields for the section ``run``.
+        instances: Entries for ``instances``, in a run directory with many.
         agents: Entries for ``agents``.
         recordings: Entries for ``recordings``.
         checkpoints: Entries for ``checkpoints``.
+        restarts: Entries for ``restarts``.
     """
 
     run: Entry = attrs.field(factory=dict)
+    instances: tuple[Entry, ...] = ()
     agents: tuple[Entry, ...] = ()
     recordings: tuple[Entry, ...] = ()
     checkpoints: tuple[Entry, ...] = ()
+    restarts: tuple[Entry, ...] = ()
 
 
 @attrs.frozen
@@ -84,6 +103,11 @@ class Manifest:
         return self.document.get("run") or {}
 
     @property
+    def instances(self) -> list[Entry]:
+        """The instances of a run directory with many; each has a manifest in its ``dir``."""
+        return self._entries("instances")
+
+    @property
     def agents(self) -> list[Entry]:
         """The agents of the run, in the order of their registration."""
         return self._entries("agents")
@@ -97,6 +121,11 @@ class Manifest:
     def checkpoints(self) -> list[Entry]:
         """The snapshots that were saved, oldest first; their files may be gone."""
         return self._entries("checkpoints")
+
+    @property
+    def restarts(self) -> list[Entry]:
+        """How often, when and from what its instance was brought back, oldest first."""
+        return self._entries("restarts")
 
     def resolve(self, written: str) -> Path:
         """Return the absolute path that a path of the document means."""
@@ -118,7 +147,7 @@ class Manifest:
         }
         for name, field in _PATH_FIELDS.items():
             news = [new for update in updates for new in getattr(update, name)]
-            spelled = [_spelled(new, field, root) for new in news]
+            spelled = [_spelled(_spelled(new, field, root), "resume_from", root) for new in news]
             document.update(self._with_entries(name, spelled, _overlay))
         return attrs.evolve(self, document=document)
 

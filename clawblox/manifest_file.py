@@ -82,10 +82,25 @@ class ManifestFile:
                 it should be, but perhaps not durably.
         """
         with self._busy, self._translated():
-            _make_directory(self._path.parent)
-            with self._locked():
-                self._rewrite(lambda manifest: manifest.merged(*updates))
+            if not self._create(updates):
+                with self._locked():
+                    self._rewrite(lambda manifest: manifest.merged(*updates))
             self._owed = self._owed.merged(*updates)
+
+    def _create(self, updates: Sequence[Update]) -> bool:
+        """Publish the first manifest of a run, for which no lock is needed; False if it exists."""
+        if self._path.exists():
+            return False
+        _make_directory(self._path.parent)
+        if self._find_leftovers():
+            return False
+        first = serialise_manifest(Manifest(self._path).merged(*updates))
+        try:
+            self._publish(first, _Seen(Manifest(self._path)), is_patient=False)
+        except _ChangedError:
+            return False
+        self._stamp = _stamp(self._path)
+        return True
 
     def repair(self, *, is_thorough: bool) -> None:
         """Fill in what is owed and has gone missing; nothing when the file itself is gone.
@@ -184,9 +199,19 @@ class ManifestFile:
         except (FileExistsError, FileNotFoundError) as error:
             raise _ChangedError from error
 
+    def _find_leftovers(self) -> list[Path]:
+        # Not glob: it costs more than the rest of writing a small manifest.
+        directory, prefix = self._path.parent, f".{self._path.name}."
+        names = os.listdir(directory)  # noqa: PTH208
+        return [
+            directory / name
+            for name in names
+            if name.startswith(prefix) and name.endswith(".partial")
+        ]
+
     def _adopt_leftovers(self) -> list[Path]:
         """Owe what writers that were killed have left; the lock says that none is at work."""
-        leftovers = list(self._path.parent.glob(f".{self._path.name}.*.partial"))
+        leftovers = self._find_leftovers()
         for path in leftovers:
             self._adopt(path)
         return leftovers

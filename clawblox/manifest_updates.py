@@ -7,7 +7,7 @@ its value. How an update is merged belongs to ``manifest``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -21,7 +21,10 @@ __all__ = [
     "RunStatus",
     "agent_update",
     "checkpoint_update",
+    "instances_update",
     "recording_update",
+    "removal_update",
+    "restart_update",
     "run_update",
 ]
 
@@ -37,6 +40,7 @@ def run_update(
     started_at: datetime | str | None = None,
     ended_at: datetime | str | None = None,
     resume_from: Path | str | Mapping[str, Any] | None = None,
+    parent_sha256: str | None = None,
 ) -> Update:
     """Say what run this is; what is None stays as it stands.
 
@@ -52,6 +56,7 @@ def run_update(
         resume_from: The checkpoint it was resumed from: its path, or the mapping that
             ``save`` returned or the manifest holds (a relative path in a mapping counts
             from the run directory).
+        parent_sha256: Digest of that checkpoint, in hexadecimal.
 
     Raises:
         ConfigError: A value is not of its kind; names the argument.
@@ -65,6 +70,9 @@ def run_update(
         "started_at": _stamp("started_at", started_at),
         "ended_at": _stamp("ended_at", ended_at),
         "resume_from": _checkpoint_path(resume_from),
+        "parent_sha256": _checked(
+            "parent_sha256", parent_sha256, _is_filled, "must be a non-empty string"
+        ),
     }
     return Update(run=_known(given))
 
@@ -118,6 +126,35 @@ def recording_update(
     return Update(recordings=(_known(entry),))
 
 
+def instances_update(directories: Mapping[str, Path]) -> Update:
+    """Register the instances of a run directory with many.
+
+    Args:
+        directories: By name of the instance the directory that holds its manifest.
+    """
+    found = directories.items()
+    return Update(instances=tuple({"name": name, "dir": str(path)} for name, path in found))
+
+
+def restart_update(
+    *,
+    number: int,
+    at: str,
+    exit: str,  # noqa: A002 - the documented name
+    resume_from: Path | None,
+) -> Update:
+    """Note that an instance was brought back.
+
+    Args:
+        number: How many times by now, from 1.
+        at: UTC time.
+        exit: How its process had ended, in words.
+        resume_from: Snapshot that it was brought back from; None for a fresh start.
+    """
+    entry = {"number": number, "at": at, "exit": exit}
+    return Update(restarts=(entry | ({"resume_from": str(resume_from)} if resume_from else {}),))
+
+
 def checkpoint_update(checkpoint: SavedSnapshot | Mapping[str, Any]) -> Update:
     """Register a checkpoint; an entry with its ``path`` becomes one with it.
 
@@ -130,6 +167,16 @@ def checkpoint_update(checkpoint: SavedSnapshot | Mapping[str, Any]) -> Update:
     """
     entry = {key: _plain(key, value) for key, value in checkpoint.items()}
     return Update(checkpoints=({**entry, "path": _path_in(checkpoint, "path")},))
+
+
+def removal_update(paths: Iterable[Path], *, at: str) -> Update:
+    """Note that the files of checkpoints were removed on purpose.
+
+    Args:
+        paths: The files, absolute.
+        at: UTC time.
+    """
+    return Update(checkpoints=tuple({"path": str(path), "removed_at": at} for path in paths))
 
 
 def _known(fields: Mapping[str, Any]) -> Entry:

@@ -1,28 +1,30 @@
-"""The single task through which one process writes one run manifest.
+"""The single task through which one process writes one run manifest, and the set of those tasks.
 
 Owns the queue: updates of any number of callers go to disk together, in a worker thread that
-no caller's cancellation reaches. How the file is shared with other programs is the business of
-``manifest_file``, how documents merge that of ``manifest``.
+no caller's cancellation reaches. All manifests of a process are looked after together. How the
+file is shared with other programs is the business of ``manifest_file``, how documents merge that
+of ``manifest``.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import anyio
 import attrs
 import structlog
 
 from clawblox.errors import ManifestError, UsageError
-from clawblox.manifest import Update
+from clawblox.manifest import Update, manifest_path
 from clawblox.manifest_file import ManifestFile
+from clawblox.tasks import Tasks
 from clawblox.threads import run_blocking
 
-__all__ = ["ManifestWriter"]
+__all__ = ["ManifestWriter", "ManifestWriters"]
 
 _log = structlog.get_logger(__name__)
 
@@ -34,14 +36,11 @@ class ManifestWriter:
     their own or with no regard for anybody.
 
     Args:
-        path: The manifest; its directory is made at the first update.
-        lock_wait: Seconds to wait for the lock that writers of other processes hold.
-        check_interval: Seconds between two looks whether somebody overwrote our entries.
+        file: The manifest.
     """
 
-    def __init__(self, path: Path, *, lock_wait: float = 10.0, check_interval: float = 1.0) -> None:
-        self._file = ManifestFile(path, lock_wait=lock_wait)
-        self._check_interval = check_interval
+    def __init__(self, file: ManifestFile) -> None:
+        self._file = file
         self._limiter = anyio.CapacityLimiter(1)
         self._queue: deque[_Request] = deque()
         self._wake = anyio.Event()
@@ -77,21 +76,20 @@ class ManifestWriter:
         self._is_started = True
         try:
             while not self._is_closed:
-                await self._wait()
+                # Not a memory object stream: it can lose an item when asyncio cancels the receiver.
+                await self._wake.wait()
+                self._wake = anyio.Event()
                 if self._queue:
                     await self._write_queued()
-                else:
-                    await self._repair(is_thorough=False)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._finish()
 
     async def aclose(self) -> None:
-        """Write what is queued, look a last time for entries of ours that are gone, and end.
+        """Write what is queued, and end.
 
         A later call waits for the same end. It does not fail: who waits in ``apply`` is told
-        there, and what became of the last look is logged. A writer whose :meth:`run` never
-        began writes nothing more.
+        there. A writer whose :meth:`run` never began writes nothing more.
 
         Cancellation: the writer ends all the same.
         """
@@ -102,18 +100,12 @@ class ManifestWriter:
         else:
             self._abandon_queued()
 
-    async def _wait(self) -> None:
-        # Not a memory object stream: it can lose an item when asyncio cancels the receiver.
-        patience = self._check_interval if self._file.is_owed_anything else math.inf
-        with anyio.move_on_after(patience):
-            await self._wake.wait()
-        self._wake = anyio.Event()
-
     async def _write_queued(self) -> None:
         batch = tuple(self._queue)
         error = None
         try:
-            await self._in_thread(partial(self._file.apply, [each.update for each in batch]))
+            updates = [each.update for each in batch]
+            await run_blocking(self._file.apply, updates, limiter=self._limiter)
         except ManifestError as failure:
             error = failure
         # Only now: a batch that was interrupted is written again, which changes nothing.
@@ -121,22 +113,11 @@ class ManifestWriter:
             self._queue.popleft()
             request.finish(error)
 
-    async def _repair(self, *, is_thorough: bool) -> None:
-        try:
-            await self._in_thread(partial(self._file.repair, is_thorough=is_thorough))
-        except ManifestError as error:
-            _log.warning("manifest_repair_failed", error=str(error))
-
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        await run_blocking(work, limiter=self._limiter)
-
     async def _finish(self) -> None:
         self._is_closed = True
         try:
             if self._queue:
                 await self._write_queued()
-            if self._file.is_owed_anything:
-                await self._repair(is_thorough=True)
         finally:
             self._abandon_queued()
             self._is_over.set()
@@ -144,6 +125,77 @@ class ManifestWriter:
     def _abandon_queued(self) -> None:
         while self._queue:
             self._queue.popleft().finish(ManifestError("the manifest writer ended before it wrote"))
+
+
+class ManifestWriters:
+    """The writers of one process; an async context manager.
+
+    Leaving its block writes what is queued. Within it, entries of ours that somebody overwrote are
+    put back once in a while, for all manifests in one go, and at the end.
+
+    Args:
+        lock_wait: Seconds to wait for the lock that writers of other processes hold.
+        check_interval: Seconds between two looks whether somebody overwrote our entries.
+    """
+
+    def __init__(self, *, lock_wait: float = 10.0, check_interval: float = 1.0) -> None:
+        self._lock_wait = lock_wait
+        self._check_interval = check_interval
+        self._tasks = Tasks()
+        self._files: dict[Path, ManifestFile] = {}
+        self._writers: dict[Path, ManifestWriter] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._look_after)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as closing:
+                for writer in self._writers.values():
+                    closing.start_soon(writer.aclose)
+            await run_blocking(_repair, tuple(self._files.values()), True)
+        return await self._tasks.__aexit__(exc_type, exc, traceback)
+
+    def of(self, run_dir: Path) -> ManifestWriter:
+        """Return the one writer of the manifest of a run."""
+        if run_dir not in self._writers:
+            self._writers[run_dir] = ManifestWriter(self._file_of(run_dir))
+            self._tasks.start_soon(self._writers[run_dir].run)
+        return self._writers[run_dir]
+
+    def apply(self, run_dir: Path, update: Update) -> None:
+        """Do what the writer's ``apply`` does, for code in a worker thread anyhow. Blocks.
+
+        Raises:
+            ManifestError: As :meth:`ManifestWriter.apply` says.
+        """
+        self._file_of(run_dir).apply([update])
+
+    def _file_of(self, run_dir: Path) -> ManifestFile:
+        new = ManifestFile(manifest_path(run_dir), lock_wait=self._lock_wait)
+        return self._files.setdefault(run_dir, new)
+
+    async def _look_after(self) -> None:
+        while True:
+            await anyio.sleep(self._check_interval)
+            await run_blocking(_repair, tuple(self._files.values()), False)
+
+
+def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: FBT001, RUF100
+    """Put entries of ours back that somebody overwrote."""
+    for file in files:
+        try:
+            if file.is_owed_anything:
+                file.repair(is_thorough=is_thorough)
+        except ManifestError as error:
+            _log.warning("manifest_repair_failed", error=str(error))
 
 
 @attrs.define(eq=False)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import attrs
 
+from clawblox.errors import BatchError
+
 __all__ = [
+    "Batch",
     "EventKind",
+    "InstanceSpec",
     "LogLine",
+    "Outcome",
+    "RestartMode",
     "Rung",
     "SavedSnapshot",
     "StartedWorld",
@@ -20,8 +26,28 @@ __all__ = [
     "WorldExit",
 ]
 
-EventKind = Literal["started", "ready", "exited", "saved", "stopped", "sidecar_exited"]
+_T = TypeVar("_T")
+
+EventKind = Literal[
+    "started",
+    "ready",
+    "start_failed",
+    "exited",
+    "sidecar_exited",
+    "unresponsive",
+    "restarting",
+    "gave_up",
+    "saved",
+    "save_failed",
+    "stopped",
+    "ramp_slowed",
+    "ramp_recovered",
+    "lagged",
+]
 """What a :class:`WorldEvent` reports."""
+
+RestartMode = Literal["never", "fresh", "checkpoint"]
+"""What becomes of an instance that dies: nothing, a fresh start, its last good snapshot."""
 
 Rung = Literal["not_running", "already_exited", "terminated", "killed"]
 """The rung of the stop ladder that ended an instance."""
@@ -62,7 +88,9 @@ class StartedWorld:
         delegated: True when ``[run].command`` of the ``world.toml`` is used.
         run_command: That command, if there is one.
         env: Environment handed to the command; the tokens in it are masked.
-        run_dir: Directory that holds the manifest of this run.
+        run_dir: Run directory: what ``clawblox ps`` and :meth:`AsyncWorld.attach` take.
+        instance_dir: Directory that holds the manifest, logs and recordings of this instance;
+            the run directory itself, or ``worlds/<name>`` in it for one of many.
         command_file: Script that reruns the launch by hand.
         log_file: Output of the world's processes.
         record_dir: Where the world records, when it does.
@@ -81,6 +109,7 @@ class StartedWorld:
     run_command: list[str] | None
     env: dict[str, str]
     run_dir: Path
+    instance_dir: Path
     command_file: Path
     log_file: Path
     record_dir: Path | None
@@ -166,7 +195,7 @@ class WorldEvent:
 
     Attributes:
         kind: What happened.
-        instance: Name of the instance.
+        instance: Name of the instance; empty for what concerns the world as a whole.
         at: UTC time, ``2026-06-22T18:59:25Z``.
         detail: Plain values that belong to it, for example ``exit`` or ``path``.
     """
@@ -175,3 +204,71 @@ class WorldEvent:
     instance: str
     at: str
     detail: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)
+
+
+@attrs.frozen
+class InstanceSpec:
+    """What one of many instances has of its own; what is None is as it is for all.
+
+    Attributes:
+        name: Its name; None takes the next free of ``w000``, ``w001``, …
+        resume: Snapshot to restore; a relative path is taken from the world directory.
+        env: Further environment variables, on top of those for all.
+        record: Whether it shall record.
+    """
+
+    name: str | None = None
+    resume: str | Path | None = None
+    env: Mapping[str, str] | None = attrs.field(default=None, repr=False)
+    record: bool | None = None
+
+
+@attrs.frozen
+class Outcome(Generic[_T]):
+    """What an operation on many instances came to for one of them.
+
+    Attributes:
+        instance: Name of the instance.
+        value: What the operation returned; None when it failed.
+        error: What it raised; None when it did not.
+    """
+
+    instance: str
+    value: _T | None = None
+    error: Exception | None = None
+
+
+@attrs.frozen
+class Batch(Generic[_T]):
+    """What an operation on many instances came to. One failure never costs the others.
+
+    Iterating yields the values that there are; ``batch["w000"]`` returns one of them, or raises
+    what went wrong for it.
+
+    Attributes:
+        done: Values by name of the instance, in the order in which they were asked for.
+        failed: Errors by name of the instance, the first cause first.
+    """
+
+    done: Mapping[str, _T]
+    failed: Mapping[str, Exception]
+
+    def __iter__(self) -> Iterator[_T]:
+        return iter(self.done.values())
+
+    def __len__(self) -> int:
+        return len(self.done)
+
+    def __getitem__(self, name: str) -> _T:
+        if name in self.failed:
+            raise self.failed[name]
+        return self.done[name]
+
+    def raise_if_failed(self) -> None:
+        """Raise when anything failed.
+
+        Raises:
+            BatchError: It names every instance that failed; its cause is the first error.
+        """
+        if self.failed:
+            raise BatchError.of(self.failed, len(self.failed) + len(self.done))

@@ -1,7 +1,7 @@
-"""Ports: leases that all orchestrators of a machine honour, and who listens on a port.
+"""Ports: taking one that nobody leases or binds, and who listens on one.
 
-A lease is a locked file; the lock dies with its owner. Ports are leased below the ephemeral
-range, where no outgoing connection can take one by accident. Formats: proc(5), proc_net(5).
+Ports are leased below the ephemeral range, where no outgoing connection can take one by accident;
+how orchestrators share the leases is the business of ``leases``. Formats: proc(5), proc_net(5).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import anyio
 
-from clawblox.files import lock_file, lock_owner, make_private_dir, unlock_file
+from clawblox.leases import leases
 from clawblox.proctree import all_processes, command_line
 from clawblox.threads import run_blocking
 
@@ -29,7 +29,9 @@ __all__ = [
     "NoFreePort",
     "PortBusy",
     "connect_host",
+    "listeners_at",
     "listeners_on",
+    "open_listener",
     "owner_of",
     "owners_of",
     "take_free_port",
@@ -38,9 +40,9 @@ __all__ = [
 ]
 
 LEASE_RANGE = range(20000, 32000)
-LEASE_ROOT = Path("/tmp")  # noqa: S108 - what is below is checked to be ours
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05
+_BACKLOG = 128
 _LISTEN = "0A"
 
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
@@ -71,16 +73,15 @@ class NoFreePort(Exception):  # noqa: N818 - says the condition
 class Lease:
     """A port that no other orchestrator takes until it is released."""
 
-    def __init__(self, port: int, path: Path, fd: int) -> None:
+    def __init__(self, port: int) -> None:
         self.port = port
-        self._path = path
-        self._fd = fd
+        self._is_held = True
 
     def release(self) -> None:
         """Give the port back; a second call does nothing."""
-        if self._fd >= 0:
-            unlock_file(self._path, self._fd)
-            self._fd = -1
+        if self._is_held:
+            self._is_held = False
+            leases.release(self.port)
 
 
 class Listener(NamedTuple):
@@ -97,17 +98,16 @@ def take_port(host: str, port: int) -> Lease:
         PortBusy: Somebody does.
         OSError: ``host`` is not an address of this machine, or the port needs privileges.
     """
-    path = _lease_dir() / str(port)
-    fd = lock_file(path)
-    if fd is None:
-        pid = lock_owner(path)
-        raise PortBusy(port, "" if pid is None else _describe(pid))
+    if not leases.take(port):
+        owner = leases.owner(port)
+        raise PortBusy(port, "" if owner is None else _describe(owner.pid))
+    lease = Lease(port)
     try:
-        _test_bind(host, port)
+        _bind(host, port).close()
     except BaseException:
-        unlock_file(path, fd)
+        lease.release()
         raise
-    return Lease(port, path, fd)
+    return lease
 
 
 def take_free_port(host: str) -> Lease:
@@ -157,6 +157,18 @@ async def _find_owner(port: int) -> str:
     return await run_blocking(owner_of, port)
 
 
+def open_listener(host: str, port: int) -> socket.socket:
+    """Bind a leased port and listen on it, for a world that inherits the socket.
+
+    Raises:
+        PortBusy: Somebody who knows no leases took it meanwhile.
+        OSError: ``host`` is not an address of this machine.
+    """
+    listener = _bind(host, port)
+    listener.listen(_BACKLOG)
+    return listener
+
+
 def connect_host(host: str) -> str:
     """Return the literal address at which a world bound to ``host`` is reached."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)  # noqa: S104
@@ -164,10 +176,25 @@ def connect_host(host: str) -> str:
 
 def listeners_on(port: int) -> list[Listener]:
     """Return the sockets that listen on ``port``, IPv4 and IPv6."""
+    return [found for family in _FAMILIES for found in _listeners_of(family, port)]
+
+
+def listeners_at(host: str, port: int) -> list[Listener]:
+    """Return the sockets that answer whoever connects to ``host`` and ``port``."""
+    address = connect_host(host)
+    if ":" not in address:
+        serving = {address, "0.0.0.0"}  # noqa: S104
+        found = [one for one in _listeners_of(socket.AF_INET, port) if one.address in serving]
+        if found:  # it comes before any IPv6 socket that would serve IPv4 too
+            return found
+    return [one for one in listeners_on(port) if one.address in (address, "::")]
+
+
+def _listeners_of(family: socket.AddressFamily, port: int) -> list[Listener]:
     try:
-        found = [row for family in _FAMILIES for row in _dump_listening(family)]
+        found = list(_dump_listening(family))
     except OSError:  # a sandbox without sock_diag; the tables list every connection and cost more
-        found = [row for name in ("tcp", "tcp6") for row in _parse_table(name)]
+        found = list(_parse_table("tcp6" if family == socket.AF_INET6 else "tcp"))
     return [listener for at, listener in found if at == port]
 
 
@@ -193,31 +220,23 @@ def owner_of(port: int) -> str:
     return ""
 
 
-def _lease_dir() -> Path:
-    # One place for all orchestrators of this user, whatever TMPDIR says. Another user's
-    # lease is not seen; its bound port is.
-    home = LEASE_ROOT / f"clawblox-{os.getuid()}"
-    leases = make_private_dir(home / "ports")
-    if home.lstat().st_uid != os.getuid() or home.is_symlink():
-        raise PermissionError(errno.EPERM, "made by another user", str(home))
-    return leases
-
-
 def _describe(pid: int) -> str:
     return f"pid {pid} ({command_line(pid)[:200]})"
 
 
-def _test_bind(host: str, port: int) -> None:
+def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
         # As servers do: closed connections of the previous run do not count, listeners do.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            raise PortBusy(port, "") from None
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise PortBusy(port, "") from None
+    return bound
 
 
 def _ephemeral_range() -> range:
@@ -254,8 +273,8 @@ def _parse_message(family: socket.AddressFamily, message: bytes) -> tuple[int, L
 def _parse_table(name: str) -> Iterator[tuple[int, Listener]]:
     try:
         rows = (Path("/proc/net") / name).read_text().splitlines()[1:]
-    except OSError:
-        return
+    except (FileNotFoundError, PermissionError):
+        return  # any other error, for want of descriptors, says nothing of the port
     for row in rows:
         fields = row.split()
         if fields[3] == _LISTEN:
@@ -277,8 +296,8 @@ def _address(raw: bytes) -> str:
 def _descriptor_targets(pid: int) -> Iterator[str]:
     try:
         entries = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
-    except OSError:
-        return
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return  # any other error, for want of descriptors, says nothing of the process
     for entry in entries:
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115

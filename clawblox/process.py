@@ -8,9 +8,11 @@ a thread per child, or a particular event loop.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
+import stat
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,16 +22,15 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from clawblox.finder import Finder, finder_of_loop
 from clawblox.model import Rung, WorldExit
-from clawblox.proctree import (
-    Mark,
-    Proc,
-    command_line,
-    find_tree,
-    kill_tree,
-    read_process,
-    signal_processes,
-    start_time_of,
+from clawblox.proctree import Mark, Proc, command_line, read_process, start_time_of
+from clawblox.protocol import (
+    LISTEN_FD,
+    LISTEN_FD_NAME,
+    LISTEN_FDNAMES_ENV,
+    LISTEN_FDS_ENV,
+    LISTEN_PID_ENV,
 )
 from clawblox.threads import run_blocking
 
@@ -40,23 +41,32 @@ __all__ = [
     "TreeEnd",
     "adopt",
     "end_tree",
+    "require_executable",
     "signal_name",
     "spawn",
+    "start_limiter",
 ]
 
 _SPAWNS_AT_ONCE = 2
 """More at once only makes the loop wait longer for each (measured)."""
 
+_HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
+"""Makes standard input the descriptor that is handed over. Only the process itself knows its pid
+before its program runs, so this is a shell's part."""
+
+_HEAD_BYTES = 256
+"""As much of a program as the kernel looks at."""
+
 _KILL_TIMEOUT_S = 10.0
-_FIRST_SCAN_DELAY_S = 0.002
-_LAST_SCAN_DELAY_S = 0.05
+_FIRST_DELAY_S = 0.002
+_LAST_DELAY_S = 0.05
 
 _released_lock = threading.Lock()
 _released: set[int] = set()
 """Pidfds of children that nobody watches any more and nobody has reaped."""
 
-_spawn_limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar(
-    "clawblox_spawn_limiter"
+_start_limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar(
+    "clawblox_start_limiter"
 )
 
 
@@ -88,7 +98,8 @@ class Process:
         """
         async with self._lock:  # one task at a time may wait for a descriptor
             if self._exit is None:
-                await anyio.wait_readable(self._pidfd)
+                if not self.has_exited:
+                    await anyio.wait_readable(self._pidfd)
                 self._exit = self._read_exit()
             return self._exit
 
@@ -166,27 +177,13 @@ class TreeEnd:
     survivors: tuple[str, ...] = ()
 
 
-async def spawn(
-    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int
-) -> Process:
-    """Start a process in a session of its own.
-
-    Args:
-        command: Program and arguments; a relative program is taken from ``cwd``.
-        cwd: Working directory.
-        env: The whole environment.
-        output: Descriptor for standard output and error.
-
-    Raises:
-        CannotExecute: It is missing, not executable, or the system has no room for it.
-
-    Cancellation: waits for a spawn that has begun, then the process is killed.
-    """
-    limiter = _spawn_limiter.get(None)
+def start_limiter() -> anyio.CapacityLimiter:
+    """Return what limits how many threads of this event loop spawn at a time."""
+    limiter = _start_limiter.get(None)
     if limiter is None:
         limiter = anyio.CapacityLimiter(_SPAWNS_AT_ONCE)
-        _spawn_limiter.set(limiter)
-    return await run_blocking(_spawn, command, cwd, env, output, limiter=limiter)
+        _start_limiter.set(limiter)
+    return limiter
 
 
 def _reap_released() -> None:
@@ -202,21 +199,50 @@ def _reap_released() -> None:
                 os.close(pidfd)
 
 
-def _spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str], output: int) -> Process:
+def spawn(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: int,
+    listener: int | None = None,
+) -> Process:
+    """Start a process in a session of its own. Blocks, until the process has its program.
+
+    Args:
+        command: Program and arguments; a relative program is taken from ``cwd``.
+        cwd: Working directory.
+        env: The whole environment.
+        output: Descriptor for standard output and error.
+        listener: Descriptor of a listening socket to hand over, as sd_listen_fds(3) says. A shell
+            does that, so variables with names that no shell allows do not reach the program.
+
+    Raises:
+        CannotExecute: It is missing, not executable, or the system has no room for it.
+    """
     _reap_released()
+    argv = command
+    if listener is not None:
+        require_executable(command[0], cwd, env)
+        argv = ["/bin/sh", "-c", _HAND_OVER, command[0], *command]
+        env = {**env, LISTEN_FDS_ENV: "1", LISTEN_FDNAMES_ENV: LISTEN_FD_NAME}
     try:
         child = subprocess.Popen(
-            command,
+            argv,
             cwd=cwd,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if listener is None else listener,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
     except OSError as error:
-        place = "" if error.filename in (None, command[0]) else f": {error.filename}"
-        raise CannotExecute(f"cannot execute {command[0]!r}: {error.strerror}{place}") from error
+        place = "" if error.filename in (None, argv[0]) else f": {error.filename}"
+        raise _cannot_execute(command[0], error, place) from error
+    return _watch(child)
+
+
+def _watch(child: subprocess.Popen[bytes]) -> Process:
     try:
         process = _open(child.pid, is_child=True)
     except ProcessLookupError:  # ended, and reaped by whoever waits for every child here
@@ -228,6 +254,47 @@ def _spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str], output: in
     # From here on the pidfd stands for the child: Popen shall neither wait nor warn.
     child.returncode = 0
     return process
+
+
+def require_executable(program: str, cwd: Path, env: Mapping[str, str]) -> None:
+    """Make sure that a program can be executed, where a shell is to do it.
+
+    A shell would tell nobody but the log why it cannot, and would run any text as a script.
+
+    Raises:
+        CannotExecute: With the reason that executing it directly would give.
+    """
+    places = [""] if "/" in program else os.get_exec_path(env)
+    failures: list[OSError] = []
+    for place in places:
+        try:
+            _check_executable(cwd / place / program, cwd)
+        except OSError as error:
+            failures.append(error)
+        else:
+            return
+    # As execvp(3): that something is there and refuses is worth more than that nothing is.
+    failures.sort(key=lambda error: isinstance(error, FileNotFoundError | NotADirectoryError))
+    raise _cannot_execute(program, failures[0]) from failures[0]
+
+
+def _check_executable(path: Path, cwd: Path) -> None:
+    """Raise what executing ``path`` would; see execve(2)."""
+    if not stat.S_ISREG(path.stat().st_mode) or not os.access(path, os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    try:
+        with path.open("rb") as file:
+            head = file.readline(_HEAD_BYTES)
+    except PermissionError:  # what may be executed need not be readable
+        return
+    if head.startswith(b"#!") and (words := head[2:].split()):
+        (cwd / os.fsdecode(words[0])).stat()
+    elif not head.startswith(b"\x7fELF"):
+        raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC))
+
+
+def _cannot_execute(program: str, error: OSError, place: str = "") -> CannotExecute:
+    return CannotExecute(f"cannot execute {program!r}: {error.strerror}{place}")
 
 
 def adopt(pid: int) -> Process:
@@ -262,30 +329,38 @@ async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
 
     Cancellation: stops climbing; call it shielded.
     """
-    members = await _scan(mark)
+    finder = finder_of_loop()
+    with finder.looking():
+        return await _climb(finder, mark, leader, grace)
+
+
+async def _climb(finder: Finder, mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
+    members = await finder.find(mark, number=signal.SIGTERM)
     if not members:
         return TreeEnd("already_exited")
-    await run_blocking(signal_processes, members, signal.SIGTERM)
     with grace.scope:
         if leader is not None:
             await leader.wait()
-        delay = _FIRST_SCAN_DELAY_S
-        while members := await _scan(mark, members):
+        delay = _FIRST_DELAY_S
+        while members := await finder.find(mark, members):
             await anyio.sleep(delay)
-            delay = min(delay * 2, _LAST_SCAN_DELAY_S)
+            delay = min(delay * 2, _LAST_DELAY_S)
         return TreeEnd("terminated")
-    return await run_blocking(_kill, mark, members)
+    return await _kill(finder, mark, members)
 
 
-async def _scan(mark: Mark, known: Sequence[Proc] = ()) -> list[Proc]:
-    return await run_blocking(find_tree, [mark], known)
-
-
-def _kill(mark: Mark, known: Sequence[Proc]) -> TreeEnd:
-    killed = find_tree([mark], known)
-    described = _describe(killed)
-    survivors = kill_tree([mark], _KILL_TIMEOUT_S, killed)
-    return TreeEnd("killed" if killed else "terminated", described, _describe(survivors))
+async def _kill(finder: Finder, mark: Mark, known: Sequence[Proc]) -> TreeEnd:
+    left = await finder.find(mark, known)
+    killed = await run_blocking(_describe, left)
+    deadline = anyio.current_time() + _KILL_TIMEOUT_S
+    delay = _FIRST_DELAY_S
+    while left := await finder.find(mark, left, number=signal.SIGKILL):
+        if anyio.current_time() >= deadline:
+            break
+        await anyio.sleep(delay)
+        delay = min(delay * 2, _LAST_DELAY_S)
+    survivors = await run_blocking(_describe, left)
+    return TreeEnd("killed" if killed else "terminated", killed, survivors)
 
 
 def _describe(processes: Sequence[Proc]) -> tuple[str, ...]:

@@ -9,30 +9,39 @@ that a recycled pid is never taken for the old process.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import signal  # noqa: TID251 - the shared half of process.py and guard.py
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 __all__ = [
     "Mark",
     "Proc",
+    "Search",
     "all_processes",
     "boot_id",
     "command_line",
     "environment",
     "find_tree",
+    "find_trees",
     "is_same_process",
     "kill_tree",
     "read_process",
     "signal_processes",
     "start_time_of",
+    "usage_of",
 ]
 
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_CHUNK_BYTES = 16384
+_START_TIME = 19
+"""Its place among the fields of ``/proc/<pid>/stat`` that follow the name."""
+
+_DEAD = (b"Z", b"X")
 
 
 class Proc(NamedTuple):
@@ -56,35 +65,52 @@ class Mark(NamedTuple):
     leaders: tuple[tuple[int, int], ...] = ()
 
 
+class Search(NamedTuple):
+    """What :func:`find_trees` looks for: the processes of one instance, or of several.
+
+    ``known`` is an earlier answer: whoever is in it and lives belongs still, even when the
+    process that it descended from is gone.
+    """
+
+    marks: tuple[Mark, ...]
+    known: tuple[Proc, ...] = ()
+
+
 def _read(pid: int, name: str) -> bytes | None:
     """Return a file of a process; None when the process is gone or may not be looked at.
 
     Raises:
         OSError: This process has no descriptor or memory left, which says nothing of the other.
     """
+    text = b""
     try:
-        # A scan reads two files of every process: a Path would cost more than the reading.
-        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
-            return file.readall()
+        # A pass reads a file of every process: a file object would cost more than the reading.
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
+        try:
+            while len(chunk := os.read(descriptor, _CHUNK_BYTES)) == _CHUNK_BYTES:
+                text += chunk
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if error.errno in _EXHAUSTED:
             raise
         return None
+    return text + chunk
 
 
-def _read_stat(pid: int) -> tuple[str, Proc] | None:
+def _read_stat(pid: int) -> tuple[bytes, Proc] | None:
+    """Return the state of a process, dead and unreaped included, and what identifies it."""
     text = _read(pid, "stat")
-    if text is None:
+    if not text:
         return None
-    fields = text[text.rindex(b")") + 2 :].split()
-    proc = Proc(pid, int(fields[1]), int(fields[3]), int(fields[19]))
-    return fields[0].decode(), proc
+    fields = text[text.rindex(b")") + 2 :].split(None, _START_TIME + 1)
+    return fields[0], Proc(pid, int(fields[1]), int(fields[3]), int(fields[_START_TIME]))
 
 
 def read_process(pid: int) -> Proc | None:
     """Return the live process ``pid``, or None when there is none (a zombie is not live)."""
     found = _read_stat(pid)
-    return None if found is None or found[0] in "ZX" else found[1]
+    return None if found is None or found[0] in _DEAD else found[1]
 
 
 def start_time_of(pid: int) -> int:
@@ -107,8 +133,55 @@ def is_same_process(pid: int, start_time: int) -> bool:
 
 def all_processes() -> dict[int, Proc]:
     """Return every live process by pid, in one pass."""
-    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
-    return {proc.pid: proc for proc in found if proc is not None}
+    return _View().live
+
+
+class _View:
+    """What passes over ``/proc`` have seen; a later one reads only what is new.
+
+    It is good for an instant only, in which no pid is recycled.
+    """
+
+    def __init__(self) -> None:
+        self.live: dict[int, Proc] = {}
+        self.dead: dict[int, Proc] = {}
+        self._environments: dict[int, list[bytes]] = {}
+        self.look()
+
+    def look(self) -> None:
+        """Make a pass."""
+        listed = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
+        for pid in listed - self.live.keys() - self.dead.keys():
+            if (found := _read_stat(pid)) is not None:
+                state, proc = found
+                (self.dead if state in _DEAD else self.live)[pid] = proc
+
+    def environment(self, pid: int) -> list[bytes]:
+        """Return the entries of a process's environment; it has none in the middle of an exec."""
+        if not (entries := self._environments.get(pid)):
+            entries = self._environments[pid] = environment(pid)
+        return entries
+
+    def lives(self, pid: int, start_time: int) -> bool:
+        """Say whether a process is the same and lives."""
+        return (proc := self.live.get(pid)) is not None and proc.start_time == start_time
+
+    def exists(self, pid: int, start_time: int) -> bool:
+        """Say whether a process is the same, dead and unreaped included."""
+        proc = self.live.get(pid) or self.dead.get(pid)
+        return proc is not None and proc.start_time == start_time
+
+
+def usage_of(pids: Iterable[int]) -> tuple[int, float]:
+    """Return resident memory in bytes and processor time in seconds of some processes together."""
+    pages = ticks = 0
+    for pid in pids:
+        text = _read(pid, "stat")
+        if text is not None:
+            fields = text[text.rindex(b")") + 2 :].split()
+            ticks += int(fields[11]) + int(fields[12])
+            pages += int(fields[21])
+    return pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK")
 
 
 def environment(pid: int) -> list[bytes]:
@@ -123,47 +196,85 @@ def command_line(pid: int) -> str:
     return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
 
+@functools.cache
 def boot_id() -> str:
     """Return the identity of this boot; pids and start times mean nothing across it."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def find_tree(marks: Iterable[Mark], known: Iterable[Proc] = ()) -> list[Proc]:
-    """Return the live processes that belong to any of ``marks``.
-
-    The calling process and its ancestors are never part of the answer.
+    """Return the live processes that belong to any of ``marks``; see :func:`find_trees`.
 
     Args:
         marks: The instances.
-        known: An earlier answer: whoever is in it and lives belongs to them still, even when
-            the process that it descended from is gone.
+        known: An earlier answer.
     """
-    marks, known = tuple(marks), tuple(known)
+    return find_trees([Search(tuple(marks), tuple(known))])[0]
+
+
+def find_trees(searches: Sequence[Search]) -> list[list[Proc]]:
+    """Return for each search the live processes that belong to any of its marks.
+
+    All searches share the passes over ``/proc``, which are what costs. The calling process and
+    its ancestors are never part of an answer.
+    """
+    view = _View()
+    found = _find_in(view, searches)
     # A process that forks and ends, or is in the middle of an exec, while the pass goes by is
     # overlooked; two passes that find nothing mean that there is nothing.
-    return _find_once(marks, known) or _find_once(marks, known)
+    empty = [place for place, members in enumerate(found) if not members]
+    if empty:
+        view.look()
+        second = _find_in(view, [searches[place] for place in empty])
+        for place, members in zip(empty, second, strict=True):
+            found[place] = members
+    return found
 
 
-def _find_once(marks: Collection[Mark], known: Iterable[Proc]) -> list[Proc]:
-    cookies = {mark.cookie for mark in marks}
-    leaders = {
-        pid
-        for mark in marks
-        for pid, start_time in mark.leaders
-        if is_same_process(pid, start_time)
-    }
-    processes = all_processes()
-    protected = _ancestors(os.getpid(), processes)
-    identities = {(proc.pid, proc.start_time) for proc in known}
+def _find_in(view: _View, searches: Sequence[Search]) -> list[list[Proc]]:
+    children: dict[int, list[int]] = {}
+    for proc in view.live.values():
+        children.setdefault(proc.ppid, []).append(proc.pid)
+    protected = _ancestors(os.getpid(), view.live)
+    return [
+        [view.live[pid] for pid in _with_descendants(members, children) - protected]
+        for members in _direct_members(view, searches)
+    ]
+
+
+def _direct_members(view: _View, searches: Sequence[Search]) -> list[set[int]]:
+    """Return for each search the pids that belong to it for another reason than descent."""
+    found = [
+        {proc.pid for proc in search.known if view.lives(proc.pid, proc.start_time)}
+        for search in searches
+    ]
+    groups: dict[bytes, list[set[int]]] = {}
+    for search, members in zip(searches, found, strict=True):
+        for mark in search.marks:
+            groups.setdefault(mark.cookie, []).append(members)
+    for pid, cookies in _carriers(view, [mark for search in searches for mark in search.marks]):
+        for cookie in cookies:
+            for members in groups[cookie]:
+                members.add(pid)
+    return found
+
+
+def _carriers(view: _View, marks: Sequence[Mark]) -> Iterator[tuple[int, Iterable[bytes]]]:
+    """Yield the pids that carry cookies of ``marks``, or are in the sessions of their leaders."""
+    wanted = {mark.cookie for mark in marks}
+    sessions: dict[int, set[bytes]] = {}
+    for mark in marks:
+        for pid, start_time in mark.leaders:
+            if view.exists(pid, start_time):
+                sessions.setdefault(pid, set()).add(mark.cookie)
     oldest = _oldest_possible(marks)
-    members = {
-        proc.pid
-        for proc in processes.values()
-        if proc.session in leaders
-        or (proc.pid, proc.start_time) in identities
-        or (proc.start_time >= oldest and not cookies.isdisjoint(environment(proc.pid)))
-    }
-    return [processes[pid] for pid in _with_descendants(members, processes) - protected]
+    for proc in view.live.values():
+        # An instance is given its cookie and its sessions together: who is in one of them need
+        # not be asked for its environment, which is dear to read.
+        if proc.session in sessions:
+            yield proc.pid, sessions[proc.session]
+        elif proc.start_time >= oldest:
+            yield proc.pid, wanted.intersection(view.environment(proc.pid))
 
 
 def _oldest_possible(marks: Iterable[Mark]) -> int:
@@ -180,10 +291,7 @@ def _ancestors(pid: int, processes: Mapping[int, Proc]) -> set[int]:
     return line
 
 
-def _with_descendants(members: set[int], processes: Mapping[int, Proc]) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for proc in processes.values():
-        children.setdefault(proc.ppid, []).append(proc.pid)
+def _with_descendants(members: set[int], children: Mapping[int, list[int]]) -> set[int]:
     found = set(members)
     pending = list(members)
     while pending:

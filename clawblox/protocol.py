@@ -23,6 +23,7 @@ __all__ = [
     "MASK",
     "OPERATOR_HEADER",
     "SECRET_ENV",
+    "SEEDS",
     "SESSION_HEADER",
     "SNAPSHOT_ROUTE",
     "JoinAnswer",
@@ -52,12 +53,24 @@ BASE_PATH_ENV: Final = "WORLD_BASE_PATH"
 RECORD_ENV: Final = "WORLD_RECORD"
 RECORD_DIR_ENV: Final = "WORLD_RECORD_DIR"
 RESUME_ENV: Final = "WORLD_RESUME_PATH"
+RESEED_ENV: Final = "WORLD_RESEED"
 OPERATOR_TOKEN_ENV: Final = "WORLD_OPERATOR_TOKEN"  # noqa: S105 - a name, not a token
 SPECTATOR_TOKEN_ENV: Final = "WORLD_SPECTATOR_TOKEN"  # noqa: S105 - a name, not a token
 MANIFEST_ENV: Final = "CLAWBLOX_MANIFEST_PATH"
 BIN_ENV: Final = "CLAWBLOX_BIN"
 INSTANCE_ENV: Final = "CLAWBLOX_INSTANCE"
 """Marks every process of an instance; see ``docs/architecture.md``."""
+
+SEEDS: Final = range(2**64)
+"""Every seed that ``WORLD_RESEED`` may carry, as a decimal number."""
+
+# A socket that the world inherits: the convention of sd_listen_fds(3).
+LISTEN_FDS_ENV: Final = "LISTEN_FDS"
+LISTEN_PID_ENV: Final = "LISTEN_PID"
+LISTEN_FDNAMES_ENV: Final = "LISTEN_FDNAMES"
+LISTEN_FD: Final = 3
+"""The first descriptor that is handed over, and the only one that a world gets."""
+LISTEN_FD_NAME: Final = "world"
 
 SECRET_ENV: Final = (OPERATOR_TOKEN_ENV, SPECTATOR_TOKEN_ENV)
 MASK: Final = "***"
@@ -86,6 +99,8 @@ class WorldEnvironment:
         clawblox_bin: The ``clawblox`` executable.
         operator_token: Secret that gates ``GET /snapshot``.
         spectator_token: Secret that gates spectator feeds.
+        reseed: Seed to draw chance from after restoring, one of :data:`SEEDS`; None goes on
+            exactly.
     """
 
     host: str
@@ -98,6 +113,7 @@ class WorldEnvironment:
     clawblox_bin: str
     operator_token: str = attrs.field(repr=False)
     spectator_token: str = attrs.field(repr=False)
+    reseed: int | None = None
 
     def public(self) -> dict[str, str]:
         """Return the variables that hold no secret."""
@@ -108,6 +124,7 @@ class WorldEnvironment:
             RECORD_ENV: "1" if self.record else "0",
             RECORD_DIR_ENV: str(self.record_dir or ""),
             RESUME_ENV: str(self.resume_path or ""),
+            RESEED_ENV: "" if self.reseed is None else str(self.reseed),
             MANIFEST_ENV: str(self.manifest_path),
             BIN_ENV: self.clawblox_bin,
         }

@@ -19,14 +19,16 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.ports import connect_host, listeners_on, owner_of, owners_of
+from clawblox.ports import connect_host, listeners_at, owner_of, owners_of
 from clawblox.proctree import Mark, find_tree
 from clawblox.threads import run_blocking
 
-__all__ = ["Probe", "StrangerAnswers", "wait_until_ready"]
+__all__ = ["Probe", "StrangerAnswers", "require_own_listener", "wait_until_ready"]
 
 _FIRST_DELAY_S = 0.002
-_LAST_DELAY_S = 0.05
+_LAST_DELAY_S = 0.02
+_LONG_S, _SLOW_DELAY_S = 5.0, 0.05
+_LONGEST_WAIT_S = 0.25
 _ANSWER_TIMEOUT_S = 5.0
 _DRAIN_TIMEOUT_S = 0.2
 _MAX_ANSWER_BYTES = 1 << 20
@@ -54,7 +56,10 @@ class Probe:
         log_pattern: What its log must show; None for nothing.
         log_file: The log.
         log_start: Offset of this instance's first byte in the log.
-        interval: Seconds between two looks; None doubles from 2 ms to 50 ms.
+        interval: Seconds between two looks; None doubles from 2 ms to 20 ms, and to 50 ms when it
+            takes long.
+        is_inherited: Whether the world inherits a socket that listens already. A request then
+            waits in its backlog for as long as it takes, and nobody else can answer it.
         seen: What the last look saw, for an error message.
     """
 
@@ -65,6 +70,7 @@ class Probe:
     log_file: Path
     log_start: int
     interval: float | None = None
+    is_inherited: bool = False
     seen: str = "nothing yet"
     _log_offset: int = attrs.field(init=False, default=0)
     _log_end: bytes = attrs.field(init=False, default=b"")
@@ -107,7 +113,7 @@ class Probe:
             return False
         self.seen = f"connected, no answer to GET {path}"
         try:
-            with anyio.move_on_after(_ANSWER_TIMEOUT_S):
+            with anyio.move_on_after(math.inf if self.is_inherited else _ANSWER_TIMEOUT_S):
                 status = await _read_status(connection, self._request(path))
                 self.seen = f"GET {path} answered {status or 'something that is not HTTP'}"
                 return status == 200
@@ -135,7 +141,9 @@ class Probe:
         connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             code = connection.connect_ex((host, self.port))
-            if code == errno.EINPROGRESS:
+            if code == errno.EINPROGRESS:  # on this machine it is decided by now: ask again
+                code = connection.connect_ex((host, self.port))
+            if code == errno.EALREADY:
                 await anyio.wait_writable(connection)
                 code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             # A closed port can, by a TCP simultaneous open, connect to itself.
@@ -149,29 +157,43 @@ class Probe:
         return None
 
 
-async def wait_until_ready(probe: Probe, mark: Mark) -> None:
-    """Wait until the world is ready and the listener is proven to be its own.
+async def wait_until_ready(probe: Probe, expected_s: float) -> None:
+    """Look until the world says that it is ready; whose answer it is, is not known yet.
 
     Args:
         probe: How to look.
+        expected_s: Seconds that worlds have taken at least, 0 when that is not known. The looks
+            begin at half of it, and not much later, for this world may be another one.
+
+    Cancellation: leaves no connection open.
+    """
+    begun_at = anyio.current_time()
+    if expected_s and probe.interval is None and not probe.is_inherited:
+        await anyio.sleep(min(expected_s / 2, _LONGEST_WAIT_S))
+    delay = _FIRST_DELAY_S
+    while not await probe.look():
+        await anyio.sleep(delay if probe.interval is None else probe.interval)
+        is_slow = anyio.current_time() - begun_at > _LONG_S
+        delay = min(delay * 2, _SLOW_DELAY_S if is_slow else _LAST_DELAY_S)
+
+
+def require_own_listener(probe: Probe, mark: Mark) -> None:
+    """See that it is the instance itself that listens. Blocks.
+
+    Args:
+        probe: How it was seen that it is ready.
         mark: Marks the processes of the instance.
 
     Raises:
         StrangerAnswers: Somebody else serves the port.
-
-    Cancellation: leaves no connection open.
     """
-    delay = _FIRST_DELAY_S
-    while not await probe.look():
-        await anyio.sleep(delay if probe.interval is None else probe.interval)
-        delay = min(delay * 2, _LAST_DELAY_S)
-    if not await run_blocking(_is_own_listener, probe.host, probe.port, mark):
-        raise StrangerAnswers(await run_blocking(owner_of, probe.port))
+    is_proven = probe.is_inherited and probe.path is not None
+    if not is_proven and not _is_own_listener(probe.host, probe.port, mark):
+        raise StrangerAnswers(owner_of(probe.port))
 
 
 def _is_own_listener(host: str, port: int, mark: Mark) -> bool:
-    serving = {connect_host(host), "0.0.0.0", "::"}  # noqa: S104
-    inodes = {listener.inode for listener in listeners_on(port) if listener.address in serving}
+    inodes = {listener.inode for listener in listeners_at(host, port)}
     return bool(inodes) and owners_of(inodes, _members(mark)).keys() == inodes
 
 

@@ -2,12 +2,16 @@
 
 ``<run dir>/.clawblox/instances/<name>.json`` tells where an instance is and how it ended. Its
 lock, held by the orchestrator that owns it, makes the name unique in the run directory. A
-record holds no secret.
+record holds no secret. An orchestrator that runs many instances claims the run directory too, so
+that no second one starts many there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal
@@ -17,15 +21,25 @@ import msgspec
 
 from clawblox.clock import format_utc, utc_now
 from clawblox.errors import RunLockedError
-from clawblox.files import lock_file, lock_owner, make_private_dir, publish_bytes, unlock_file
+from clawblox.files import (
+    LockOwner,
+    lock_file,
+    lock_owner,
+    make_private_dir,
+    publish_bytes,
+    unlock_file,
+)
 from clawblox.model import WorldExit
 from clawblox.proctree import boot_id, command_line, is_same_process, read_process
 
 __all__ = [
     "Claim",
     "InstanceRecord",
+    "RunClaim",
     "claim_name",
+    "claim_run",
     "close_stale_records",
+    "free_names",
     "read_record",
     "read_records",
     "read_running",
@@ -44,6 +58,7 @@ class InstanceRecord:
         state: What its orchestrator wrote last; see :attr:`is_alive`.
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
+        instance_dir: Directory with its manifest and its files.
         host: Address it was told to bind.
         port: Its port.
         base_path: Prefix of its routes.
@@ -60,13 +75,16 @@ class InstanceRecord:
         resume_path: Snapshot that it was restored from.
         is_detached: Whether it outlives its orchestrator.
         orchestrator_pid: Who started it.
-        exit: How it ended.
+        control: Name of the control socket of its orchestrator; empty for none.
+        restarts: How often it was brought back.
+        exit: How it ended, the last time.
     """
 
     name: str
     state: RecordState
     world: str
     world_dir: str
+    instance_dir: str
     host: str
     port: int
     base_path: str
@@ -83,6 +101,8 @@ class InstanceRecord:
     resume_path: str | None
     is_detached: bool
     orchestrator_pid: int
+    control: str
+    restarts: int
     exit: WorldExit | None
 
     @property
@@ -116,6 +136,109 @@ class Claim:
             self._fd = -1
 
 
+@attrs.define
+class _HeldRun:
+    """What this process has of a run directory that it has claimed.
+
+    Attributes:
+        fd: Its lock.
+        users: How many claims there are.
+        planned: Names that are about to be claimed.
+        naming: Held while somebody chooses names.
+    """
+
+    fd: int
+    users: int = 0
+    planned: set[str] = attrs.field(factory=set)
+    naming: threading.Lock = attrs.field(factory=threading.Lock)
+
+
+class RunClaim:
+    """The right to start many instances in a run directory, shared by all of one process."""
+
+    def __init__(self, path: Path, held: _HeldRun) -> None:
+        self._path = path
+        self._held = held
+        self._is_held = True
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[set[str]]:
+        """Choose names, which nobody else in this process does meanwhile. Blocks.
+
+        Yields:
+            Names that are about to be claimed; those that are chosen are to be added, and taken
+            away by :meth:`forget` when they are claimed or given up.
+        """
+        with self._held.naming:
+            yield self._held.planned
+
+    def forget(self, names: Collection[str]) -> None:
+        """Take names away from those that are about to be claimed."""
+        self._held.planned.difference_update(names)
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing, nor does one in a fork of the owner."""
+        with _run_claims_lock:
+            if not self._is_held:
+                return
+            self._is_held = False
+            self._held.users -= 1
+            is_inherited = _run_claims.get(self._path) is not self._held  # we are a fork
+            if not self._held.users and not is_inherited:
+                del _run_claims[self._path]
+                unlock_file(self._path, self._held.fd)
+
+
+_run_claims_lock = threading.Lock()
+_run_claims: dict[Path, _HeldRun] = {}
+"""The run directories that this process has claimed, by the path of their lock."""
+
+
+def _forget_run_claims() -> None:
+    # They are the parent's; so is its lock, which another of its threads may have held.
+    global _run_claims_lock  # noqa: PLW0603, RUF100 - a fork is like a new process
+    _run_claims_lock = threading.Lock()
+    _run_claims.clear()
+
+
+os.register_at_fork(after_in_child=_forget_run_claims)
+
+
+def claim_run(run_dir: Path) -> RunClaim:
+    """Claim a run directory for this process. Blocks.
+
+    Raises:
+        RunLockedError: Another orchestrator has claimed it; says which, where and since when.
+    """
+    path = make_private_dir(run_dir / ".clawblox") / "run.lock"
+    with _run_claims_lock:
+        if path not in _run_claims:
+            _run_claims[path] = _HeldRun(_lock_run(run_dir, path))
+        held = _run_claims[path]
+        held.users += 1
+    return RunClaim(path, held)
+
+
+def _lock_run(run_dir: Path, path: Path) -> int:
+    fd = lock_file(path)
+    if fd is None:
+        owner = lock_owner(path)
+        raise RunLockedError(
+            f"the run directory {run_dir} is held by {_describe(owner)}",
+            path=path,
+            pid=owner.pid if owner else None,
+            hint="stop it, or choose another run_dir=; clawblox ps, logs and stop work",
+        )
+    return fd
+
+
+def _describe(owner: LockOwner | None) -> str:
+    if owner is None:
+        return "another process"
+    command = command_line(owner.pid)[:200]
+    return f"pid {owner.pid} ({command}) on {owner.host} since {owner.since}"
+
+
 def claim_name(
     run_dir: Path,
     name: str | None,
@@ -140,7 +263,8 @@ def claim_name(
         fd = lock_file(lock_path)
         if fd is None:
             if name is not None:
-                raise _locked(name, lock_path, lock_owner(lock_path))
+                owner = lock_owner(lock_path)
+                raise _locked(name, lock_path, owner.pid if owner else None)
             continue
         record = _read(directory / f"{candidate}.json")
         if record is None or may_be_alive or not record.is_alive:
@@ -178,15 +302,14 @@ def read_running(run_dir: Path) -> list[InstanceRecord]:
     return [record for record in read_records(run_dir) if record.is_alive]
 
 
-def close_stale_records(run_dir: Path) -> bool:
+def close_stale_records(run_dir: Path) -> list[InstanceRecord]:
     """Mark the instances whose orchestrator and process are gone as ended. Blocks.
 
     Returns:
-        Whether there were any: the run was interrupted.
+        Their records as they were: these instances were interrupted.
     """
-    stale = [record.name for record in read_records(run_dir) if _is_stale(record)]
-    closed = [name for name in stale if _close(run_dir, name)]
-    return bool(closed)
+    stale = [record for record in read_records(run_dir) if _is_stale(record)]
+    return [record for record in stale if _close(run_dir, record.name)]
 
 
 def _is_stale(record: InstanceRecord) -> bool:
@@ -207,6 +330,26 @@ def _close(run_dir: Path, name: str) -> bool:
         return True
     finally:
         unlock_file(lock_path, fd)
+
+
+def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterator[str]:
+    """Yield the names ``w000``, ``w001``, … that an instance can have. Blocks.
+
+    Args:
+        run_dir: The run directory.
+        taken: Names that are not free, whatever stands in the run directory.
+        reuse: Whether the name of an instance that has ended is free.
+    """
+    held = {one.name for one in read_records(run_dir) if not reuse or one.is_alive}
+    # Whoever is dead may be brought back, and who has no record yet may be about to be started.
+    claimed = {path.stem for path in _directory(run_dir).glob("*.lock") if _has_owner(path)}
+    return _names({*taken, *held, *claimed})
+
+
+def _has_owner(lock_path: Path) -> bool:
+    # To try the lock would be a moment in which nobody else gets it.
+    owner = lock_owner(lock_path)
+    return owner is None or read_process(owner.pid) is not None
 
 
 def _directory(run_dir: Path) -> Path:

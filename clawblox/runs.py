@@ -1,158 +1,244 @@
-"""Run directories seen from outside: what runs or ran there, its logs, and how to end it.
+"""What can be done to a run directory from another process: save, fork, stop.
 
-Everything goes by the instance records and the processes that they name, so it works from any
-process, on runs that another orchestrator owns, on detached instances and on finished runs.
-Starting, saving and adopting instances is for ``async_world``.
+Where an orchestrator owns the instances, it is asked through its control socket, so that it knows
+what is going on. Where none does, for they are detached, the processes that the records name are
+dealt with directly. What runs or ran, and what it wrote, is told by ``status``.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Sequence
-from datetime import datetime
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 import attrs
+import msgspec
 
-from clawblox.errors import RunLockedError, UsageError, WorldStopError
-from clawblox.logs import LogReader
-from clawblox.model import StopResult, WorldExit
+from clawblox import protocol
+from clawblox.control import control_dir, find_sockets, request
+from clawblox.errors import (
+    ClawbloxError,
+    ControlError,
+    RunLockedError,
+    UsageError,
+    WorldStopError,
+)
+from clawblox.launch import files_dir
+from clawblox.manifest_updates import checkpoint_update
+from clawblox.manifest_writer import ManifestWriters
+from clawblox.model import Outcome, SavedSnapshot, StopResult
 from clawblox.process import Grace, TreeEnd, end_tree
-from clawblox.proctree import Mark, boot_id, read_process
-from clawblox.protocol import INSTANCE_ENV
-from clawblox.records import InstanceRecord, claim_name, read_record, read_records, write_record
+from clawblox.proctree import environment
+from clawblox.records import InstanceRecord, claim_name, read_record, write_record
+from clawblox.snapshots import DEFAULT_MAX_BYTES, SnapshotSource, capture
+from clawblox.status import OVER, is_over, is_ready, mark_of, run_owner, select_records
 from clawblox.threads import run_blocking
 
 __all__ = [
-    "InstanceState",
-    "InstanceStatus",
-    "own_start",
-    "read_instances",
-    "read_logs",
+    "OnEvent",
+    "OnSaved",
+    "OnStopped",
+    "find_orchestrator",
+    "fork_instances",
+    "save_instances",
     "stop_instances",
 ]
 
-InstanceState: TypeAlias = Literal[
-    "starting", "ready", "stopping", "exited", "failed", "interrupted"
-]
-"""Where an instance stands: what its record says, corrected by what lives.
-
-``stopping`` has no process any more while its orchestrator still cleans up; ``interrupted``
-was left behind by an orchestrator that is gone; ``failed`` was never ready.
-"""
-
-_OVER = ("exited", "failed", "interrupted")
 _OWNER_TIMEOUT_S = 5.0
 _OWNER_POLL_S = 0.02
 
+OnSaved: TypeAlias = Callable[[Outcome[SavedSnapshot]], None]
+"""Takes what the save of an instance came to."""
 
-@attrs.frozen
-class InstanceStatus:
-    """One instance of a run directory, as it is now.
+OnStopped: TypeAlias = Callable[[StopResult], None]
+"""Takes what it took to stop an instance."""
 
-    Attributes:
-        name: Its name.
-        state: Where it stands.
-        world: Name of the world.
-        world_dir: Directory with the ``world.toml``.
-        pid: Process of the world; None when it does not live.
-        host: Address it was told to bind.
-        port: Its port.
-        url: Its address.
-        uptime_s: Seconds that it has lived, or did live; None when that is not known.
-        started_at: UTC time of the start.
-        ended_at: UTC time of the end; None when it lives, or nobody noted it.
-        exit: How the world's process ended, when that is known.
-        is_detached: Whether it outlives its orchestrator.
-        orchestrator_pid: Who started it.
-        resume_path: Snapshot that it was restored from, if any.
-        command_file: Script that reruns the launch.
-        log_file: Its output.
-    """
-
-    name: str
-    state: InstanceState
-    world: str
-    world_dir: Path
-    pid: int | None
-    host: str
-    port: int
-    url: str
-    uptime_s: float | None
-    started_at: str
-    ended_at: str | None
-    exit: WorldExit | None
-    is_detached: bool
-    orchestrator_pid: int
-    resume_path: Path | None
-    command_file: Path
-    log_file: Path
+OnEvent: TypeAlias = Callable[[Mapping[str, Any]], None]
+"""Takes an event of an orchestrator that was asked."""
 
 
-def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceStatus]:
-    """Return what runs or ran in a run directory, by name. Blocks.
-
-    Args:
-        run_dir: The run directory; one in which nothing ever ran has no instances.
-        names: The instances that are meant; none means all.
-
-    Raises:
-        UsageError: One of ``names`` is not there.
-    """
-    return [_status_of(record) for record in _select(run_dir, names)]
+# -- saves --------------------------------------------------------------------------------------
 
 
-def own_start(run_dir: Path) -> InstanceRecord | None:
-    """Return the record of what this process is starting in a run directory, if any. Blocks."""
-    mine = (found for found in read_records(run_dir) if found.orchestrator_pid == os.getpid())
-    return next((found for found in mine if found.state == "starting"), None)
-
-
-def read_logs(
-    run_dir: Path, names: Sequence[str] = (), *, follow: bool, tail: int | None
-) -> dict[str, LogReader]:
-    """Return a reader for the log of each instance by its name, from its first line on. Blocks.
+async def save_instances(
+    run_dir: Path,
+    names: Sequence[str] = (),
+    *,
+    directory: Path | None,
+    timeout: float,
+    on_saved: OnSaved,
+) -> None:
+    """Save instances, whoever started them, all at once.
 
     Args:
         run_dir: The run directory.
-        names: The instances that are meant; none means all.
-        follow: Wait for more lines until the instance has ended.
-        tail: Begin so many lines before the end; None begins at the start.
+        names: The instances that are meant; none means all that are ready.
+        directory: Where the files go, absolute; None means ``checkpoints`` of each instance.
+        timeout: Seconds for each transfer.
+        on_saved: Called with each outcome as it lands.
 
     Raises:
         UsageError: One of ``names`` is not there.
+
+    Cancellation: each instance has both file and entry, or neither.
     """
-    return {
-        record.name: LogReader(
-            record.name,
-            Path(record.log_file),
-            follow=follow,
-            tail=tail,
-            start=record.log_start,
-            is_over=_Ending(run_dir, record),
-        )
-        for record in _select(run_dir, names)
-    }
+    owned, free = await run_blocking(lambda: _by_owner(run_dir, _savable(run_dir, names)))
+    arguments = {"dir": directory and str(directory), "timeout": timeout}
+    async with ManifestWriters() as writers, anyio.create_task_group() as saves:
+        for path, group in owned.items():
+            saves.start_soon(_ask_to_save, path, group, arguments, on_saved)
+        for record in free:
+            saves.start_soon(_save_one, record, directory, timeout, writers, on_saved)
+
+
+def _savable(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
+    """Return the records of the named instances, or of all that are ready. Blocks."""
+    records = select_records(run_dir, names)
+    return [one for one in records if names or is_ready(one)]
+
+
+async def _ask_to_save(
+    path: Path, records: Sequence[InstanceRecord], arguments: Mapping[str, Any], on_saved: OnSaved
+) -> None:
+    waiting = {record.name for record in records}
+
+    def take(event: Mapping[str, Any]) -> None:
+        waiting.discard(event["instance"])
+        on_saved(_saved_outcome(event))
+
+    try:
+        await request(path, "save", {**arguments, "instances": sorted(waiting)}, take)
+    except ControlError as error:
+        for name in sorted(waiting):
+            on_saved(Outcome(name, error=error))
+
+
+def _saved_outcome(event: Mapping[str, Any]) -> Outcome[SavedSnapshot]:
+    name = event["instance"]
+    if event["event"] == "failed":
+        return Outcome(name, error=ClawbloxError(event["error"]))
+    value = dict(event["value"])
+    return Outcome(name, SavedSnapshot(**{**value, "path": Path(value["path"])}))
+
+
+async def _save_one(
+    record: InstanceRecord,
+    directory: Path | None,
+    timeout: float,
+    writers: ManifestWriters,
+    on_saved: OnSaved,
+) -> None:
+    home = Path(record.instance_dir)
+    target = directory or files_dir(Path(record.world_dir), home) / "checkpoints"
+    try:
+        source = await run_blocking(_source_of, record)
+        saved = await capture(source, target, timeout=timeout, max_bytes=DEFAULT_MAX_BYTES)
+        with anyio.CancelScope(shield=True):
+            await writers.of(home).apply(checkpoint_update(saved))
+    except ClawbloxError as error:
+        on_saved(Outcome(record.name, error=error))
+    else:
+        on_saved(Outcome(record.name, saved))
+
+
+def _source_of(record: InstanceRecord) -> SnapshotSource:
+    # The token is on no disk; the world's own environment is where it is.
+    prefix = f"{protocol.OPERATOR_TOKEN_ENV}=".encode()
+    tokens = [one for one in environment(record.pid) if one.startswith(prefix)]
+    if not record.is_alive or not tokens:
+        raise UsageError(f"instance {record.name!r} does not run")
+    return SnapshotSource(
+        instance=record.name,
+        host=record.host,
+        port=record.port,
+        base_path=record.base_path,
+        operator_token=tokens[0].removeprefix(prefix).decode(errors="replace"),
+    )
+
+
+# -- forks --------------------------------------------------------------------------------------
+
+
+async def fork_instances(
+    run_dir: Path,
+    checkpoint: Path | Mapping[str, Any],
+    count: int,
+    *,
+    reseed: int | None,
+    on_event: OnEvent,
+    options: Mapping[str, Any] | None = None,
+) -> bool:
+    """Have the orchestrator of a run directory start instances from a snapshot.
+
+    Args:
+        run_dir: The run directory.
+        checkpoint: The snapshot, absolute: its path, or a mapping with ``path`` and ``sha256``.
+        count: How many instances.
+        reseed: Seed of the first one; None leaves the random state as it is.
+        on_event: Called with events: ``progress`` as each instance is ready or has failed; at the
+            end ``started`` or ``failed`` for each.
+        options: Further arguments of ``AsyncWorld.fork``, plain values.
+
+    Returns:
+        Whether there is an orchestrator.
+
+    Raises:
+        ControlError: It refused, or went away.
+
+    Cancellation: nothing of the new instances is left.
+    """
+    path = await run_blocking(find_orchestrator, run_dir)
+    if path is None:
+        return False
+    entry = checkpoint if isinstance(checkpoint, Mapping) else {"path": checkpoint}
+    arguments = {"checkpoint": entry, "count": count, "reseed": reseed, **(options or {})}
+    await request(path, "fork", arguments, on_event)
+    return True
+
+
+def find_orchestrator(run_dir: Path) -> Path | None:
+    """Return the control socket of who may start instances in a run directory. Blocks.
+
+    Args:
+        run_dir: The run directory.
+
+    Returns:
+        None when nobody runs there. Of several it is the one that has claimed the run directory,
+        for any other would find it locked.
+    """
+    owned, _ = _by_owner(run_dir, select_records(run_dir, ()))
+    owner = run_owner(run_dir)
+    for path, group in owned.items():
+        if owner in (None, group[0].orchestrator_pid):
+            return path
+    return None
+
+
+# -- stops --------------------------------------------------------------------------------------
 
 
 async def stop_instances(
-    run_dir: Path, names: Sequence[str] = (), *, grace_seconds: float
+    run_dir: Path,
+    names: Sequence[str] = (),
+    *,
+    grace_seconds: float,
+    on_stopped: OnStopped = lambda _: None,
 ) -> list[StopResult]:
     """End instances, whoever started them: TERM, the grace, KILL for whatever is left.
 
-    An orchestrator that owns one sees its world exit and cleans up; that is waited for, a few
-    seconds at most. Ending what does not run is a no-op.
+    Ending what does not run is a no-op. Where all are meant, starts that an orchestrator has not
+    begun yet are given up too.
 
     Args:
         run_dir: The run directory.
         names: The instances that are meant; none means all.
         grace_seconds: Seconds between TERM and KILL.
+        on_stopped: Called with each result as it lands.
 
     Returns:
-        What it took, an entry an instance.
+        What it took, an entry an instance, by name.
 
     Raises:
         UsageError: One of ``names`` is not there.
@@ -161,96 +247,68 @@ async def stop_instances(
 
     Cancellation: what has not ended yet may go on.
     """
-    records = await run_blocking(_select, run_dir, names)
-    results: dict[str, StopResult] = {}
-    failures: list[WorldStopError | OSError] = []
-
-    async def stop(record: InstanceRecord) -> None:
-        try:
-            results[record.name] = await _stop_one(run_dir, record, grace_seconds)
-        except (WorldStopError, OSError) as error:
-            failures.append(error)
-
-    async with anyio.create_task_group() as stops:
-        for record in records:
-            stops.start_soon(stop, record)
-    for failure in failures:
+    stopping = _Stopping(run_dir, names, grace_seconds, on_stopped)
+    await stopping.run()
+    for failure in stopping.failures.values():
         raise failure
-    return [results[record.name] for record in records]
+    return [result for _, result in sorted(stopping.results.items())]
 
 
-def _select(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
-    records = read_records(run_dir)
-    known = [record.name for record in records]
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"no instance {name!r} in {run_dir}; there are: {', '.join(known) or 'none'}"
-            )
-    return [record for record in records if not names or record.name in names]
-
-
-def _status_of(record: InstanceRecord) -> InstanceStatus:
-    is_alive = record.is_alive
-    return InstanceStatus(
-        name=record.name,
-        state=_state_of(record, is_alive=is_alive),
-        world=record.world,
-        world_dir=Path(record.world_dir),
-        pid=record.pid if is_alive else None,
-        host=record.host,
-        port=record.port,
-        url=record.url,
-        uptime_s=_age_of(record.start_time) if is_alive else _lifetime_of(record),
-        started_at=record.started_at,
-        ended_at=record.ended_at,
-        exit=record.exit,
-        is_detached=record.is_detached,
-        orchestrator_pid=record.orchestrator_pid,
-        resume_path=Path(record.resume_path) if record.resume_path else None,
-        command_file=Path(record.command_file),
-        log_file=Path(record.log_file),
-    )
-
-
-def _state_of(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
-    if is_alive or record.state in _OVER:
-        return record.state
-    is_owned = record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
-    if not is_owned:
-        return "interrupted"
-    return "stopping" if record.pid else "starting"
-
-
-def _age_of(start_time: int) -> float:
-    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return max(0.0, since_boot - start_time / os.sysconf("SC_CLK_TCK"))
-
-
-def _lifetime_of(record: InstanceRecord) -> float | None:
-    if record.ended_at is None:
-        return None
-    begin, end = map(datetime.fromisoformat, (record.started_at, record.ended_at))
-    return max(0.0, (end - begin).total_seconds())
-
-
-@attrs.frozen
-class _Ending:
-    """Says whether an instance has ended, in its latest record; a later start counts too."""
+@attrs.define
+class _Stopping:
+    """The end of instances: first by those who own them, the rest directly."""
 
     run_dir: Path
-    record: InstanceRecord
+    names: Sequence[str]
+    grace_seconds: float
+    on_stopped: OnStopped
+    results: dict[str, StopResult] = attrs.field(factory=dict, init=False)
+    failures: dict[str, ClawbloxError | OSError] = attrs.field(factory=dict, init=False)
 
-    def __call__(self) -> bool:
-        latest = read_record(self.run_dir, self.record.name)
-        if latest is None or latest.cookie != self.record.cookie:
-            return True
-        return _state_of(latest, is_alive=latest.is_alive) in _OVER
+    async def run(self) -> None:
+        records = await run_blocking(select_records, self.run_dir, self.names)
+        owned, free = await run_blocking(_by_owner, self.run_dir, records)
+        sockets = owned if self.names else await run_blocking(find_sockets, self.run_dir)
+        async with anyio.create_task_group() as stops:
+            for path in sockets:
+                stops.start_soon(self._ask, path, [one.name for one in owned.get(path, ())])
+            for record in free:
+                stops.start_soon(self._stop, record)
+        # What its orchestrator could not end, or did not live to end, is ended here.
+        records = await run_blocking(select_records, self.run_dir, self.names)
+        async with anyio.create_task_group() as stops:
+            for record in records:
+                if record.name not in self.results.keys() | self.failures.keys():
+                    stops.start_soon(self._stop, record)
+
+    async def _ask(self, path: Path, names: Sequence[str]) -> None:
+        arguments: dict[str, Any] = {"grace_seconds": self.grace_seconds}
+        if self.names:
+            arguments["instances"] = names
+
+        def take(event: Mapping[str, Any]) -> None:
+            if event["event"] == "stopped":
+                self._note(msgspec.convert(event["value"], StopResult))
+
+        with contextlib.suppress(ControlError):
+            await request(path, "stop", arguments, take)
+
+    async def _stop(self, record: InstanceRecord) -> None:
+        try:
+            self._note(await _stop_one(self.run_dir, record, self.grace_seconds))
+        except (WorldStopError, OSError) as error:
+            self.failures[record.name] = error
+
+    def _note(self, result: StopResult) -> None:
+        if result.instance:  # else it had not even got a name
+            self.results[result.instance] = result
+            self.on_stopped(result)
 
 
 async def _stop_one(run_dir: Path, record: InstanceRecord, grace_seconds: float) -> StopResult:
     begun_at = anyio.current_time()
-    end = await end_tree(_mark_of(record), None, Grace(grace_seconds))
+    mark = await run_blocking(mark_of, record)
+    end = await end_tree(mark, None, Grace(grace_seconds))
     if end.survivors:
         raise _stop_error(record, end)
     with anyio.move_on_after(_OWNER_TIMEOUT_S):
@@ -272,12 +330,6 @@ async def _wait_until_unowned(run_dir: Path, name: str) -> None:
         await anyio.sleep(_OWNER_POLL_S)
 
 
-def _mark_of(record: InstanceRecord) -> Mark:
-    is_this_boot = record.pid > 0 and record.boot_id == boot_id()
-    leaders = ((record.pid, record.start_time),) if is_this_boot else ()
-    return Mark(f"{INSTANCE_ENV}={record.cookie}".encode(), leaders)
-
-
 def _close_record(run_dir: Path, name: str) -> bool:
     """Note the end of an instance that nobody owns; return whether nobody does."""
     try:
@@ -286,7 +338,7 @@ def _close_record(run_dir: Path, name: str) -> bool:
         return False
     try:
         record = read_record(run_dir, name)
-        if record is not None and record.state not in _OVER:
+        if record is not None and record.state not in OVER:
             write_record(run_dir, record.ended())
     finally:
         claim.release()
@@ -303,3 +355,22 @@ def _stop_error(record: InstanceRecord, end: TreeEnd) -> WorldStopError:
         url=record.url,
         phase="stopping",
     )
+
+
+# -- owners -------------------------------------------------------------------------------------
+
+
+def _by_owner(
+    run_dir: Path, records: Iterable[InstanceRecord]
+) -> tuple[dict[Path, list[InstanceRecord]], list[InstanceRecord]]:
+    """Part instances into those of each control socket that is served, and the others. Blocks."""
+    served = set(find_sockets(run_dir))
+    owned: dict[Path, list[InstanceRecord]] = {}
+    free: list[InstanceRecord] = []
+    for record in records:
+        path = control_dir(run_dir) / f"{record.control}.sock"
+        if path in served and not is_over(record):
+            owned.setdefault(path, []).append(record)
+        else:
+            free.append(record)
+    return owned, free

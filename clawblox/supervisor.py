@@ -1,55 +1,44 @@
 """The one task that owns one instance, from its lease to the last of its processes.
 
 A failure before the instance is ready goes to the caller of ``start``; a later death becomes
-state and an event. Whatever ends the task, its last act is the stop ladder, shielded: no
-process, port, claim or temporary file of the instance outlives it, unless it is detached.
+state and an event, and a new start where the restart policy says so. Whatever ends the task, its
+last act is the stop ladder, shielded: no process, port, claim or temporary file of the instance
+outlives it, unless it is detached.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
 import attrs
 import structlog
 
-from clawblox.errors import (
-    WorldCallError,
-    WorldError,
-    WorldExitedBeforeReady,
-    WorldExitedError,
-    WorldIdentityError,
-    WorldStartError,
-)
-from clawblox.failures import (
-    exited_before_ready,
-    exited_error,
-    identity_error,
-    ready_timeout,
-    start_failure,
-    stop_error,
-)
+from clawblox.calls import Calls
+from clawblox.clock import format_utc, utc_now
+from clawblox.config import LivenessRule
+from clawblox.errors import ManifestError, SnapshotRefusedError, WorldStartError
+from clawblox.failures import start_failure, stop_error
+from clawblox.files import has_digest
 from clawblox.instance import Instance
+from clawblox.launch import Launch
 from clawblox.lifecycle import Lifecycle, State
-from clawblox.model import EventKind, StartedWorld, StopResult
-from clawblox.ports import owner_of
+from clawblox.liveness import wait_until_unresponsive
+from clawblox.manifest import Update
+from clawblox.manifest_updates import RunStatus, restart_update, run_update
+from clawblox.model import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.process import Grace, Process, TreeEnd
-from clawblox.readiness import Probe, StrangerAnswers, wait_until_ready
-from clawblox.threads import run_blocking
+from clawblox.restarts import Intensity
+from clawblox.startup import FAILED_START_GRACE_S, start_up
+from clawblox.tasks import Tasks
+from clawblox.threads import current_batcher, run_blocking
 
-__all__ = ["DEFAULT_GRACE_S", "FAILED_START_GRACE_S", "Emit", "Supervisor"]
+__all__ = ["DEFAULT_GRACE_S", "Emit", "Supervisor"]
 
 DEFAULT_GRACE_S = 10.0
 """Seconds between TERM and KILL when nobody says otherwise."""
-
-FAILED_START_GRACE_S = 1.0
-"""The same for an instance whose start failed or was given up."""
-
-_EXIT_NOTICE_S = 0.25
-_LAST_LOOK_S = 0.25
-_PORT_ATTEMPTS = 3
 
 _log = structlog.get_logger(__name__)
 
@@ -61,45 +50,38 @@ class Emit(Protocol):
         """Report ``kind`` of ``instance``."""
 
 
-@attrs.define
-class _Race:
-    """What came first of ready, a stranger and the exit; nothing means the deadline."""
-
-    is_ready: bool = False
-    has_exited: bool = False
-    stranger: StrangerAnswers | None = None
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether anything came before the deadline."""
-        return self.is_ready or self.has_exited or self.stranger is not None
-
-
 class Supervisor:
     """Owns one instance; :meth:`run` is the task, everything else asks it for something.
 
     Args:
         instance: The instance, with nothing taken yet.
         emit: Where events go.
+        write: Puts an update into the manifest of the instance. Blocks.
 
     Attributes:
         instance: The same.
         lifecycle: Where it stands.
         started: The public facts, once it is ready.
+        calls: Calls to it that are under way.
     """
 
-    def __init__(self, instance: Instance, emit: Emit) -> None:
+    def __init__(self, instance: Instance, emit: Emit, write: Callable[[Update], None]) -> None:
         self.instance = instance
         self.lifecycle = Lifecycle()
         self.started: StartedWorld | None = None
+        self.calls = Calls(instance, lambda: self.lifecycle.state is State.READY)
         self._emit = emit
+        self._write = write
+        self._first_launch = instance.launch
+        self._intensity = Intensity(instance.launch.restart)
+        self._saves: list[SavedSnapshot] = []
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
         self._finished = anyio.Event()
         self._failure: Exception | None = None
         self._stop_failure: Exception | None = None
-        self._calls: set[anyio.CancelScope] = set()
         self._grace: Grace | None = None
+        self._has_died = False
         self._result = StopResult(instance.name, "not_running")
         self._begun_at = anyio.current_time()
 
@@ -140,47 +122,18 @@ class Supervisor:
             raise self._stop_failure
         return self._result
 
+    def note_saved(self, saved: SavedSnapshot) -> None:
+        """Remember a snapshot that a restart may begin from."""
+        self._saves.append(saved)
+
+    def note_removed(self, spent: Collection[SavedSnapshot]) -> None:
+        """Forget snapshots whose files are gone."""
+        self._saves = [one for one in self._saves if one not in spent]
+
     def hurry(self) -> None:
         """Shorten the grace of a running ladder to nothing."""
         if self._grace is not None:
             self._grace.shorten(0.0)
-
-    @asynccontextmanager
-    async def call(self) -> AsyncIterator[None]:
-        """Do something with the instance, and fail at once when it ends meanwhile.
-
-        Raises:
-            WorldExitedError: It has ended, or does so before the body is done.
-        """
-        if self.lifecycle.state is not State.READY:
-            raise await self._exited_error()
-        scope = anyio.CancelScope()
-        self._calls.add(scope)
-        try:
-            with scope:
-                yield
-        except WorldError as error:
-            await self._prefer_exit(error)
-            raise
-        finally:
-            self._calls.discard(scope)
-        if scope.cancelled_caught:
-            raise await self._exited_error()
-
-    async def _prefer_exit(self, error: WorldError) -> None:
-        """Raise the exit instead of ``error`` when a dying world is what broke the call."""
-        if getattr(error, "status", None) is None:
-            with anyio.move_on_after(_EXIT_NOTICE_S) as notice:
-                await self.instance.wait_exit()
-            if not notice.cancelled_caught:
-                raise await self._exited_error() from error
-        if isinstance(error, WorldCallError):
-            error.body_start = self.instance.masked(error.body_start)
-        fields = await run_blocking(self.instance.error_fields)
-        error.locate(elapsed_s=self._elapsed(), **fields)
-
-    async def _exited_error(self) -> WorldExitedError:
-        return await run_blocking(exited_error, self.instance, self._elapsed())
 
     # -- the task -----------------------------------------------------------------------
 
@@ -191,8 +144,11 @@ class Supervisor:
         """
         try:
             with self._scope:
-                if await self._bring_up():
+                is_up = await self._bring_up()
+                while is_up:
                     await self._watch()
+                    is_up = await self._come_back()
+                self._has_died = self.started is not None
         finally:
             with anyio.CancelScope(shield=True):
                 await self._tear_down()
@@ -209,149 +165,185 @@ class Supervisor:
             self._failure = await run_blocking(
                 start_failure, error, self.instance, phase, self._elapsed()
             )
+            self._report("start_failed", error=self._failure)
             return False
         self._settled.set()
         return True
 
     async def _start(self) -> None:
-        await self.instance.take_name()
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
-            await self.instance.take_port()
-            self.lifecycle.move(State.SPAWNING)
-            await self.instance.write_files()
-            await self.instance.start_processes()
-            self.lifecycle.move(State.PROBING)
-            self._report("started", port=self.instance.port)
-            try:
-                await self._become_ready()
-            except (WorldExitedBeforeReady, WorldIdentityError):
-                if attempt == _PORT_ATTEMPTS or not await self._has_lost_port():
-                    raise
-                await self._begin_again()
-            else:
-                break
-        await self._serve()
+        await start_up(self.instance, self.lifecycle.move, self._report)
+        self._serve(self._elapsed())
 
     async def _attach(self) -> None:
-        await self.instance.attach()
+        await run_blocking(self.instance.attach)
         self.lifecycle.move(State.SPAWNING)
         self.lifecycle.move(State.PROBING)
-        await self._serve()
+        self._serve(self._elapsed())
 
-    async def _serve(self) -> None:
-        self.started = await run_blocking(self._announce, self._elapsed())
+    def _serve(self, ready_s: float) -> None:
+        self.started = self.instance.started_world(ready_s)
         self.lifecycle.move(State.READY)
-        self._report("ready", url=self.started.url, ready_s=self.started.ready_s)
-
-    async def _become_ready(self) -> None:
-        """Wait for the first of ready, exit and deadline.
-
-        Raises:
-            WorldStartError: It was not ready that came first.
-        """
-        probe = self.instance.probe()
-        race = await self._run_race(probe, self.instance.launch.health_timeout)
-        if not race.is_decided:
-            # One more look: a deadline that passed while this process slept says nothing.
-            race = await self._run_race(probe, _LAST_LOOK_S)
-        if race.has_exited:
-            raise exited_before_ready(self.instance)
-        if race.stranger is not None:
-            raise identity_error(self.instance, race.stranger)
-        if not race.is_ready:
-            raise await run_blocking(ready_timeout, self.instance, probe)
-
-    async def _run_race(self, probe: Probe, seconds: float) -> _Race:
-        race = _Race()
-        with anyio.move_on_after(seconds):
-            async with anyio.create_task_group() as runners:
-                runners.start_soon(self._run_to_exit, race, runners.cancel_scope)
-                await self._run_to_ready(race, probe)
-                runners.cancel_scope.cancel()
-        return race
-
-    async def _run_to_exit(self, race: _Race, finish: anyio.CancelScope) -> None:
-        await self.instance.wait_exit()
-        race.has_exited = True
-        finish.cancel()
-
-    async def _run_to_ready(self, race: _Race, probe: Probe) -> None:
-        try:
-            await wait_until_ready(probe, self.instance.mark)
-            race.is_ready = True
-        except StrangerAnswers as stranger:
-            race.stranger = stranger
-
-    async def _has_lost_port(self) -> bool:
-        """Say whether somebody took a leased port between our test and the world's bind."""
-        is_leased = self.instance.launch.port is None
-        return is_leased and bool(await run_blocking(owner_of, self.instance.port))
-
-    async def _begin_again(self) -> None:
-        _log.info("port lost, starting again", instance=self.instance.name)
-        with anyio.CancelScope(shield=True):
-            await self.instance.end(Grace(FAILED_START_GRACE_S))
-            await run_blocking(self.instance.forget_processes)
-        self.lifecycle = Lifecycle()
-
-    def _announce(self, ready_s: float) -> StartedWorld:
-        started = self.instance.started_world(ready_s)
-        self.instance.write_record("ready")
-        if self.instance.launch.detach:
-            self.instance.let_go()
-        return started
+        self._report("ready", url=self.started.url, ready_s=ready_s)
 
     async def _watch(self) -> None:
         """Return when the world's process has ended."""
-        async with anyio.create_task_group() as watchers:
-            for name, sidecar in self.instance.sidecars.items():
-                watchers.start_soon(self._watch_sidecar, name, sidecar)
+        watchers = [
+            partial(self._watch_sidecar, name, sidecar)
+            for name, sidecar in self.instance.sidecars.items()
+        ]
+        if (rule := self.instance.launch.config.liveness) is not None:
+            watchers.append(partial(self._watch_liveness, rule))
+        async with Tasks() as tasks:
+            for watcher in watchers:
+                tasks.start_soon(watcher)
             await self.instance.wait_exit()
-            watchers.cancel_scope.cancel()
-        self._report("exited", exit=self.instance.exit)
+        restart = self.instance.launch.restart.mode
+        self._report("exited", exit=self.instance.exit, restart=restart)
 
     async def _watch_sidecar(self, name: str, sidecar: Process) -> None:
         self._report("sidecar_exited", sidecar=name, exit=await sidecar.wait())
+
+    async def _watch_liveness(self, rule: LivenessRule) -> None:
+        """End the instance when it does not answer any more; what follows is as after any exit."""
+        seen = await wait_until_unresponsive(self.instance.liveness_probe(rule), rule)
+        self._report("unresponsive", seen=seen, failures=rule.failure_threshold)
+        await self._clear_away()
+
+    # -- coming back ------------------------------------------------------------------------
+
+    async def _come_back(self) -> bool:
+        """Bring the dead instance back, if its policy says so; return whether it serves again."""
+        if self.instance.launch.restart.mode == "never":
+            return False
+        self.lifecycle.move(State.RESTARTING)
+        self.calls.fail()
+        while True:
+            delay = self._intensity.take(anyio.current_time())
+            if delay is None:
+                return self._give_up("it died too often")
+            launch = await self._next_launch()
+            if launch is None:
+                return self._give_up("there is no good snapshot")
+            await anyio.sleep(delay)
+            if not await self._clear_away():
+                return self._give_up("its processes do not end")
+            if await self._restart(launch):
+                return True
+
+    def _give_up(self, reason: str) -> bool:
+        self._report("gave_up", reason=reason, restarts=self.instance.restarts)
+        return False
+
+    async def _next_launch(self) -> Launch | None:
+        """Return what to start now: as it was the first time, or from the last good snapshot."""
+        first = self._first_launch
+        if first.restart.mode == "fresh":
+            return first
+        while self._saves:
+            saved = self._saves[-1]
+            if await run_blocking(has_digest, saved.path, saved.sha256):
+                # What was saved was reseeded already.
+                return attrs.evolve(first, resume_path=saved.path, reseed=None)
+            self.note_removed([saved])  # another save may have landed meanwhile
+        return first if first.resume_path is not None else None
+
+    async def _restart(self, launch: Launch) -> bool:
+        begun_at = anyio.current_time()
+        exit_before = self.instance.exit
+        try:
+            await run_blocking(partial(self.instance.begin_anew, keep_port=True))
+            self.instance.launch = launch
+            self.instance.restarts += 1
+            self._report("restarting", exit=exit_before, resume_path=launch.resume_path)
+            await start_up(self.instance, _stay, self._report)
+            await run_blocking(self._note_restart, exit_before, launch)
+            self._serve(anyio.current_time() - begun_at)
+        except Exception as error:  # noqa: BLE001 - it is tried again, or given up
+            await self._note_failed_restart(error, launch)
+            return False
+        return True
+
+    async def _clear_away(self) -> bool:
+        """End what is left of the instance's processes; return whether all of them ended."""
+        with anyio.CancelScope(shield=True):
+            await self._end_processes(Grace(FAILED_START_GRACE_S))
+        return self._stop_failure is None
+
+    def _note_restart(self, exit_before: WorldExit | None, launch: Launch) -> None:
+        self._write_update(
+            restart_update(
+                number=self.instance.restarts,
+                at=format_utc(utc_now()),
+                exit=str(exit_before),
+                resume_from=launch.resume_path,
+            )
+        )
+
+    async def _note_failed_restart(self, error: Exception, launch: Launch) -> None:
+        failure = await run_blocking(
+            start_failure, error, self.instance, self.lifecycle.state.value, self._elapsed()
+        )
+        _log.warning("restart failed", instance=self.instance.name, error=str(failure))
+        self._report("start_failed", error=failure)
+        if isinstance(error, SnapshotRefusedError):
+            self._saves = [one for one in self._saves if one.path != launch.resume_path]
 
     # -- the end ------------------------------------------------------------------------
 
     async def _tear_down(self) -> None:
         begun_at = anyio.current_time()
-        if self.lifecycle.state is State.READY:
+        is_left_running = self._is_left_running()
+        if self.started is not None:
             self.lifecycle.move(State.STOPPING)
-        for scope in self._calls:
-            scope.cancel()
+        self.calls.fail()
         try:
-            if not self._is_left_running():
-                end = await self._end_processes()
+            if is_left_running:
+                await current_batcher().run(self.instance.release)
+            else:
+                end = await self._end_processes(self._last_grace())
                 self._result = self._stop_result(end, anyio.current_time() - begun_at)
-                await run_blocking(self._write_last_record)
-                if self.started is not None and end.rung != "already_exited":
-                    self._report("stopped", rung=end.rung, exit=self.instance.exit)
+                await current_batcher().run(self._put_away)
+        finally:
+            self._conclude()
+
+    def _put_away(self) -> None:
+        """Note the end on disk and give everything back. Blocks."""
+        try:
+            self._note_end()
         except OSError as error:
             _log.warning("instance record not written", error=str(error))
         finally:
-            await self._conclude()
+            self.instance.release()
 
-    async def _conclude(self) -> None:
-        try:
-            await run_blocking(self.instance.release)
-        finally:
-            self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
-            self._settled.set()
-            self._finished.set()
+    def _conclude(self) -> None:
+        if self._was_stopped():
+            self._report("stopped", rung=self._result.rung, exit=self.instance.exit)
+        self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
+        self._settled.set()
+        self._finished.set()
+
+    def _was_stopped(self) -> bool:
+        """Say whether it did not end by itself, or at least not all of it."""
+        if self._failure is not None or self._result.rung == "not_running":
+            return False
+        return not self._has_died or self._result.rung != "already_exited"
 
     def _is_left_running(self) -> bool:
         """Say whether a detached instance is to be left alone."""
-        is_detached = self.instance.launch.detach and self.started is not None
-        return is_detached and self._grace is None and not self.instance.is_over
+        is_serving = self.lifecycle.state is State.READY and not self.instance.is_over
+        return self.instance.launch.detach and is_serving and self._grace is None
 
-    async def _end_processes(self) -> TreeEnd:
+    def _last_grace(self) -> Grace:
         if self._grace is None:
             seconds = FAILED_START_GRACE_S if self.started is None else DEFAULT_GRACE_S
             self._grace = Grace(seconds)
+        return self._grace
+
+    async def _end_processes(self, grace: Grace) -> TreeEnd:
+        """Climb the ladder; what went wrong is kept for whoever stops the instance."""
+        self._stop_failure = None
         try:
-            end = await self.instance.end(self._grace)
+            end = await self.instance.end(grace)
         except OSError as error:
             await self._fail_stop(f"its processes cannot be looked at: {error.strerror}")
             return TreeEnd("killed")
@@ -374,12 +366,32 @@ class Supervisor:
             elapsed_s=elapsed_s,
         )
 
-    def _write_last_record(self) -> None:
-        if self.instance.is_recorded:
-            self.instance.write_record("failed" if self.started is None else "exited")
+    def _note_end(self) -> None:
+        if not self.instance.is_recorded:  # the name, and what it stands for, may be another's
+            return
+        self.instance.write_record("failed" if self.started is None else "exited")
+        if self.instance.launch.index is not None:  # who runs one alone labels it
+            self._label_end()
+
+    def _label_end(self) -> None:
+        is_good = self.started is not None and (
+            not self._has_died or self.instance.exit == WorldExit(status=0)
+        )
+        status: RunStatus = "complete" if is_good else "failed"
+        self._write_update(run_update(status=status, ended_at=utc_now()))
+
+    def _write_update(self, update: Update) -> None:
+        try:
+            self._write(update)
+        except ManifestError as error:
+            _log.warning("manifest not written", instance=self.instance.name, error=str(error))
 
     def _report(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
         self._emit(kind, self.instance.name, **detail)
 
     def _elapsed(self) -> float:
         return anyio.current_time() - self._begun_at
+
+
+def _stay(state: State) -> None:
+    """Take no step of a restart: an instance is RESTARTING until it serves."""

@@ -56,8 +56,15 @@ class Tasks:
         return None
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
-        """Run ``function(*args)`` until it ends or the group is left."""
-        self._group.start_soon(function, *args)
+        """Run ``function(*args)`` until it ends or the group is left.
+
+        Raises:
+            UsageError: The group was left already.
+        """
+        try:
+            self._group.start_soon(function, *args)
+        except RuntimeError as error:
+            raise UsageError("the world was closed meanwhile") from error
 
     async def own(self, function: Callable[[], Awaitable[_T]]) -> _T:
         """Run ``function`` in the group and return what it returns.

@@ -1,16 +1,22 @@
-"""Blocking work in worker threads, also when the interpreter is about to end."""
+"""Blocking work in worker threads, one piece or many, also when the interpreter is about to end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
+import attrs
 
-__all__ = ["run_blocking"]
+__all__ = ["Batcher", "current_batcher", "run_blocking"]
 
 _T = TypeVar("_T")
+
+_THREADS = 4
+"""So many threads share the pieces of one batch."""
 
 
 async def run_blocking(
@@ -41,3 +47,77 @@ async def run_blocking(
         if has_begun:
             raise
     return function(*args)
+
+
+class Batcher:
+    """Runs small pieces of blocking work; those that come together share a few worker threads.
+
+    A hop into a thread and back costs more than the work of a few system calls, and so does every
+    further thread that wants the interpreter. Several wait for the disk better than one, though.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[_Piece[Any]] = []
+        self._is_running = False
+
+    async def run(self, function: Callable[..., _T], *args: object) -> _T:
+        """Run ``function(*args)``, together with what others ask for; return what it returns.
+
+        Cancellation: waits for the function.
+        """
+        piece: _Piece[_T] = _Piece(partial(function, *args))
+        self._waiting.append(piece)
+        with anyio.CancelScope(shield=True):
+            if not self._is_running:
+                await self._run_waiting()
+            await piece.is_done.wait()
+        if piece.error is not None:
+            raise piece.error
+        return cast(_T, piece.value)
+
+    async def _run_waiting(self) -> None:
+        self._is_running = True
+        try:
+            while self._waiting:
+                await anyio.lowlevel.checkpoint()  # for those who come in the same moment
+                pieces, self._waiting = self._waiting, []
+                async with anyio.create_task_group() as threads:
+                    for first in range(_THREADS):
+                        if share := pieces[first::_THREADS]:
+                            threads.start_soon(_run_in_thread, share)
+        finally:
+            self._is_running = False
+
+
+@attrs.define(eq=False)
+class _Piece(Generic[_T]):
+    function: Callable[[], _T]
+    value: _T | None = None
+    error: Exception | None = None
+    is_done: anyio.Event = attrs.field(factory=anyio.Event)
+
+
+async def _run_in_thread(pieces: Sequence[_Piece[Any]]) -> None:
+    await run_blocking(_run_all, pieces)
+    for piece in pieces:
+        piece.is_done.set()
+
+
+def _run_all(pieces: Iterable[_Piece[Any]]) -> None:
+    for piece in pieces:
+        try:
+            piece.value = piece.function()
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever asked
+            piece.error = error
+
+
+_batcher: anyio.lowlevel.RunVar[Batcher] = anyio.lowlevel.RunVar("clawblox_batcher")
+
+
+def current_batcher() -> Batcher:
+    """Return the batcher of the running event loop."""
+    batcher = _batcher.get(None)
+    if batcher is None:
+        batcher = Batcher()
+        _batcher.set(batcher)
+    return batcher

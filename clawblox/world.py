@@ -6,7 +6,7 @@ Ctrl-C. What a script leaves open is closed when the interpreter ends.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,14 +14,26 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from clawblox.access import AgentLike
-from clawblox.async_world import AsyncWorld
+from clawblox.async_world import AsyncWorld, OnFailure
 from clawblox.config import WorldConfig
 from clawblox.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.manifest_updates import RunStatus
 from clawblox.metadata import WorldMetadata
-from clawblox.model import LogLine, SavedSnapshot, StartedWorld, StopResult, WorldEvent
+from clawblox.metrics import Metrics
+from clawblox.model import (
+    Batch,
+    InstanceSpec,
+    LogLine,
+    RestartMode,
+    SavedSnapshot,
+    StartedWorld,
+    StopResult,
+    WorldEvent,
+)
 from clawblox.portal import portal
 from clawblox.protocol import API_ROUTE
+from clawblox.restarts import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S
+from clawblox.saving import DEFAULT_KEEP, DEFAULT_TIMEOUT_S
 from clawblox.snapshots import DEFAULT_MAX_BYTES as DEFAULT_SNAPSHOT_BYTES
 from clawblox.supervisor import DEFAULT_GRACE_S
 
@@ -122,6 +134,11 @@ class World(WorldMetadata):
         """See :attr:`AsyncWorld.instances`."""
         return self._world.instances
 
+    @property
+    def metrics(self) -> Metrics:
+        """See :attr:`AsyncWorld.metrics`."""
+        return self._world.metrics
+
     def open(self) -> None:
         """Make ready for calls; each of them does it when it is needed."""
         if not self._is_open:
@@ -166,6 +183,9 @@ class World(WorldMetadata):
         log_file: str | Path | None = None,
         env: Mapping[str, str] | None = None,
         detach: bool = False,
+        restart: RestartMode = "never",
+        max_restarts: int = DEFAULT_MAX_RESTARTS,
+        restart_window: float = DEFAULT_WINDOW_S,
         _tmux_session: str | None = None,
     ) -> StartedWorld:
         """Start an instance and return when it is ready; see :meth:`AsyncWorld.start`."""
@@ -185,7 +205,82 @@ class World(WorldMetadata):
             log_file=log_file,
             env=env,
             detach=detach,
+            restart=restart,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
             _tmux_session=_tmux_session,
+        )
+
+    def start_many(
+        self,
+        instances: int | Sequence[InstanceSpec | Mapping[str, Any]],
+        *,
+        run_dir: str | Path | None = None,
+        record: bool = False,
+        resume: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        base_path: str = "",
+        health_timeout: float = 60.0,
+        detach: bool = False,
+        restart: RestartMode = "never",
+        max_restarts: int = DEFAULT_MAX_RESTARTS,
+        restart_window: float = DEFAULT_WINDOW_S,
+        on_failure: OnFailure = "keep",
+    ) -> Batch[StartedWorld]:
+        """Start many instances at once; see :meth:`AsyncWorld.start_many`."""
+        return self._run(
+            self._world.start_many,
+            instances,
+            run_dir=run_dir,
+            record=record,
+            resume=resume,
+            env=env,
+            host=host,
+            base_path=base_path,
+            health_timeout=health_timeout,
+            detach=detach,
+            restart=restart,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
+            on_failure=on_failure,
+        )
+
+    def fork(
+        self,
+        checkpoint: str | Path | Mapping[str, Any],
+        count: int = 1,
+        *,
+        run_dir: str | Path | None = None,
+        reseed: int | None = None,
+        record: bool = False,
+        env: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        base_path: str = "",
+        health_timeout: float = 60.0,
+        detach: bool = False,
+        restart: RestartMode = "never",
+        max_restarts: int = DEFAULT_MAX_RESTARTS,
+        restart_window: float = DEFAULT_WINDOW_S,
+        on_failure: OnFailure = "keep",
+    ) -> Batch[StartedWorld]:
+        """Start instances that go on from one snapshot; see :meth:`AsyncWorld.fork`."""
+        return self._run(
+            self._world.fork,
+            checkpoint,
+            count,
+            run_dir=run_dir,
+            record=record,
+            reseed=reseed,
+            env=env,
+            host=host,
+            base_path=base_path,
+            health_timeout=health_timeout,
+            detach=detach,
+            restart=restart,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
+            on_failure=on_failure,
         )
 
     def stop(
@@ -193,6 +288,20 @@ class World(WorldMetadata):
     ) -> StopResult:
         """Stop an instance, or do nothing; see :meth:`AsyncWorld.stop`."""
         return self._run(self._world.stop, grace_seconds=grace_seconds, instance=instance)
+
+    def stop_all(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> Batch[StopResult]:
+        """Stop every instance, all at once; see :meth:`AsyncWorld.stop_all`."""
+        return self._run(self._world.stop_all, grace_seconds=grace_seconds)
+
+    def drain(
+        self,
+        *,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+        timeout: float = DEFAULT_TIMEOUT_S,
+        grace_seconds: float = DEFAULT_GRACE_S,
+    ) -> Batch[SavedSnapshot]:
+        """Save every instance, then stop it; see :meth:`AsyncWorld.drain`."""
+        return self._run(self._world.drain, dir=dir, timeout=timeout, grace_seconds=grace_seconds)
 
     def connect(
         self, agent: str | AgentLike, *, instance: str | None = None, timeout: float = 30.0
@@ -215,13 +324,40 @@ class World(WorldMetadata):
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
         instance: str | None = None,
-        timeout: float = 300.0,
+        timeout: float = DEFAULT_TIMEOUT_S,
         max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
     ) -> SavedSnapshot:
         """Save a snapshot of an instance; see :meth:`AsyncWorld.save`."""
         return self._run(
             self._world.save, dir=dir, instance=instance, timeout=timeout, max_bytes=max_bytes
         )
+
+    def save_all(
+        self,
+        *,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+        instances: Iterable[str] | None = None,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
+    ) -> Batch[SavedSnapshot]:
+        """Save snapshots of many instances at once; see :meth:`AsyncWorld.save_all`."""
+        return self._run(
+            self._world.save_all,
+            dir=dir,
+            instances=instances,
+            timeout=timeout,
+            max_bytes=max_bytes,
+        )
+
+    def autosave(
+        self,
+        *,
+        every: float | None,
+        keep: int = DEFAULT_KEEP,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+    ) -> None:
+        """Save every instance again and again; see :meth:`AsyncWorld.autosave`."""
+        return self._run(self._world.autosave, every=every, keep=keep, dir=dir)
 
     def record_run(
         self,

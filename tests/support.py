@@ -100,6 +100,27 @@ def make_world(
     return directory
 
 
+_HAND_OVER = """
+import os, sys
+descriptor, *command = sys.argv[1:]
+os.dup2(int(descriptor), 3)
+os.closerange(4, 256)
+os.environ.setdefault("LISTEN_FDS", "1")
+os.environ.setdefault("LISTEN_PID", str(os.getpid()))
+os.environ.setdefault("LISTEN_FDNAMES", "world")
+os.execv(command[0], command)
+"""
+
+
+def with_inherited_socket(command: Sequence[str], descriptor: int) -> list[str]:
+    """Return a command that becomes ``command``, which finds ``descriptor`` as its descriptor 3.
+
+    It is told so by the variables of sd_listen_fds(3), unless they are set already. Whoever
+    runs it passes ``descriptor`` on (``pass_fds``).
+    """
+    return [sys.executable, "-I", "-S", "-c", _HAND_OVER, str(descriptor), *command]
+
+
 class Answer(NamedTuple):
     """An HTTP answer, read to its end."""
 
@@ -176,6 +197,7 @@ def running_world(
     env: Mapping[str, str] | None = None,
     wrapper: str | None = None,
     listens: bool = True,
+    descriptor: int | None = None,
 ) -> Iterator[RunningWorld]:
     """Run a misbehaving world in a new directory; at the end kill all that is left of it.
 
@@ -185,19 +207,24 @@ def running_world(
         env: Variables beside ``WORLD_PORT``, ``WORLD_OPERATOR_TOKEN`` and the cookie.
         wrapper: A way of ``wrapper.sh``.
         listens: Wait until something listens on its port.
+        descriptor: What it inherits as its listening socket; None for nothing.
     """
     directory = parent / f"world-{uuid.uuid4().hex[:8]}"
     directory.mkdir()
     port, token, cookie = free_port(), uuid.uuid4().hex, uuid.uuid4().hex
     own = {"WORLD_PORT": str(port), "WORLD_OPERATOR_TOKEN": token, INSTANCE_ENV: cookie}
+    command = world_command(*flags, wrapper=wrapper)
+    if descriptor is not None:
+        command = with_inherited_socket(command, descriptor)
     with (directory / "world.log").open("ab") as log:
         process = subprocess.Popen(
-            world_command(*flags, wrapper=wrapper),
+            command,
             cwd=directory,
             env={"PATH": os.defpath, **own, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            pass_fds=() if descriptor is None else (descriptor,),
             start_new_session=True,
         )
     world = RunningWorld(process, directory, port, token, cookie)

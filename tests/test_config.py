@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawblox import config_schema
-from clawblox.config import ReadyRule, Sidecar, WorldConfig, read_world_config
+from clawblox.config import LivenessRule, ReadyRule, Sidecar, WorldConfig, read_world_config
 from clawblox.errors import ConfigError
 
 EVERY_KEY = """
@@ -28,10 +28,18 @@ mode = "external"
 [run]
 command = ["bash", "-lc", "exec ./server"]
 note = "kept"
+listen = "inherit"
+reseed = true
 
 [run.ready]
 log = "listening on .*"
 interval = 0.05
+
+[run.liveness]
+path = "/alive"
+period = 2.5
+timeout = 2
+failure_threshold = 1
 
 [[run.sidecar]]
 name = "spectator"
@@ -112,6 +120,9 @@ def test_every_known_key_is_read_and_every_unknown_one_kept(tmp_path):
     assert world.start_command == world.run_command
     assert world.is_delegated
     assert world.ready == ReadyRule(log="listening on .*", interval=0.05)
+    assert world.liveness == LivenessRule("/alive", 2.5, 2, 1)
+    assert world.inherits_listener
+    assert world.takes_reseed
     assert world.sidecars == (
         Sidecar("spectator", ("python", "spectate.py")),
         Sidecar("bridge-2", ("./bridge",)),
@@ -129,6 +140,26 @@ def test_a_world_that_says_only_its_name_has_the_defaults(tmp_path):
     assert world.start_command == ["clawblox", "run", str(tmp_path)]
     assert world.sidecars == ()
     assert world.ready == ReadyRule(path="/api.md", log=None, interval=None)
+    assert world.liveness is None
+    assert not world.inherits_listener
+    assert not world.takes_reseed
+
+
+@pytest.mark.parametrize("table", ["[run.liveness]", "[run]\nliveness = {}"])
+def test_liveness_is_asked_for_by_its_table_alone(tmp_path, table):
+    rule = read(tmp_path, f'name = "w"\n{table}\n').liveness
+    assert rule == LivenessRule("/api.md", period=10.0, timeout=1.0, failure_threshold=3)
+
+
+@pytest.mark.parametrize(("listen", "inherits"), [("bind", False), ("inherit", True)])
+def test_a_world_binds_unless_it_inherits(tmp_path, listen, inherits):
+    world = read(tmp_path, f'name = "w"\nrun.listen = "{listen}"')
+    assert world.inherits_listener is inherits
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_reseeding_is_said_outright(tmp_path, takes):
+    assert read(tmp_path, f'name = "w"\nrun.reseed = {takes}'.lower()).takes_reseed is takes
 
 
 def test_the_agent_api_is_known_before_a_launch(tmp_path):
@@ -311,6 +342,13 @@ WRONG = {
     "run.ready": ["5", "[]"],
     "run.ready.path": ['"api.md"', '""', '"/a b"', "5", '"/é"'],
     "run.ready.log": ['"("', '""', "5", '"a{99999999999}"'],
+    "run.liveness": ["5", "true", "[]", "[{}]"],
+    "run.liveness.path": ['"api.md"', '""', "5"],
+    "run.liveness.period": ["0", "-1", "inf", "nan", '"10"', "true"],
+    "run.liveness.timeout": ["0", "-1", "inf", "nan", '"1"', "true"],
+    "run.liveness.failure_threshold": ["0", "-1", "1.5", "true", '"3"'],
+    "run.listen": ['"socket"', '""', '"INHERIT"', "true", "3"],
+    "run.reseed": ['"yes"', "1", "[]"],
     "run.ready.interval": ["0", "-1", "inf", "nan", '"1"', "true"],
     "scripts": ['"main.lua"'],
     "scripts.main": ["5", '""'],
@@ -416,6 +454,9 @@ def test_unknown_keys_beside_known_ones_are_kept(tmp_path):
     world = read(tmp_path, 'name = "w"\n[run.ready]\npath = "/up"\nlater = 1\n[clawblox]\na.b = 1')
     assert world.ready == ReadyRule(path="/up")
     assert world.run["ready"]["later"] == 1
+    hung = read(tmp_path, 'name = "w"\n[run.liveness]\nperiod = 1\ninitial_delay = 5')
+    assert hung.liveness == LivenessRule(period=1)
+    assert hung.run["liveness"]["initial_delay"] == 5
     assert world.config["clawblox"] == {"a": {"b": 1}}
 
 

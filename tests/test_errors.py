@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox import errors
-from clawblox.errors import ClawbloxError, ConfigError, UsageError, WorldError
+from clawblox.errors import BatchError, ClawbloxError, ConfigError, UsageError, WorldError
 from clawblox.model import WorldExit
 
 CLASSES: list[type[ClawbloxError]] = [getattr(errors, name) for name in errors.__all__]
@@ -40,6 +40,9 @@ SAMPLES: dict[str, Any] = {
     "elapsed_s": 1.25,
     "exit": WorldExit(signal="SIGSEGV"),
     "log_lines": ("first line", "last line"),
+    "error_type": "SnapshotError",
+    "error_details": ("phase: headers", "bytes received: 7"),
+    "failed": {"w003": UsageError("closed"), "w005": ValueError("too\nlate")},
     "body_start": "<html>",
     "bytes": 64000,
 }
@@ -60,6 +63,12 @@ def parameters(kind: type[ClawbloxError]) -> set[str]:
 def filled(kind: type[ClawbloxError]) -> ClawbloxError:
     fields = {name: SAMPLES[name] for name in parameters(kind) - {"message"}}
     return kind(SAMPLES["message"], **fields)
+
+
+def fields_of(error: ClawbloxError) -> dict[str, Any]:
+    """Return the fields of an error, with errors among them by what they look like."""
+    errors_in = {name: repr(one) for name, one in vars(error).get("failed", {}).items()}
+    return {**vars(error), "failed": errors_in}
 
 
 # --------------------------------------------------------------------------------- fields
@@ -84,14 +93,14 @@ def test_every_error_pickles_with_all_its_fields(kind: type[ClawbloxError], prot
     error = filled(kind)
     back = pickle.loads(pickle.dumps(error, protocol))
     assert type(back) is kind
-    assert vars(back) == vars(error)
+    assert fields_of(back) == fields_of(error)
     assert (str(back), back.args) == (str(error), error.args)
 
 
 @each_class
 def test_every_error_can_be_copied(kind: type[ClawbloxError]) -> None:
     error = filled(kind)
-    assert vars(copy.deepcopy(error)) == vars(error)
+    assert fields_of(copy.deepcopy(error)) == fields_of(error)
 
 
 @given(message=st.text(), hint=st.none() | st.text(), line=st.text())
@@ -106,8 +115,10 @@ def test_any_text_survives_pickling(message: str, hint: str | None, line: str) -
 def texts_of(name: str) -> list[str]:
     """Return what the message must show of a field's sample."""
     match name:
-        case "log_lines":
+        case "log_lines" | "error_details":
             return list(SAMPLES[name])
+        case "failed":
+            return ["w003: UsageError: closed", "w005: ValueError: too"]
         case "elapsed_s":
             return ["1.25 s"]
         case _:
@@ -154,6 +165,30 @@ def test_the_line_stands_behind_the_file() -> None:
 def test_the_log_stands_at_the_end_in_its_order() -> None:
     lines = str(WorldError("ended", phase="probing", log_lines=("one", "two"))).splitlines()
     assert lines[-3:] == ["  last log lines:", "    | one", "    | two"]
+
+
+def test_of_many_failures_the_first_are_named_and_the_others_counted() -> None:
+    failed: dict[str, Exception] = {f"w{n:03}": UsageError("closed") for n in range(64)}
+    lines = str(BatchError.of(failed, 70)).splitlines()
+    assert lines[0] == "64 of 70 instances failed"
+    assert lines[1:11] == [f"  w{n:03}: UsageError: closed" for n in range(10)]
+    assert lines[11:] == ["  and 54 more"]
+
+
+def test_a_failure_is_told_by_its_first_line() -> None:
+    error = BatchError("", failed={"w000": ValueError("too\nlate")})
+    assert str(error).splitlines()[1:] == ["  w000: ValueError: too"]
+
+
+def test_a_failure_without_a_word_is_named_all_the_same() -> None:
+    assert "  w000: TimeoutError: " in str(BatchError("", failed={"w000": TimeoutError()}))
+
+
+def test_the_error_of_a_batch_is_caused_by_its_first_failure() -> None:
+    first = TimeoutError("late")
+    failed = {"w007": first, "w000": UsageError("closed")}
+    assert BatchError.of(failed, 2).__cause__ is first
+    assert BatchError.of(failed, 2).failed == failed
 
 
 def test_a_long_value_is_cut() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -15,8 +17,11 @@ from typing import Any
 import pytest
 
 from clawblox import files
+from clawblox.clock import format_utc, utc_now
 from clawblox.files import (
     PartialFile,
+    digest_of,
+    has_digest,
     lock_file,
     lock_owner,
     make_private_dir,
@@ -25,7 +30,7 @@ from clawblox.files import (
     unlock_file,
     write_all,
 )
-from tests.support import open_fds, read_process
+from tests.support import open_fds, read_process, wait_until
 
 OLD, NEW = b"the old content", b"the new content, which is longer than one short write"
 SYSTEM_CALLS = ("open", "write", "fchmod", "fsync", "replace", "link", "unlink", "close")
@@ -95,6 +100,7 @@ def names_in(directory: Path) -> set[str]:
 def test_whatever_call_fails_the_destination_is_old_or_new_and_nothing_else_is_left(
     tmp_path: Path, publish: Publish, old: bytes | None, number: int
 ) -> None:
+    publish(tmp_path / "first")  # which looks up who we are, once
     before = open_fds()
     for at in range(MOST_CALLS):
         directory = tmp_path / str(at)
@@ -233,6 +239,17 @@ def test_a_partial_file_that_is_not_published_disappears(tmp_path: Path) -> None
     assert names_in(tmp_path) == set()
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_published_file_leaves_alone_what_comes_under_its_partial_name(
+    tmp_path: Path, overwrite: bool
+) -> None:
+    partial = PartialFile(tmp_path, "snapshot")
+    partial.publish(tmp_path / "file", overwrite=overwrite)
+    partial.path.write_bytes(OLD)  # a stranger's, who knows why
+    partial.close()
+    assert content(partial.path) == OLD
+
+
 def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replace_it(tmp_path / "missing" / "file")
@@ -267,11 +284,62 @@ def test_files_and_directories_are_private(tmp_path: Path) -> None:
     }
 
 
+def test_a_private_directory_is_its_owners_even_where_the_umask_takes_that_away(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0o277)
+    try:
+        made = make_private_dir(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (made.parent, made)] == [0o700] * 2
+
+
 def test_a_directory_that_exists_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     make_private_dir(tmp_path / "new")
     make_private_dir(tmp_path)
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+def test_a_directory_that_another_makes_meanwhile_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+
+    def be_late(path: Path, mode: int) -> None:
+        make(path, 0o750)
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", be_late)
+    made = make_private_dir(tmp_path / "a" / "b")
+    assert stat.S_IMODE(made.stat().st_mode) == 0o750
+
+
+@pytest.mark.parametrize("name", ["file", "file/in/it"])
+def test_no_directory_can_be_made_of_a_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"exists|Not a directory"):
+        publish_bytes(make_private_dir(tmp_path / name) / "lock", NEW)
+
+
+# --------------------------------------------------------------------------------- digests
+
+
+def test_a_digest_is_that_of_the_content(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(NEW)
+    digest = hashlib.sha256(NEW).hexdigest()
+    assert digest_of(tmp_path / "file") == digest
+    assert has_digest(tmp_path / "file", digest)
+
+
+@pytest.mark.parametrize("text", [None, OLD, b""])
+def test_a_file_that_is_gone_or_changed_has_not_the_digest_that_it_had(
+    tmp_path: Path, text: bytes | None
+) -> None:
+    if text is not None:
+        (tmp_path / "file").write_bytes(text)
+    assert not has_digest(tmp_path / "file", hashlib.sha256(NEW).hexdigest())
 
 
 # -------------------------------------------------------------------------------- sweeping
@@ -332,7 +400,7 @@ while done < rounds:
         refused += 1
         continue
     os.close(os.open(inside, os.O_CREAT | os.O_EXCL))  # fails where two are inside
-    assert path.read_text() == str(os.getpid())
+    assert path.read_text().split()[0] == str(os.getpid())
     inside.unlink()
     unlock_file(path, fd)
     done += 1
@@ -371,6 +439,11 @@ def program(text: str, cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[
         process.kill()
 
 
+def pid_in(path: Path) -> int | None:
+    owner = lock_owner(path)
+    return owner.pid if owner else None
+
+
 def test_of_several_processes_exactly_one_holds_a_lock_at_a_time(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         crowd = [stack.enter_context(program(CONTEND, tmp_path, "300")) for _ in range(4)]
@@ -388,14 +461,26 @@ def test_a_lock_is_refused_while_another_process_lives_that_holds_it(tmp_path: P
     path = tmp_path / "lock"
     with program(HOLD, tmp_path) as holder:
         assert lock_file(path) is None
-        assert lock_owner(path) == holder.pid
+        assert pid_in(path) == holder.pid
         holder.kill()
         holder.wait()
         fd = lock_file(path)
         assert fd is not None
-        assert lock_owner(path) == os.getpid()
+        assert pid_in(path) == os.getpid()
         unlock_file(path, fd)
     assert names_in(tmp_path) == set()
+
+
+def test_a_lock_tells_who_holds_it_where_and_since_when(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    before = format_utc(utc_now())
+    fd = lock_file(path)
+    assert fd is not None
+    owner = lock_owner(path)
+    unlock_file(path, fd)
+    assert owner is not None
+    assert (owner.pid, owner.host) == (os.getpid(), socket.gethostname())
+    assert before <= owner.since <= format_utc(utc_now())
 
 
 def test_a_forked_child_does_not_hold_the_lock_of_its_dead_parent(tmp_path: Path) -> None:
@@ -404,8 +489,8 @@ def test_a_forked_child_does_not_hold_the_lock_of_its_dead_parent(tmp_path: Path
         assert lock_file(path) is None
         holder.kill()
         holder.wait()
-        fd = lock_file(path)
-        assert fd is not None
+        # The child may not have come so far yet that it knows itself for one.
+        fd = wait_until(lambda: lock_file(path))
         unlock_file(path, fd)
 
 
@@ -458,7 +543,7 @@ def test_a_lock_whose_file_is_replaced_meanwhile_is_taken_anew(
     unlock_file(path, fd)
 
 
-@pytest.mark.parametrize("call", ["truncate", "pwrite", "fstat"])
+@pytest.mark.parametrize("call", ["ftruncate", "pwrite", "fstat"])
 def test_a_lock_that_cannot_be_written_is_not_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -483,7 +568,10 @@ def test_a_link_in_the_place_of_a_lock_is_refused(tmp_path: Path) -> None:
     assert content(tmp_path / "precious") == OLD
 
 
-@pytest.mark.parametrize("text", [None, b"", b"\xff", b"no number"])
+UNREADABLE = [None, b"", b"\xff", b"no number", b"4711", b"x here 2026-06-22T18:59:25Z"]
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
 def test_a_lock_without_a_readable_owner_has_none(tmp_path: Path, text: bytes | None) -> None:
     if text is not None:
         (tmp_path / "lock").write_bytes(text)

@@ -23,7 +23,10 @@ from clawblox.manifest import (
 from clawblox.manifest_updates import (
     agent_update,
     checkpoint_update,
+    instances_update,
     recording_update,
+    removal_update,
+    restart_update,
     run_update,
 )
 from clawblox.model import SavedSnapshot
@@ -183,6 +186,8 @@ def test_a_run_names_what_it_was_resumed_from_whatever_form_that_has(given):
         (run_update, {"resume_from": 5}, "resume_from"),
         (run_update, {"resume_from": {"format": "x"}}, "resume_from"),
         (run_update, {"resume_from": {"path": 5}}, "resume_from"),
+        (run_update, {"parent_sha256": ""}, "parent_sha256"),
+        (run_update, {"parent_sha256": b"ab"}, "parent_sha256"),
         (agent_update, {}, "dir"),
         (agent_update, {"name": "a"}, "dir"),
         (agent_update, {"dir": ""}, "dir"),
@@ -236,7 +241,9 @@ def test_what_is_not_said_stays_as_it_stands():
 
 
 def test_another_run_id_starts_the_run_anew_but_keeps_unknown_keys():
-    document = {"run": {"id": "a", "status": "complete", "ended_at": "x", "lab": 7}}
+    document = {
+        "run": {"id": "a", "status": "complete", "ended_at": "x", "parent_sha256": "ab", "lab": 7}
+    }
     manifest = Manifest(PATH, document).merged(run_update(id="b", status="running"))
     assert manifest.run == {"id": "b", "status": "running", "lab": 7}
 
@@ -265,6 +272,66 @@ def test_a_world_that_spells_a_path_otherwise_still_has_one_entry_and_its_spelli
     manifest = Manifest(PATH, {"recordings": [theirs]})
     merged = manifest.merged(recording_update(path=ROOT / "recordings" / "a", format="f"))
     assert merged.recordings == [{**theirs, "format": "f"}]
+
+
+def test_an_instance_stands_once_by_the_directory_of_its_manifest():
+    worlds = {"w000": ROOT / "worlds/w000", "w001": ROOT / "worlds/w001"}
+    manifest = EMPTY.merged(instances_update(worlds), instances_update({"x": Path("/other/x")}))
+    assert manifest.instances == [
+        {"name": "w000", "dir": "worlds/w000"},
+        {"name": "w001", "dir": "worlds/w001"},
+        {"name": "x", "dir": "/other/x"},
+    ]
+    assert manifest.resolve(manifest.instances[1]["dir"]) == worlds["w001"]
+    again = manifest.merged(instances_update({"left": worlds["w000"]}))
+    assert [one["name"] for one in again.instances] == ["left", "w001", "x"]
+
+
+def restart(number: int, resume_from: Path | None = None, exit_: str = "exit status 3") -> Update:
+    at = f"2026-06-22T18:59:{number:02}Z"
+    return restart_update(number=number, at=at, exit=exit_, resume_from=resume_from)
+
+
+def test_restarts_stand_in_their_order_and_each_of_them_once():
+    manifest = EMPTY.merged(
+        restart(1, ROOT / "checkpoints/a.json"), restart(2), restart(3, Path("/other/b.json"))
+    )
+    assert manifest.restarts == [
+        {
+            "number": 1,
+            "at": "2026-06-22T18:59:01Z",
+            "exit": "exit status 3",
+            "resume_from": "checkpoints/a.json",
+        },
+        {"number": 2, "at": "2026-06-22T18:59:02Z", "exit": "exit status 3"},
+        {
+            "number": 3,
+            "at": "2026-06-22T18:59:03Z",
+            "exit": "exit status 3",
+            "resume_from": "/other/b.json",
+        },
+    ]
+    assert manifest.merged(restart(2), restart(1, ROOT / "checkpoints/a.json")) == manifest
+    another = manifest.merged(restart(2, exit_="killed by SIGKILL"))
+    assert [one["number"] for one in another.restarts] == [1, 2, 3, 2]
+    assert EMPTY.filled(manifest).restarts == manifest.restarts
+    assert manifest.filled(manifest) == manifest
+
+
+def test_a_checkpoint_that_is_removed_keeps_what_was_known_of_it():
+    manifest = EMPTY.merged(checkpoint_update(SAVED), checkpoint_update({"path": "/other/b.json"}))
+    removed = manifest.merged(removal_update([SAVED.path], at="2026-06-23T00:00:00Z"))
+    assert removed.checkpoints == [
+        {**SAVED, "path": "checkpoints/a.json", "removed_at": "2026-06-23T00:00:00Z"},
+        {"path": "/other/b.json"},
+    ]
+    # A world that rewrites what it read before brings the file's entry back, not the file.
+    assert manifest.filled(removed).checkpoints == removed.checkpoints
+
+
+def test_a_fork_names_its_parent_and_the_digest_of_it():
+    manifest = EMPTY.merged(run_update(resume_from=SAVED, parent_sha256=SAVED.sha256))
+    assert manifest.run == {"resume_from": "checkpoints/a.json", "parent_sha256": "ab"}
 
 
 def test_entries_nobody_understands_are_kept():
@@ -329,7 +396,20 @@ runs = st.builds(
     st.sampled_from(["running", "complete", None]),
     st.none() | st.integers(0, 2),
 )
-entries = agents | recordings | checkpoints
+removals = st.builds(
+    lambda n: removal_update([ROOT / f"checkpoints/{n}"], at=f"at {n}"), st.integers(0, 3)
+)
+instances = st.builds(
+    lambda n, inside: instances_update({f"w{n}": (ROOT if inside else Path("/x")) / f"w{n}"}),
+    st.integers(0, 3),
+    st.booleans(),
+)
+restarts = st.builds(
+    lambda n, parent: restart(n, ROOT / f"checkpoints/{n}" if parent else None),
+    st.integers(1, 3),
+    st.booleans(),
+)
+entries = agents | recordings | checkpoints | removals | instances | restarts
 existing = st.builds(
     lambda unknown, updates: Manifest(PATH, {**unknown, "schema_version": 1}).merged(*updates),
     st.dictionaries(st.text().map(lambda key: f"x{key}"), json_values, max_size=3),
@@ -340,9 +420,7 @@ existing = st.builds(
 def as_set(manifest: Manifest) -> dict[str, object]:
     """Return the document without the order of its lists."""
     return {
-        key: sorted(map(json.dumps, value))
-        if key in ("agents", "recordings", "checkpoints")
-        else value
+        key: sorted(map(json.dumps, value)) if isinstance(value, list) else value
         for key, value in json.loads(serialise_manifest(manifest)).items()
     }
 
@@ -377,10 +455,13 @@ def test_no_key_is_ever_lost(manifest, updates):
     for key, value in manifest.document.items():
         if key.startswith("x"):
             assert merged.document[key] == value
-    for name in ("recordings", "checkpoints"):
-        paths = [entry["path"] for entry in merged.document.get(name, [])]
+    for name, key in (("recordings", "path"), ("checkpoints", "path"), ("instances", "dir")):
+        paths = [entry[key] for entry in merged.document.get(name, [])]
         assert len(paths) == len(set(paths))
-        assert set(paths) >= {entry["path"] for entry in manifest.document.get(name, [])}
+        assert set(paths) >= {entry[key] for entry in manifest.document.get(name, [])}
+    assert merged.restarts[: len(manifest.restarts)] == manifest.restarts
+    distinct = {json.dumps(one, sort_keys=True) for one in merged.restarts}
+    assert len(distinct) == len(merged.restarts)
 
 
 @given(existing, existing)
@@ -391,6 +472,11 @@ def test_filling_restores_everything_and_settles(manifest, other):
     assert {entry["path"] for entry in filled.checkpoints} == {
         entry["path"] for each in (manifest, other) for entry in each.checkpoints
     }
+    assert {entry["dir"] for entry in filled.instances} == {
+        entry["dir"] for each in (manifest, other) for entry in each.instances
+    }
+    for each in (manifest, other):
+        assert all(entry in filled.restarts for entry in each.restarts)
 
 
 @given(existing, st.lists(entries, max_size=4))
@@ -416,6 +502,7 @@ def test_a_manifest_is_read_from_its_run_directory_or_its_own_path(tmp_path):
         assert manifest.resolve(manifest.recordings[0]["path"]) == tmp_path / "gone"
         assert manifest.document["z"] == 1
         assert (manifest.agents, manifest.checkpoints) == ([], [])
+        assert (manifest.instances, manifest.restarts) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -431,6 +518,9 @@ def test_a_manifest_is_read_from_its_run_directory_or_its_own_path(tmp_path):
         (b'{"run": "x"}', "run is not an object"),
         (b'{"agents": {"a": 1}}', "agents is not a list"),
         (b'{"checkpoints": 5}', "checkpoints is not a list"),
+        (b'{"instances": {}}', None),
+        (b'{"instances": "w000"}', "instances is not a list"),
+        (b'{"restarts": 1}', "restarts is not a list"),
     ],
 )
 def test_what_is_not_a_manifest_is_refused(tmp_path, content, complaint):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from clawblox import manifest_file
@@ -22,7 +23,7 @@ from clawblox.errors import ManifestError, UsageError
 from clawblox.manifest import Manifest, Update, manifest_path, parse_manifest, read_manifest
 from clawblox.manifest_file import ManifestFile
 from clawblox.manifest_updates import agent_update, checkpoint_update, recording_update, run_update
-from clawblox.manifest_writer import ManifestWriter
+from clawblox.manifest_writer import ManifestWriter, ManifestWriters
 from tests.support import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -33,14 +34,13 @@ BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @contextlib.asynccontextmanager
 async def writing(run_dir: Path, **options: float):
     """Run a writer, close it at the end."""
-    writer = ManifestWriter(manifest_path(run_dir), **options)
-    async with anyio.create_task_group() as group:
-        group.start_soon(writer.run)
-        try:
-            yield writer
-        finally:
-            with anyio.CancelScope(shield=True):
-                await writer.aclose()
+    async with ManifestWriters(**options) as writers:
+        yield writers.of(run_dir)
+
+
+def writer_of(run_dir: Path) -> ManifestWriter:
+    """Return a writer whose task nobody has started yet."""
+    return ManifestWriter(ManifestFile(manifest_path(run_dir), lock_wait=10.0))
 
 
 def checkpoint(name: str) -> Update:
@@ -204,8 +204,8 @@ async def test_a_torn_manifest_is_an_error_and_stays_as_it_is(tmp_path):
 
 async def test_a_lock_that_stays_taken_is_an_error_and_a_free_one_is_taken(tmp_path):
     lock = manifest_path(tmp_path).with_name("manifest.json.lock")
-    lock.parent.mkdir()
     async with writing(tmp_path, lock_wait=0.02) as writer:
+        await writer.apply(Update())
         with lock.open("w") as holder:
             fcntl.flock(holder, fcntl.LOCK_EX)
             with pytest.raises(ManifestError, match=r"not free for 0\.02 s") as caught:
@@ -274,7 +274,7 @@ async def test_a_closed_writer_takes_nothing(tmp_path):
 @BACKENDS
 async def test_closing_writes_what_is_queued(tmp_path, monkeypatch):
     gate = Gate(monkeypatch)
-    writer = ManifestWriter(manifest_path(tmp_path))
+    writer = writer_of(tmp_path)
     async with anyio.create_task_group() as group:
         group.start_soon(writer.run)
         group.start_soon(writer.apply, checkpoint("a"))
@@ -290,7 +290,7 @@ async def test_closing_writes_what_is_queued(tmp_path, monkeypatch):
 
 
 async def test_closing_a_writer_that_never_ran_answers_who_waits(tmp_path):
-    writer = ManifestWriter(manifest_path(tmp_path))
+    writer = writer_of(tmp_path)
 
     async def call() -> None:
         with pytest.raises(ManifestError, match="ended before"):
@@ -335,7 +335,7 @@ async def test_a_cancelled_caller_leaves_its_update_to_the_writer(tmp_path, monk
 @BACKENDS
 async def test_a_cancelled_writer_writes_what_is_queued_and_answers(tmp_path, monkeypatch):
     gate = Gate(monkeypatch)
-    writer = ManifestWriter(manifest_path(tmp_path))
+    writer = writer_of(tmp_path)
     answered = []
 
     async def call(name: str) -> None:
@@ -359,7 +359,7 @@ async def test_a_cancelled_writer_writes_what_is_queued_and_answers(tmp_path, mo
 @pytest.mark.parametrize("whom", ["caller", "writer"])
 async def test_asyncios_own_cancel_tears_nothing_and_strands_nobody(tmp_path, monkeypatch, whom):
     gate = Gate(monkeypatch)
-    writer = ManifestWriter(manifest_path(tmp_path))
+    writer = writer_of(tmp_path)
     running = asyncio.create_task(writer.run())
     calls = [asyncio.create_task(writer.apply(checkpoint("a")))]
     await wait_until_async(gate.is_reached.is_set)
@@ -553,33 +553,73 @@ def test_what_a_killed_writer_left_beside_the_manifest_is_taken_in(tmp_path):
     assert files_beside(tmp_path) == CLEAN
 
 
+# --- several manifests ----------------------------------------------------------------------
+
+
+async def test_a_manifest_has_one_writer_and_every_manifest_its_own(tmp_path):
+    async with ManifestWriters() as writers:
+        one = writers.of(tmp_path / "one")
+        assert writers.of(tmp_path / "one") is one
+        assert writers.of(tmp_path / "other") is not one
+    with pytest.raises(UsageError, match="closed"):
+        await one.apply(checkpoint("a"))
+    with pytest.raises(UsageError, match="closed"):
+        writers.of(tmp_path / "third")
+
+
+@BACKENDS
+async def test_leaving_writes_what_is_queued_for_every_manifest(tmp_path, monkeypatch):
+    gate = Gate(monkeypatch)
+    runs = [tmp_path / f"run{n}" for n in range(3)]
+    async with anyio.create_task_group() as group, ManifestWriters() as writers:
+        for run in runs:
+            for name in "ab":
+                group.start_soon(writers.of(run).apply, checkpoint(name))
+        await wait_until_async(gate.is_reached.is_set)
+        gate.open()
+    for run in runs:
+        assert sorted(checkpoint_names(run)) == ["a", "b"]
+        assert files_beside(run) == CLEAN
+
+
+@BACKENDS
+async def test_what_somebody_overwrote_is_put_back_in_every_manifest_but_the_torn(tmp_path):
+    runs = [tmp_path / f"run{n}" for n in range(3)]
+    async with ManifestWriters(check_interval=0.01) as writers:
+        await writers.of(runs[0]).apply(checkpoint("a"))
+        for run in runs[1:]:
+            await anyio.to_thread.run_sync(writers.apply, run, checkpoint("a"))
+        manifest_path(runs[0]).write_bytes(b"{")
+        for run in runs[1:]:
+            rename_in(run, {"lab": 1})
+            await wait_until_async(lambda: "a" in checkpoint_names(run))  # noqa: B023 - at once
+        await writers.of(runs[1]).apply(checkpoint("b"))
+        await anyio.to_thread.run_sync(writers.apply, runs[1], checkpoint("c"))
+        assert checkpoint_names(runs[1]) == ["a", "b", "c"]
+        rename_in(runs[2], {"lab": 2})
+    assert checkpoint_names(runs[2]) == ["a"]
+    assert read(runs[2]).document["lab"] == 2
+    assert manifest_path(runs[0]).read_bytes() == b"{"
+
+
 # --- several processes ----------------------------------------------------------------------
 
-PRELUDE = """
+WRITER = """
 import sys, anyio
 from pathlib import Path
-from clawblox.manifest import manifest_path
 from clawblox.manifest_updates import checkpoint_update
-from clawblox.manifest_writer import ManifestWriter
+from clawblox.manifest_writer import ManifestWriters
 run_dir, who, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-"""
-
-WRITER = (
-    PRELUDE
-    + """
 async def main():
-    writer = ManifestWriter(manifest_path(run_dir), lock_wait=30.0)
-    async with anyio.create_task_group() as group:
-        group.start_soon(writer.run)
+    async with ManifestWriters(lock_wait=30.0) as writers:
+        writer = writers.of(run_dir)
         for n in range(count):
             await writer.apply(checkpoint_update({"path": f"checkpoints/{who}-{n}"}))
             print(f"{who}-{n}", flush=True)
         print("done", flush=True)
         await anyio.to_thread.run_sync(sys.stdin.read)
-        await writer.aclose()
 anyio.run(main)
 """
-)
 
 WORLD = """
 import json, os, sys

@@ -220,6 +220,53 @@ def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
         assert not is_listening(world.port)
 
 
+def test_it_serves_on_a_socket_that_it_inherits(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        listener.setblocking(False)
+        inherits = {"descriptor": listener.fileno(), "listens": False}
+        with socket.create_connection(("127.0.0.1", port)) as early:
+            early.sendall(b"GET /api.md HTTP/1.1\r\n\r\n")
+            with running_world(tmp_path, "--listen", "inherit", **inherits) as world:
+                assert early.recv(65536).startswith(b"HTTP/1.1 200")
+                assert ask(port, "GET", "/api.md").status == 200
+                assert not is_listening(world.port)
+                assert f"http://127.0.0.1:{port}/" in world.log
+
+
+@pytest.mark.parametrize(
+    ("flags", "env"),
+    [((), {}), (("--listen", "inherit"), {"LISTEN_PID": "1"})],
+    ids=["not asked to", "meant for another"],
+)
+def test_it_binds_beside_a_socket_that_it_does_not_serve_on(
+    tmp_path: Path, flags: tuple[str, ...], env: dict[str, str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        descriptor = listener.fileno()
+        with running_world(tmp_path, *flags, env=env, descriptor=descriptor) as world:
+            assert world.ask("GET", "/api.md").status == 200
+
+
+def test_it_binds_when_there_is_nothing_to_inherit(tmp_path: Path) -> None:
+    with running_world(tmp_path, "--listen", "inherit") as world:
+        assert world.ask("GET", "/api.md").status == 200
+
+
+def test_it_tells_the_seed_that_it_was_given(tmp_path: Path) -> None:
+    saved = tmp_path / "saved.json"
+    with running_world(tmp_path) as world:
+        session = world.join()
+        saved.write_bytes(world.snapshot().body)
+        assert world.snapshot().json()["reseed"] is None
+    told = {"WORLD_RESUME_PATH": str(saved), "WORLD_RESEED": "0"}
+    with running_world(tmp_path, env=told) as world:
+        assert world.ask("GET", "/observe", headers=session).json()["reseed"] == 0
+        saved.write_bytes(world.snapshot().body)
+    with running_world(tmp_path, "--resume", str(saved)) as world:
+        assert world.snapshot().json()["reseed"] == 0
+
+
 def test_it_lists_the_requests_it_received(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         world.snapshot()
@@ -291,6 +338,14 @@ def test_it_answers_503_for_ever(tmp_path: Path) -> None:
         assert world.snapshot().status == 503
 
 
+def test_it_answers_503_from_when_it_is_told_to(tmp_path: Path) -> None:
+    with running_world(tmp_path) as world:
+        world.set(unavailable="inf")
+        assert world.ask("GET", "/api.md").status == 503
+        world.set(unavailable=0)
+        assert world.ask("GET", "/api.md").status == 200
+
+
 def test_it_answers_503_for_a_while_and_then_serves(tmp_path: Path) -> None:
     with running_world(tmp_path, "--unavailable", "0.3") as world:
         assert world.ask("GET", "/api.md").status == 503
@@ -300,6 +355,24 @@ def test_it_answers_503_for_a_while_and_then_serves(tmp_path: Path) -> None:
 def test_it_accepts_and_never_answers(tmp_path: Path) -> None:
     with running_world(tmp_path, "--mute") as world, pytest.raises(TimeoutError):
         world.ask("GET", "/api.md", timeout=0.1)
+
+
+def test_it_falls_silent_when_it_is_told_to(tmp_path: Path) -> None:
+    with running_world(tmp_path) as world:
+        world.set(mute="")
+        with pytest.raises(TimeoutError):
+            world.ask("GET", "/api.md", timeout=0.1)
+
+
+def test_its_document_fails_and_recovers_while_all_else_works(tmp_path: Path) -> None:
+    with running_world(tmp_path, "--doc", "status-500") as world:
+        assert world.ask("GET", "/api.md").status == 500
+        world.set(doc="hang")
+        with pytest.raises(TimeoutError):
+            world.ask("GET", "/api.md", timeout=0.1)
+        assert world.snapshot().status == 200
+        world.set(doc="served")
+        assert world.ask("GET", "/api.md").status == 200
 
 
 def test_it_binds_the_ipv6_loopback_only(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,21 +17,23 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from clawblox import ports
+from clawblox import leases, ports
 from clawblox.ports import (
     Lease,
     Listener,
     NoFreePort,
     PortBusy,
     connect_host,
+    listeners_at,
     listeners_on,
+    open_listener,
     owner_of,
     owners_of,
     take_free_port,
     take_port,
     wait_for_port,
 )
-from tests.support import free_port, wait_until
+from tests.support import free_port, open_fds, wait_until
 
 HOST = "127.0.0.1"
 NOWHERE = "192.0.2.1"
@@ -39,7 +43,7 @@ TIME_WAIT = "06"
 
 TAKE = """
 import subprocess, sys
-from clawblox import ports
+from clawblox import leases, ports
 host, first, last, count, *command = sys.argv[1:]
 if int(last):
     ports.LEASE_RANGE = range(int(first), int(last))
@@ -106,8 +110,15 @@ def inode_of(listener: socket.socket) -> int:
     return os.fstat(listener.fileno()).st_ino
 
 
-def lease_file(port: int) -> Path:
-    return Path(f"/tmp/clawblox-{os.getuid()}/ports/{port}")
+LEASES = Path(f"/tmp/clawblox-{os.getuid()}/leases")
+
+
+def is_leased(port: int) -> bool:
+    """Say whether a process has the lock on a port's slot, as another one sees it."""
+    slot = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, port * 256, 256, 0)
+    with LEASES.open("r+b") as file:
+        found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, slot)
+    return struct.unpack("hhqqi0q", found)[0] != fcntl.F_UNLCK
 
 
 @pytest.fixture
@@ -130,7 +141,7 @@ def test_a_leased_port_is_refused_to_everybody_here_until_it_is_released() -> No
     assert caught.value.owner.startswith(f"pid {os.getpid()} (")
     lease.release()
     lease.release()
-    assert not lease_file(port).exists()
+    assert not is_leased(port)
     take_port(HOST, port).release()
 
 
@@ -148,9 +159,8 @@ def test_a_lease_ends_with_its_owner_even_where_the_owner_leaves_a_child() -> No
     with holding(port, "sleep", "60") as holder:
         holder.kill()
         holder.wait()
-        assert lease_file(port).exists()
         take_port(HOST, port).release()
-    assert not lease_file(port).exists()
+    assert not is_leased(port)
 
 
 def test_the_place_of_the_leases_is_private_and_the_same_for_every_orchestrator(
@@ -160,11 +170,39 @@ def test_the_place_of_the_leases_is_private_and_the_same_for_every_orchestrator(
     port = free_port()
     lease = take_port(HOST, port)
     try:
-        assert lease_file(port).read_text() == str(os.getpid())
-        assert lease_file(port).stat().st_mode & 0o777 == 0o600
-        assert lease_file(port).parent.stat().st_mode & 0o777 == 0o700
+        assert is_leased(port)
+        assert LEASES.stat().st_mode & 0o777 == 0o600
+        assert LEASES.parent.stat().st_mode & 0o777 == 0o700
     finally:
         lease.release()
+
+
+def test_leases_survive_that_somebody_removes_their_file() -> None:
+    first, second = free_port(), free_port()
+    lease = take_port(HOST, first)
+    LEASES.unlink()
+    other = take_port(HOST, second)
+    assert is_leased(first)
+    assert is_leased(second)
+    lease.release()
+    other.release()
+    assert not is_leased(first)
+
+
+def test_a_forked_child_has_no_lease_of_its_parent() -> None:
+    port = free_port()
+    lease = take_port(HOST, port)
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(PortBusy):
+            take_port(HOST, port)
+            os._exit(1)
+        lease.release()  # the parent's, and none of the child's business
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert is_leased(port)
+    lease.release()
+    assert not is_leased(port)
 
 
 def test_an_address_of_another_machine_is_an_error_and_leaves_no_lease() -> None:
@@ -172,7 +210,7 @@ def test_an_address_of_another_machine_is_an_error_and_leaves_no_lease() -> None
     with pytest.raises(OSError, match="Cannot assign requested address") as caught:
         take_port(NOWHERE, port)
     assert caught.value.errno == errno.EADDRNOTAVAIL
-    assert not lease_file(port).exists()
+    assert not is_leased(port)
     with pytest.raises(OSError, match="Cannot assign requested address"):
         take_free_port(NOWHERE)
 
@@ -218,7 +256,7 @@ def test_when_every_port_is_leased_there_is_none(one_port: int) -> None:
 def test_when_every_port_is_bound_there_is_none(one_port: int) -> None:
     with listening(HOST, one_port), pytest.raises(NoFreePort):
         take_free_port(HOST)
-    assert not lease_file(one_port).exists()
+    assert not is_leased(one_port)
 
 
 def test_processes_that_take_ports_at_the_same_time_never_share_one() -> None:
@@ -232,7 +270,7 @@ def test_processes_that_take_ports_at_the_same_time_never_share_one() -> None:
     assert len(set(taken)) == len(taken)
     for port in taken:
         take_port(HOST, port).release()
-        assert not lease_file(port).exists()
+        assert not is_leased(port)
 
 
 # -------------------------------------------------------------------------------- listeners
@@ -330,7 +368,7 @@ def test_a_port_is_busy_where_a_listener_is_in_the_way(
                 take_port(asked, port)
         else:
             take_port(asked, port).release()
-    assert not lease_file(port).exists()
+    assert not is_leased(port)
     take_port(asked, port).release()
 
 
@@ -362,6 +400,53 @@ def test_closed_connections_of_an_earlier_run_do_not_block_a_port() -> None:
 )
 def test_a_bound_host_is_reached_at_a_literal_address(host: str, literal: str) -> None:
     assert connect_host(host) == literal
+
+
+ANSWERERS: dict[str, tuple[str, list[str], list[str]]] = {
+    "its own address": ("127.0.0.1", ["127.0.0.1"], ["127.0.0.1"]),
+    "every IPv4 address": ("127.0.0.1", ["0.0.0.0"], ["0.0.0.0"]),
+    "every address": ("127.0.0.1", ["::"], ["::"]),
+    "asked for everywhere": ("0.0.0.0", ["127.0.0.1"], ["127.0.0.1"]),
+    "by an IPv6 socket": ("127.0.0.1", ["::ffff:127.0.0.1"], ["127.0.0.1"]),
+    "of its name": ("localhost", ["127.0.0.1"], ["127.0.0.1"]),
+    "::1": ("::1", ["::1"], ["::1"]),
+    "every address, asked for by IPv6": ("::1", ["::"], ["::"]),
+    "elsewhere on this machine": ("127.0.0.1", ["127.0.0.2"], []),
+    "of the other family": ("127.0.0.1", ["::1"], []),
+    "of the other family, the other way": ("::1", ["127.0.0.1"], []),
+    "IPv4 before IPv6": ("127.0.0.1", ["127.0.0.1", ":: alone"], ["127.0.0.1"]),
+    "IPv6 beside IPv4": ("::1", ["127.0.0.1", ":: alone"], ["::"]),
+    "nobody": ("127.0.0.1", [], []),
+}
+
+
+@pytest.mark.parametrize(("host", "bound", "shown"), ANSWERERS.values(), ids=ANSWERERS)
+def test_who_answers_at_an_address_is_known(host: str, bound: list[str], shown: list[str]) -> None:
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        for address in bound:
+            only_v6 = address.endswith("alone")
+            stack.enter_context(listening(address.split()[0], port, only_v6=only_v6))
+        assert [found.address for found in listeners_at(host, port)] == shown
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
+def test_a_listener_for_a_world_answers_before_anybody_accepts(host: str) -> None:
+    port = free_port()
+    with open_listener(host, port) as listener:
+        assert not listener.get_inheritable()
+        socket.create_connection((connect_host(host), port), timeout=10).close()
+        with pytest.raises(PortBusy) as caught:
+            open_listener(host, port)
+        assert caught.value.port == port
+    open_listener(host, port).close()
+
+
+def test_no_listener_is_opened_at_an_address_of_another_machine() -> None:
+    before = open_fds()
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        open_listener(NOWHERE, free_port())
+    assert open_fds() == before
 
 
 # ---------------------------------------------------------------------------------- waiting
@@ -406,7 +491,7 @@ async def test_a_cancelled_wait_leaves_no_lease() -> None:
     with listening(HOST, port), anyio.move_on_after(0.02) as scope:
         await wait_for_port(HOST, port, 60.0)
     assert scope.cancelled_caught
-    assert not lease_file(port).exists()
+    assert not is_leased(port)
     lease = await anyio.to_thread.run_sync(take_port, HOST, port)
     await anyio.to_thread.run_sync(lease.release)
 
@@ -417,6 +502,6 @@ def test_a_lease_directory_of_another_user_is_not_trusted(
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (tmp_path / f"clawblox-{os.getuid()}").symlink_to(foreign)
-    monkeypatch.setattr(ports, "LEASE_ROOT", tmp_path)
+    monkeypatch.setattr(leases, "LEASE_ROOT", tmp_path)
     with pytest.raises(PermissionError, match="another user"):
         take_free_port("127.0.0.1")

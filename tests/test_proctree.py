@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,13 @@ from clawblox import proctree
 from clawblox.proctree import (
     Mark,
     Proc,
+    Search,
     all_processes,
     boot_id,
     command_line,
     environment,
     find_tree,
+    find_trees,
     is_same_process,
     kill_tree,
     signal_processes,
@@ -77,7 +79,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         )
         children.append(child)
         # A process in the middle of its exec has no environment yet.
-        wait_until(lambda: not is_alive(child.pid) or environment(child.pid) != [b""])
+        wait_until(lambda: not is_alive(child.pid) or environment(child.pid))
         return child
 
     yield start_one
@@ -241,13 +243,164 @@ def test_whoever_belonged_once_belongs_for_good(start: Start, cookie: str) -> No
     assert find_tree([mark], recycled) == []
 
 
-def test_what_one_pass_overlooks_is_found_by_the_next(
+# ------------------------------------------------------------------- many looked for at once
+
+
+def search(cookie: str, *leaders: int, known: Sequence[Proc] = ()) -> Search:
+    return Search((Mark(cookie.encode(), tuple(map(identity, leaders))),), tuple(known))
+
+
+def found_by(*searches: Search) -> list[set[int]]:
+    return [pids(found) for found in find_trees(searches)]
+
+
+def count_passes(
+    monkeypatch: pytest.MonkeyPatch, before: Callable[[int], None] = lambda number: None
+) -> list[int]:
+    """Note the passes over ``/proc``; ``before`` is told the number of each as it begins."""
+    passes: list[int] = []
+    look = proctree._View.look
+
+    def note(self: proctree._View) -> None:
+        passes.append(len(passes))
+        look(self)
+        before(len(passes))
+
+    monkeypatch.setattr(proctree._View, "look", note)
+    return passes
+
+
+def family(leader: subprocess.Popen[bytes], size: int) -> set[int]:
+    """Return a process and its descendants, once there are ``size`` of them."""
+    wait_until(lambda: len(support.descendants(leader.pid)) == size - 1)
+    return {leader.pid, *support.descendants(leader.pid)}
+
+
+def test_each_gets_the_processes_of_its_own(start: Start, cookie: str) -> None:
+    wrapper = start("sh", "-c", "sleep 60 & sleep 60 & wait", cookie=f"{cookie}0")
+    daemons = start("sh", "-c", "setsid sleep 60 & env -i setsid sleep 60 & wait")
+    alone = start(cookie=f"{cookie}2")
+    start()
+    families = [family(wrapper, 3), family(daemons, 3), {alone.pid}]
+    searches = [
+        search(f"{cookie}0", wrapper.pid),
+        search(f"{cookie}1", daemons.pid),
+        search(f"{cookie}2"),
+    ]
+    assert found_by(*searches) == families
+    assert pids(find_tree([Mark(f"{cookie}{n}".encode()) for n in range(3)])) == (
+        families[0] | families[2]
+    )
+
+
+def test_an_instance_within_an_instance_belongs_to_both(start: Start, cookie: str) -> None:
+    inner = 'env -i CLAWBLOX_INSTANCE="$1" setsid sleep 60 & wait'
+    outer = start("sh", "-c", inner, "sh", f"{cookie}1".partition("=")[2], cookie=f"{cookie}0")
+    both = family(outer, 2)
+    (within,) = both - {outer.pid}
+    wait_until(lambda: find_tree([Mark(f"{cookie}1".encode())]))
+    assert found_by(search(f"{cookie}0", outer.pid), search(f"{cookie}1", within)) == [
+        both,
+        {within},
+    ]
+
+
+def test_all_who_look_for_the_same_processes_find_them(
+    start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = start("sh", "-c", "sleep 60 & wait", cookie=cookie)
+    both = family(leader, 2)
+    passes = count_passes(monkeypatch)
+    searches = [search(cookie), search(cookie, leader.pid), search(f"{cookie}0", leader.pid)]
+    assert found_by(*searches) == [both] * 3
+    assert found_by(search(cookie), search(cookie)) == [both] * 2
+    assert len(passes) == 2
+
+
+def test_what_was_known_belongs_to_those_who_knew_it(start: Start, cookie: str) -> None:
+    first, second = start(), start()
+    processes = all_processes()
+    found = found_by(
+        search(f"{cookie}0", known=[processes[first.pid]]),
+        search(f"{cookie}1", known=[processes[second.pid]]),
+        search(f"{cookie}2", known=[processes[second.pid]._replace(start_time=1)]),
+    )
+    assert found == [{first.pid}, {second.pid}, set()]
+
+
+def test_what_is_older_than_the_leader_of_another_is_found(
+    start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = start("sh", "-c", "setsid sleep 60 & wait", cookie=f"{cookie}0")
+    (daemon,) = family(older, 2) - {older.pid}
+    identity_of_older = identity(older.pid)
+    wait_until(lambda: command_line(daemon) == "sleep 60")
+    older.kill()
+    older.wait()
+    wait_until(lambda: start_time_of(start("true").pid) > start_time_of(daemon))
+    younger = start()
+    first = Search((Mark(f"{cookie}0".encode(), (identity_of_older,)),))
+    passes = count_passes(monkeypatch)
+    assert found_by(first, search(f"{cookie}1", younger.pid)) == [{daemon}, {younger.pid}]
+    assert len(passes) == 1
+
+
+def test_a_dead_leader_counts_for_its_own_search(start: Start, cookie: str) -> None:
+    leader = start("sh", "-c", "sleep 60 & exit")
+    wait_until(lambda: not is_alive(leader.pid))
+    (orphan,) = [pid for pid, proc in all_processes().items() if proc.session == leader.pid]
+    found = found_by(search(f"{cookie}0"), search(f"{cookie}1", leader.pid))
+    assert found == [set(), {orphan}]
+
+
+def test_nobody_looks_for_nothing() -> None:
+    assert find_trees([]) == []
+
+
+def test_all_share_two_passes_whatever_they_find(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = start(cookie=cookie)
-    passes = iter([{}, all_processes()])
-    monkeypatch.setattr(proctree, "all_processes", lambda: next(passes))
-    assert pids(find_tree([Mark(cookie.encode())])) == {child.pid}
+    passes = count_passes(monkeypatch)
+    searches = [search(f"{cookie}{n}") for n in range(50)]
+    assert found_by(*searches, search(cookie)) == [set()] * 50 + [{child.pid}]
+    assert len(passes) == 2
+    assert found_by(search(cookie)) == [{child.pid}]
+    assert len(passes) == 3
+
+
+def test_the_second_pass_reads_only_what_is_new(
+    start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zombie = start("true")
+    wait_until(lambda: not is_alive(zombie.pid))
+    read: list[int] = []
+    read_stat = proctree._read_stat
+    monkeypatch.setattr(proctree, "_read_stat", lambda pid: read.append(pid) or read_stat(pid))
+    assert found_by(search(cookie)) == [set()]
+    assert {zombie.pid, os.getpid()} <= set(read)
+    assert len(read) == len(set(read))
+
+
+def test_what_begins_during_one_pass_is_found_by_the_next(
+    start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    passes = count_passes(monkeypatch, lambda number: started.append(start(cookie=cookie).pid))
+    found = found_by(search(cookie), search(f"{cookie}0"))
+    assert found == [{started[0]}, set()]
+    assert len(passes) == 2
+
+
+def test_what_is_in_the_middle_of_an_exec_is_found_by_the_next_pass(
+    start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = start(cookie=cookie)
+    answers = {child.pid: iter([[], environment(child.pid)])}
+    monkeypatch.setattr(
+        proctree, "environment", lambda pid: next(answers[pid]) if pid in answers else []
+    )
+    assert found_by(search(cookie)) == [{child.pid}]
 
 
 # --------------------------------------------------------------------------- signalling

@@ -68,6 +68,18 @@ def test_what_does_not_apply_is_left_unset() -> None:
     assert all(public.values())
 
 
+@pytest.mark.parametrize("seed", [0, 7, 2**64 - 1])
+def test_a_seed_is_told_as_a_decimal_number(seed: int) -> None:
+    told = attrs.evolve(WORLD, reseed=seed).public()
+    assert told == {**WORLD.public(), "WORLD_RESEED": str(seed)}
+    assert seed in protocol.SEEDS
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_has_64_bits_and_no_sign(seed: int) -> None:
+    assert seed not in protocol.SEEDS
+
+
 def test_public_and_secret_variables_are_apart() -> None:
     assert not WORLD.public().keys() & WORLD.secrets().keys()
     assert set(SECRET_ENV) == WORLD.secrets().keys()
@@ -98,6 +110,9 @@ def test_the_literals_of_the_contract() -> None:
     ]
     assert (protocol.SESSION_HEADER, protocol.OPERATOR_HEADER) == ("X-Session", "X-Operator-Token")
     assert protocol.INSTANCE_ENV == "CLAWBLOX_INSTANCE"
+    assert (protocol.LISTEN_FDS_ENV, protocol.LISTEN_PID_ENV) == ("LISTEN_FDS", "LISTEN_PID")
+    assert protocol.LISTEN_FDNAMES_ENV == "LISTEN_FDNAMES"
+    assert (protocol.LISTEN_FD, protocol.LISTEN_FD_NAME) == (3, "world")
     assert protocol.DEFAULT_SNAPSHOT_FORMAT == "world-snapshot"
 
 

@@ -10,13 +10,20 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from clawblox import readiness
 from clawblox.proctree import Mark
-from clawblox.readiness import Probe, StrangerAnswers, wait_until_ready
+from clawblox.readiness import (
+    Probe,
+    StrangerAnswers,
+    require_own_listener,
+    wait_until_ready,
+)
 from tests.support import free_port, open_fds, running_world
 
 pytestmark = pytest.mark.anyio
@@ -229,7 +236,8 @@ async def test_the_request_is_small_and_asks_for_no_more_than_the_answer(
 async def test_a_connection_to_itself_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     class BoundToItsDestination(socket.socket):
         def connect_ex(self, address: tuple[str, int]) -> int:  # type: ignore[override]
-            self.bind(address)
+            if self.getsockname()[1] != address[1]:
+                self.bind(address)
             return super().connect_ex(address)
 
     with BoundToItsDestination() as proof:
@@ -326,8 +334,12 @@ async def test_a_log_that_says_ready_is_not_enough_without_a_listener(tmp_path: 
 # ----------------------------------------------------------------------------- whose it is
 
 
-def mark_of(cookie: str) -> Mark:
-    return Mark(f"CLAWBLOX_INSTANCE={cookie}".encode())
+async def become_ready(probe: Probe, cookie: str) -> None:
+    """Wait until the world says that it is ready, and see that it is the one with the cookie."""
+    with anyio.fail_after(DEADLINE_S):
+        await wait_until_ready(probe, 0.0)
+    mark = Mark(f"CLAWBLOX_INSTANCE={cookie}".encode())
+    await anyio.to_thread.run_sync(require_own_listener, probe, mark)
 
 
 @pytest.mark.parametrize(
@@ -346,31 +358,69 @@ def mark_of(cookie: str) -> Mark:
 async def test_the_listener_of_the_world_itself_is_ready(
     tmp_path: Path, host: str, bound: str
 ) -> None:
-    with running_world(tmp_path, "--bind", bound) as world, anyio.fail_after(DEADLINE_S):
-        await wait_until_ready(probe_of(world.port, host=host), mark_of(world.cookie))
+    with running_world(tmp_path, "--bind", bound) as world:
+        await become_ready(probe_of(world.port, host=host), world.cookie)
 
 
 async def test_the_listener_of_a_child_is_ready(tmp_path: Path) -> None:
-    with running_world(tmp_path, wrapper="child") as world, anyio.fail_after(DEADLINE_S):
-        await wait_until_ready(probe_of(world.port), mark_of(world.cookie))
+    with running_world(tmp_path, wrapper="child") as world:
+        await become_ready(probe_of(world.port), world.cookie)
 
 
 async def test_the_listener_of_another_process_is_a_stranger(tmp_path: Path) -> None:
-    with running_world(tmp_path) as world, anyio.fail_after(DEADLINE_S):
+    with running_world(tmp_path) as world:
         with pytest.raises(StrangerAnswers) as caught:
-            await wait_until_ready(probe_of(world.port), mark_of("another"))
+            await become_ready(probe_of(world.port), "another")
         assert caught.value.owner.startswith(f"pid {world.process.pid} (")
 
 
 async def test_a_listener_of_our_own_is_a_stranger() -> None:
     with serving(say(b"HTTP/1.1 200 OK\r\n" + SIZED)) as server:
         probe = probe_of(server.port)
-        with anyio.fail_after(DEADLINE_S), pytest.raises(StrangerAnswers) as caught:
-            await wait_until_ready(probe, mark_of("another"))
+        with pytest.raises(StrangerAnswers) as caught:
+            await become_ready(probe, "another")
         assert caught.value.owner.startswith(f"pid {os.getpid()} (")
 
 
+class Looks:
+    """A probe that is ready at its second look; notes when it looked."""
+
+    interval: float | None = None
+    is_inherited = False
+
+    def __init__(self, **changes: object) -> None:
+        self.at: list[float] = []
+        vars(self).update(changes)
+
+    async def look(self) -> bool:
+        self.at.append(anyio.current_time())
+        return len(self.at) == 2
+
+
+FIRST_LOOKS: dict[str, tuple[float, dict[str, object], float]] = {
+    "nothing is known": (0.0, {}, 0.0),
+    "half of what others took": (0.2, {}, 0.1),
+    "others were much slower": (100.0, {}, 0.25),
+    "the world says how often": (100.0, {"interval": 0.001}, 0.0),
+    "a socket that listens already": (100.0, {"is_inherited": True}, 0.0),
+}
+
+
+@pytest.mark.parametrize(("expected_s", "kind", "at_s"), FIRST_LOOKS.values(), ids=FIRST_LOOKS)
+async def test_the_looks_begin_when_a_world_can_be_ready(
+    expected_s: float, kind: dict[str, object], at_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if at_s == 0.0:  # who waits at all waits for ever
+        monkeypatch.setattr(readiness, "_LONGEST_WAIT_S", 10 * DEADLINE_S)
+    probe = Looks(**kind)
+    begun_at = anyio.current_time()
+    with anyio.fail_after(DEADLINE_S):
+        await wait_until_ready(cast(Probe, probe), expected_s)
+    assert len(probe.at) == 2
+    assert probe.at[0] - begun_at >= at_s
+
+
 async def test_a_world_that_is_busy_at_first_is_looked_at_again(tmp_path: Path) -> None:
-    with running_world(tmp_path, "--unavailable", "0.1") as world, anyio.fail_after(DEADLINE_S):
-        await wait_until_ready(probe_of(world.port), mark_of(world.cookie))
+    with running_world(tmp_path, "--unavailable", "0.1") as world:
+        await become_ready(probe_of(world.port), world.cookie)
         assert len(world.ask("GET", "/__requests").json()) > 1

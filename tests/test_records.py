@@ -1,14 +1,17 @@
-"""Instance records on disk: the right to a name, what is believed, and what is closed."""
+"""Instance records on disk: the right to a name or a run, what is believed, what is closed."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +24,14 @@ from clawblox.proctree import boot_id, start_time_of
 from clawblox.records import (
     Claim,
     InstanceRecord,
+    RunClaim,
     claim_name,
+    claim_run,
     close_stale_records,
+    free_names,
     read_record,
     read_records,
+    read_running,
     write_record,
 )
 from tests.support import is_alive, wait_until
@@ -38,6 +45,18 @@ print(claim.name, flush=True)
 sys.stdin.read()
 """
 
+HOLD_RUN = """
+import os, sys
+from pathlib import Path
+from clawblox.records import claim_run
+claim = claim_run(Path(sys.argv[1]))
+print("claimed", flush=True)
+sys.stdin.readline()
+claim.release()
+print("released", flush=True)
+sys.stdin.read()
+"""
+
 
 def record_of(name: str, **changes: Any) -> InstanceRecord:
     """Return the record of an instance whose process is gone, unless ``changes`` say otherwise."""
@@ -46,6 +65,7 @@ def record_of(name: str, **changes: Any) -> InstanceRecord:
         state="ready",
         world="counter",
         world_dir="/worlds/counter",
+        instance_dir="/run/worlds/w000",
         host="127.0.0.1",
         port=20001,
         base_path="",
@@ -62,6 +82,8 @@ def record_of(name: str, **changes: Any) -> InstanceRecord:
         resume_path=None,
         is_detached=False,
         orchestrator_pid=1,
+        control="1-0",
+        restarts=2,
         exit=None,
     )
     return attrs.evolve(record, **changes)
@@ -187,6 +209,198 @@ def test_the_name_of_an_instance_that_is_gone_is_free(tmp_path: Path, state: str
         assert names == ["w000"]
 
 
+def test_free_names_pass_over_what_is_taken_and_what_ran(
+    tmp_path: Path, alive: dict[str, Any]
+) -> None:
+    written(tmp_path, "w000", state="exited")
+    written(tmp_path, "w002", **alive)
+
+    def first_three(*taken: str, reuse: bool) -> list[str]:
+        return list(itertools.islice(free_names(tmp_path, taken, reuse=reuse), 3))
+
+    assert first_three(reuse=True) == ["w000", "w001", "w003"]
+    assert first_three(reuse=False) == ["w001", "w003", "w004"]
+    assert first_three("w000", "w003", reuse=True) == ["w001", "w004", "w005"]
+
+
+def test_a_name_that_somebody_holds_is_not_free_though_it_has_no_record(tmp_path: Path) -> None:
+    written(tmp_path, "w001", state="exited")
+    with held_elsewhere(tmp_path, "w001"), released(claim_name(tmp_path, "w002")):
+        names = free_names(tmp_path, (), reuse=True)
+        assert list(itertools.islice(names, 2)) == ["w000", "w003"]
+    assert next(free_names(tmp_path, ["w000"], reuse=True)) == "w001"
+
+
+def test_names_are_counted_on_beyond_the_three_digits(tmp_path: Path) -> None:
+    taken = [f"w{number:03}" for number in range(1000)]
+    assert next(free_names(tmp_path, taken, reuse=True)) == "w1000"
+
+
+# ------------------------------------------------------------------------------------ runs
+
+
+@contextlib.contextmanager
+def run_held_elsewhere(run: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", HOLD_RUN, str(run)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert line_of(process) == "claimed"
+        yield process
+        process.kill()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@contextlib.contextmanager
+def run_claimed(run: Path, count: int = 1) -> Iterator[list[RunClaim]]:
+    claims = [claim_run(run) for _ in range(count)]
+    try:
+        yield claims
+    finally:
+        for claim in claims:
+            claim.release()
+
+
+def is_free(run: Path) -> bool:
+    """Say whether another process could claim a run directory."""
+    code = "import sys, pathlib; from clawblox.records import *; claim_run(pathlib.Path('.'))"
+    result = subprocess.run([sys.executable, "-c", code], cwd=run, capture_output=True, text=True)
+    assert result.returncode == 0 or "RunLockedError" in result.stderr
+    return result.returncode == 0
+
+
+def test_a_run_that_another_process_holds_is_refused_and_names_it(tmp_path: Path) -> None:
+    with run_held_elsewhere(tmp_path) as holder:
+        with pytest.raises(RunLockedError) as caught:
+            claim_run(tmp_path)
+        assert caught.value.pid == holder.pid
+        assert caught.value.path == tmp_path / ".clawblox" / "run.lock"
+        text = str(caught.value)
+        assert f"held by pid {holder.pid} ({sys.executable} -c" in text
+        assert f"on {socket.gethostname()} since 2" in text
+        assert holder.stdin is not None
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        assert line_of(holder) == "released"
+        with run_claimed(tmp_path):
+            pass
+
+
+def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
+    with run_held_elsewhere(tmp_path) as holder:
+        holder.kill()
+        holder.wait()
+        with run_claimed(tmp_path):
+            assert not is_free(tmp_path)
+
+
+def test_a_lock_that_tells_nothing_is_refused_all_the_same(tmp_path: Path) -> None:
+    with run_held_elsewhere(tmp_path):
+        (tmp_path / ".clawblox" / "run.lock").write_text("")
+        with pytest.raises(RunLockedError, match="is held by another process"):
+            claim_run(tmp_path)
+
+
+def test_all_of_one_process_share_a_run_until_the_last_of_them_goes(tmp_path: Path) -> None:
+    with run_claimed(tmp_path, 2) as (one, other):
+        one.release()
+        one.release()
+        assert not is_free(tmp_path)
+        other.release()
+        assert not (tmp_path / ".clawblox" / "run.lock").exists()
+        assert is_free(tmp_path)
+    with run_claimed(tmp_path):
+        assert not is_free(tmp_path)
+
+
+def test_other_runs_can_be_claimed_meanwhile(tmp_path: Path) -> None:
+    with run_held_elsewhere(tmp_path / "one"), run_claimed(tmp_path / "other", 2):
+        assert is_free(tmp_path)
+
+
+def test_many_threads_claim_and_release_one_run(tmp_path: Path) -> None:
+    failures: list[Exception] = []
+
+    def claim_again_and_again() -> None:
+        try:
+            for _ in range(50):
+                claim_run(tmp_path).release()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=claim_again_and_again) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert is_free(tmp_path)
+
+
+FORK = """
+import os, pathlib, socket
+from clawblox.errors import RunLockedError
+from clawblox.files import lock_file
+from clawblox.records import claim_run
+run = pathlib.Path(".")
+inherited = claim_run(run)
+ours, childs = socket.socketpair()
+child = os.fork()
+if child == 0:
+    try:
+        claim_run(run)
+    except RunLockedError:
+        childs.send(b"refused")
+    assert childs.recv(8) == b"released"
+    own = claim_run(run)
+    inherited.release()
+    assert lock_file(run / ".clawblox" / "run.lock") is None
+    own.release()
+    os._exit(7)
+assert ours.recv(8) == b"refused"
+inherited.release()
+ours.send(b"released")
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+def test_a_fork_has_no_part_in_the_claims_of_its_parent(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", FORK], cwd=tmp_path, check=True, timeout=60)
+    assert is_free(tmp_path)
+
+
+def test_names_that_one_has_chosen_are_known_to_all_of_its_process(tmp_path: Path) -> None:
+    with run_claimed(tmp_path, 2) as (one, other):
+        with one.naming() as planned:
+            planned |= {"w000", "w001"}
+        with other.naming() as planned:
+            assert planned == {"w000", "w001"}
+        one.forget(["w001", "never"])
+        with other.naming() as planned:
+            assert planned == {"w000"}
+
+
+def test_no_two_choose_names_at_once(tmp_path: Path) -> None:
+    inside: list[str] = []
+
+    def choose(claim: RunClaim) -> None:
+        with claim.naming():
+            inside.append("the other")
+
+    with run_claimed(tmp_path, 2) as (one, other):
+        thread = threading.Thread(target=choose, args=(other,))
+        with one.naming():
+            thread.start()
+            thread.join(0.05)
+            inside.append("one")
+        thread.join()
+    assert inside == ["one", "the other"]
+
+
 # --------------------------------------------------------------------------------- records
 
 
@@ -201,8 +415,15 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["exit"] == {"status": None, "signal": "SIGKILL"}
 
 
+def test_those_that_run_are_those_that_live(tmp_path: Path, alive: dict[str, Any]) -> None:
+    written(tmp_path, "w000", state="ready")
+    (living,) = written(tmp_path, "w001", state="starting", **alive)
+    assert read_running(tmp_path) == [living]
+
+
 def test_where_nothing_ran_there_are_no_records(tmp_path: Path) -> None:
     assert read_records(tmp_path / "missing") == []
+    assert next(free_names(tmp_path / "missing", (), reuse=False)) == "w000"
     assert read_record(tmp_path / "missing", "one") is None
     assert not close_stale_records(tmp_path / "missing")
 
@@ -261,7 +482,8 @@ def test_instances_that_nobody_ended_are_closed(tmp_path: Path, alive: dict[str,
         *written(tmp_path, "exited", state="exited"),
         *written(tmp_path, "failed", state="failed"),
     ]
-    assert close_stale_records(tmp_path)
+    closed = close_stale_records(tmp_path)
+    assert closed == [record_of("ready"), record_of("starting", state="starting", pid=0)]
     after = {record.name: record for record in read_records(tmp_path)}
     assert [after[record.name] for record in kept] == kept
     for name, state in (("starting", "failed"), ("ready", "exited")):
@@ -269,7 +491,7 @@ def test_instances_that_nobody_ended_are_closed(tmp_path: Path, alive: dict[str,
         assert after[name] == record_of(
             name, state=state, ended_at=after[name].ended_at, pid=after[name].pid
         )
-    assert not close_stale_records(tmp_path)
+    assert close_stale_records(tmp_path) == []
     assert not list(instances_of(tmp_path).glob("*.lock"))
 
 

@@ -525,9 +525,14 @@ async def test_the_events_of_a_life_come_in_order_and_end_with_the_world(tmp_pat
     assert details == [
         {"port": started.port},
         {"url": started.url, "ready_s": started.ready_s},
-        {"path": saved["path"], "size_bytes": saved["size_bytes"]},
+        {
+            "path": saved["path"],
+            "size_bytes": saved["size_bytes"],
+            "elapsed_s": details[2]["elapsed_s"],
+        },
         {"rung": "terminated", "exit": WorldExit(status=0)},
     ]
+    assert 0 < details[2]["elapsed_s"] < 60
 
 
 async def test_leaving_the_world_is_an_event_too(tmp_path: Path) -> None:
@@ -542,7 +547,7 @@ async def test_a_failed_start_is_an_error_and_only_half_a_life(tmp_path: Path) -
         events = world.events()
         with pytest.raises(WorldError):
             await world.start(run_dir=tmp_path / "run")
-    assert [event.kind async for event in events] == ["started"]
+    assert [event.kind async for event in events] == ["started", "start_failed"]
 
 
 async def test_every_listener_hears_everything_from_its_beginning_on(tmp_path: Path) -> None:

@@ -23,8 +23,10 @@ from clawblox import (
     StartedWorld,
     WorldExit,
     WorldExitedError,
+    checker,
 )
-from tests.support import RunningWorld, ask, is_alive, make_world, running_world
+from tests.support import RunningWorld, ask, descendants, is_alive, make_world, running_world
+from tests.test_checker import DoomedChecker
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +114,7 @@ async def test_a_saved_snapshot_is_a_mapping_of_what_is_on_disk(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("order", [(), ("--format-last",)], ids=["first", "last"])
-@pytest.mark.parametrize("size", ["0", "3"])
+@pytest.mark.parametrize("size", ["0", "6"])
 @pytest.mark.parametrize("way", ["sized", "chunked", "close-delimited"])
 async def test_format_and_time_are_found_wherever_they_stand(
     tmp_path: Path, way: str, size: str, order: tuple[str, ...]
@@ -228,11 +230,33 @@ async def test_a_bad_answer_leaves_neither_file_nor_entry(
     assert message in error.message
 
 
-async def test_a_document_with_nan_is_refused_as_json(tmp_path: Path) -> None:
-    async with running(tmp_path, "--snapshot", "nan") as (world, started):
+@pytest.mark.parametrize("size", ["0", "6"], ids=["small", "large"])
+async def test_a_document_with_nan_is_refused_as_json(tmp_path: Path, size: str) -> None:
+    flags = ("--snapshot", "nan", "--snapshot-mb", size)
+    async with running(tmp_path, *flags) as (world, started):
         error = await failed_save(world, started)
     assert error.phase == "verify"
     assert "not valid JSON" in error.message
+
+
+async def test_a_document_whose_checkers_are_killed_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, "--snapshot-mb", "6") as (world, started):
+        with monkeypatch.context() as patch:
+            patch.setattr(checker, "Checker", DoomedChecker)
+            error = await failed_save(world, started)
+    assert error.phase == "verify"
+    assert "the process that checked the document was killed" in error.message
+
+
+async def test_no_checker_stays_when_no_save_is_under_way(tmp_path: Path) -> None:
+    async with running(tmp_path, "--snapshot-mb", "6") as (world, _):
+        before = descendants(os.getpid())
+        async with anyio.create_task_group() as tasks:
+            for _ in range(6):
+                tasks.start_soon(world.save)
+        assert descendants(os.getpid()) <= before
 
 
 @pytest.mark.parametrize(
@@ -364,9 +388,9 @@ import json, os, resource, sys
 import anyio
 from clawblox import AsyncWorld, SnapshotError
 
-def private_bytes():
+def bytes_of(name):
     with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith(name))
 
 async def main():
     async with AsyncWorld(dir=sys.argv[1]) as world:
@@ -404,18 +428,23 @@ def switch(query):
 
 @pytest.mark.parametrize("way", ["sized", "chunked"])
 def test_a_save_needs_no_memory_for_the_snapshot(tmp_path: Path, way: str) -> None:
-    """A limit on private memory is exact; pages of the mapped file would count as resident."""
+    """A limit on private memory is exact; the peak of what is resident has mapped files in it."""
     body = f"""{FAULTS}
 switch("snapshot-mb=50&snapshot={way}&format-last=")
 soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-resource.setrlimit(resource.RLIMIT_DATA, (private_bytes() + 16_000_000, hard))
+resource.setrlimit(resource.RLIMIT_DATA, (bytes_of("VmData:") + 16_000_000, hard))
+with open("/proc/self/clear_refs", "w") as control:
+    control.write("5")
+before = bytes_of("VmRSS:")
 saved = await world.save()
+growth = bytes_of("VmHWM:") - before
 resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-print(json.dumps([saved["size_bytes"], saved["format"]]))
+print(json.dumps([saved["size_bytes"], saved["format"], growth]))
 """
-    size, format_ = run_orchestrator(tmp_path, body)
+    size, format_, growth = run_orchestrator(tmp_path, body)
     assert size > 49_000_000
     assert format_ == "counter-v1"
+    assert growth < 16_000_000
 
 
 def test_a_full_disk_fails_the_save_and_leaves_nothing(tmp_path: Path) -> None:

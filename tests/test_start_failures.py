@@ -38,6 +38,7 @@ from clawblox import (
     WorldReadyTimeout,
     WorldStartError,
 )
+from clawblox.ramp import Ramp
 from tests.support import (
     ask,
     free_port,
@@ -59,6 +60,9 @@ LONG_S = 3600.0
 
 BOOT_S = 1.5
 """A health timeout in which a world that binds at all has bound its port."""
+
+RARELY = "[run.ready]\ninterval = 0.2"
+"""Looks so far apart that a deadline hardly ever interrupts one of them."""
 
 AnyWorldError = TypeVar("AnyWorldError", bound=WorldError)
 
@@ -283,7 +287,7 @@ async def test_a_world_that_is_unavailable_for_ever_is_told_by_its_last_answer(
     tmp_path: Path,
 ) -> None:
     error = await failed_start(
-        make_world(tmp_path, "--unavailable", "inf"),
+        make_world(tmp_path, "--unavailable", "inf", toml_extra=RARELY),
         WorldReadyTimeout,
         phase="probing",
         health_timeout=BOOT_S,
@@ -300,12 +304,25 @@ async def test_a_world_that_accepts_and_never_answers_is_told_so(tmp_path: Path)
 
 async def test_a_world_without_the_route_is_told_by_its_status(tmp_path: Path) -> None:
     error = await failed_start(
-        make_world(tmp_path, "--health"),
+        make_world(tmp_path, "--health", toml_extra=RARELY),
         WorldReadyTimeout,
         phase="probing",
         health_timeout=BOOT_S,
     )
     assert "last probe: GET /api.md answered 404" in error.message
+
+
+async def test_a_world_that_has_little_time_is_looked_at_though_others_took_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ramp, "fastest_s", 100.0)
+    error = await failed_start(
+        make_world(tmp_path, "--never-listen"),
+        WorldReadyTimeout,
+        phase="probing",
+        health_timeout=0.1,
+    )
+    assert "last probe: connection failed: Connection refused" in error.message
 
 
 async def test_a_world_whose_log_never_says_ready_is_told_by_the_pattern(tmp_path: Path) -> None:

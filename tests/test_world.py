@@ -20,6 +20,14 @@ from tests.support import is_alive, make_world, marked_processes, wait_until
 ROOT = Path(__file__).parent.parent
 
 
+RETURNS_OTHERWISE = {
+    "logs": ("LogReader", "Stream[LogLine]"),
+    "events": ("EventStream", "Stream[WorldEvent]"),
+    "save_all": ("Many[SavedSnapshot]", "Batch[SavedSnapshot]"),
+}
+"""What is awaited or gone through has another type where nothing is awaited."""
+
+
 def public_members(of: type) -> dict[str, object]:
     return {name: getattr(of, name) for name in dir(of) if not name.startswith("_")}
 
@@ -36,8 +44,11 @@ def test_methods_have_the_same_parameters_defaults_and_annotations() -> None:
             continue
         expected, found = inspect.signature(method), inspect.signature(getattr(World, name))
         assert found.parameters == expected.parameters, name
-        if name not in ("logs", "events"):
+        if name not in RETURNS_OTHERWISE:
             assert found.return_annotation == expected.return_annotation, name
+        else:
+            returned = expected.return_annotation, found.return_annotation
+            assert returned == RETURNS_OTHERWISE[name]
     assert inspect.signature(World).parameters == inspect.signature(AsyncWorld).parameters
 
 
@@ -65,6 +76,28 @@ def test_a_script_starts_saves_stops_and_resumes(tmp_path: Path) -> None:
     manifest = read_manifest(run_dir)
     assert manifest.run["status"] == "complete"
     assert [entry["sha256"] for entry in manifest.checkpoints] == [saved["sha256"]]
+
+
+def test_a_script_starts_saves_forks_and_drains_many(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    with World(dir=make_world(tmp_path)) as world:
+        batch = world.start_many([{"name": "left"}, {}], run_dir=run_dir, restart="fresh")
+        assert list(batch.done) == list(world.instances) == ["left", "w000"]
+        saves = world.save_all(instances=["left"])
+        (fork,) = world.fork(saves["left"], run_dir=run_dir)
+        assert (fork.name, fork.resume_path) == ("w001", saves["left"].path)
+        world.autosave(every=1000.0)
+        world.autosave(every=None)
+        assert world.stop(instance="left", grace_seconds=1).rung == "terminated"
+        drained = world.drain(grace_seconds=1)
+        assert list(drained.done) == ["w000", "w001"]
+        assert world.stop_all().done == {}
+        assert world.instances == ()
+        assert (world.metrics.starts, world.metrics.stops) == (3, 3)
+        with pytest.raises(UsageError, match="no instance 'left'"):
+            world.save_all(instances=["left"])
+    with pytest.raises(UsageError, match="not open"):
+        world.metrics  # noqa: B018 - it is a property
 
 
 def test_stop_is_safe_when_start_failed_and_when_there_was_none(tmp_path: Path) -> None:

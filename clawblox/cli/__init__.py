@@ -16,17 +16,23 @@ import click
 from clawblox import __version__
 from clawblox.errors import ClawbloxError
 
-__all__ = ["main"]
+__all__ = ["WORDS_KEY", "main"]
+
+WORDS_KEY: Final = "clawblox.words"
+"""Where ``Context.meta`` has the words of the command line."""
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Worlds": {
         "init": "Write a starter world.",
         "run": "Run a world in the foreground until Ctrl-C.",
+        "up": "Run many instances of a world, with a live table.",
     },
     "Runs, from any terminal": {
-        "ps": "Show what runs in a run directory.",
+        "ps": "Show what runs, or ran, in a run directory.",
         "logs": "Print what worlds have written.",
-        "stop": "Stop what runs in a run directory.",
+        "save": "Save snapshots of what runs.",
+        "fork": "Start instances that go on from a snapshot.",
+        "stop": "Stop what runs, and save it before.",
     },
 }
 _INTERRUPTED_STATUS = 130
@@ -34,6 +40,11 @@ _INTERRUPTED_STATUS = 130
 
 class _CommandLine(click.Group):
     """Loads commands when they are used, and ends with one line where an error is expected."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; those of a command may be needed once more, in the background."""
+        ctx.meta[WORDS_KEY] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the help."""
@@ -81,9 +92,11 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
     Examples:
       clawblox init worlds/panda
       clawblox run worlds/panda --record --run-dir runs/r001
-      clawblox ps runs/r001
-      clawblox logs runs/r001 -f
-      clawblox stop runs/r001
+      clawblox up worlds/panda -n 32 --run-dir runs/r002
+      clawblox ps -f runs/r002
+      clawblox logs -f runs/r002 w003
+      clawblox fork runs/r002 w003 -n 8
+      clawblox stop --save runs/r002
 
     A world is a directory with a world.toml. What runs, and what it left, is kept in the run
     directory: the world directory itself, unless --run-dir or --record-dir say otherwise.

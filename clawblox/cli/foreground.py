@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from pathlib import Path
@@ -13,13 +13,15 @@ import anyio
 
 from clawblox import protocol
 from clawblox.async_world import AsyncWorld
-from clawblox.cli.output import OutputGone, StandardOutput, format_seconds, note
+from clawblox.cli.output import Output, OutputGone, format_seconds, note
 from clawblox.cli.progress import Progress
-from clawblox.errors import WorldExitedError, WorldStopError
-from clawblox.model import StartedWorld, StopResult
+from clawblox.errors import WorldExitedError
+from clawblox.model import Batch, StartedWorld, StopResult
+from clawblox.records import read_record
 from clawblox.tasks import Tasks
+from clawblox.threads import run_blocking
 
-__all__ = ["Foreground"]
+__all__ = ["Foreground", "stop_signals"]
 
 _TAIL_LINES = 10
 _TAIL_COLUMNS = 1000
@@ -72,7 +74,7 @@ class Foreground:
         self._starting = anyio.CancelScope()
         self._is_ending = anyio.Event()
         self._is_printed = anyio.Event()
-        with anyio.open_signal_receiver(*_stop_signals()) as received:
+        with anyio.open_signal_receiver(*stop_signals()) as received:
             async with Tasks() as tasks, self._world:
                 tasks.start_soon(self._obey, received)
                 with self._starting:
@@ -81,9 +83,9 @@ class Foreground:
                 if self._starting.cancelled_caught:
                     self._is_printed.set()
                 await self._is_ending.wait()
-                result = await self._stop()
+                stops = await self._stop()
         if not self._signals and not self._is_output_gone:
-            raise self._exited_error(started, result)
+            raise await self._exited_error(started, stops.done.get(started.name))
         return 128 + self._signals[0] if self._signals else 1
 
     async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
@@ -96,8 +98,7 @@ class Foreground:
                 self._is_ending.set()
             else:
                 # Shortens the grace of the stop that runs, which says what there is to say.
-                with contextlib.suppress(WorldStopError):
-                    await self._world.stop(grace_seconds=0.0)
+                await self._world.stop_all(grace_seconds=0.0)
 
     async def _come_up(self) -> StartedWorld:
         async with Tasks() as tasks:
@@ -109,38 +110,49 @@ class Foreground:
 
     async def _print_output(self, started: StartedWorld) -> None:
         """Print the address, then what the world writes, until it has ended."""
-        output = StandardOutput()
         try:
-            for heading in _headings(started, self._world.name):
-                await output.write_line(heading)
-            async with self._world.logs(follow=True) as lines:
-                async for line in lines:
-                    self._tail.append(line.text[:_TAIL_COLUMNS])
-                    await output.write_line(line.text)
-        except OutputGone:
+            with Output(sys.stdout) as output:
+                for heading in _headings(started, self._world.name):
+                    await output.write_line(heading)
+                async with self._world.logs(instance=started.name, follow=True) as lines:
+                    async for line in lines:
+                        self._tail.append(line.text[:_TAIL_COLUMNS])
+                        await output.write_line(line.text)
+        except (OutputGone, OSError):
             self._is_output_gone = True
         self._is_printed.set()
         self._is_ending.set()
 
-    async def _stop(self) -> StopResult:
+    async def _stop(self) -> Batch[StopResult]:
+        """Stop the instance, and what another process had this one fork."""
         grace = self._grace if len(self._signals) < 2 else 0.0
-        result = await self._world.stop(grace_seconds=grace)
+        stops = await self._world.stop_all(grace_seconds=grace)
         # A terminal or a pager that reads no further shall not keep us here.
         with anyio.move_on_after(_DRAIN_TIMEOUT_S):
             await self._is_printed.wait()
-        for each in result.killed:
-            note(f"Killed {each}")
-        return result
+        for result in stops:
+            for each in result.killed:
+                note(f"Killed {each}")
+        for error in stops.failed.values():
+            raise error
+        return stops
 
-    def _exited_error(self, started: StartedWorld, result: StopResult) -> WorldExitedError:
+    async def _exited_error(
+        self, started: StartedWorld, result: StopResult | None
+    ) -> WorldExitedError:
+        """Return the error of an instance that nobody here has stopped."""
+        record = await run_blocking(read_record, started.run_dir, started.name)
+        stopped_exit = record.exit if record else None
+        ended = "ended by itself" if result else "was stopped by another process"
+        found = result.exit if result else stopped_exit
         return WorldExitedError(
-            f"World {self._world.name!r} ended by itself: {result.exit}",
+            f"World {self._world.name!r} {ended}: {found}",
             instance=started.name,
             world_dir=self._world.dir,
             command_file=started.command_file,
             log_file=started.log_file,
             url=started.url,
-            exit=result.exit,
+            exit=found,
             log_lines=tuple(self._mask(line) for line in self._tail),
         )
 
@@ -150,8 +162,9 @@ class Foreground:
         return text
 
 
-def _stop_signals() -> list[signal.Signals]:
-    is_hup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup: it shall live on
+def stop_signals() -> list[signal.Signals]:
+    """Return the signals that end a command; HUP is not one of them under ``nohup``."""
+    is_hup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([] if is_hup_ignored else [signal.SIGHUP])]
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import TypeAlias
 
 import anyio
@@ -15,11 +16,11 @@ import attrs
 import click
 from anyio.streams.memory import MemoryObjectSendStream
 
-from clawblox.cli.output import OutputGone, StandardOutput, note
+from clawblox.cli.output import Output, OutputGone, note
 from clawblox.cli.parameters import existing_run_dir, json_option, not_negative, run_dir_arguments
 from clawblox.logs import LogReader
 from clawblox.model import LogLine
-from clawblox.runs import read_instances, read_logs
+from clawblox.status import read_logs, select_records
 from clawblox.tasks import Tasks
 
 __all__ = ["command"]
@@ -61,9 +62,9 @@ def command(
     instances come one instance after the other, followed ones as they are written.
     """
     directory = existing_run_dir(run_dir)
-    for status in read_instances(directory, names):
-        if not status.log_file.exists():
-            note(f"{status.name}: its log is gone: {status.log_file}")
+    for record in select_records(directory, names):
+        if not Path(record.log_file).exists():
+            note(f"{record.name}: its log is gone: {record.log_file}")
     readers = read_logs(directory, names, follow=follow, tail=tail)
     formatter = _format_json if as_json else _formatter(list(readers))
     # Nobody reads any more: then nothing is wrong, and nothing is left to do.
@@ -72,21 +73,21 @@ def command(
 
 
 async def _print(readers: Sequence[LogReader], formatter: _Formatter) -> None:
-    output = StandardOutput()
-    for reader in readers:
-        async for line in reader:
-            await output.write_line(formatter(line))
+    with Output(sys.stdout) as output:
+        for reader in readers:
+            async for line in reader:
+                await output.write_line(formatter(line))
 
 
 async def _follow(readers: Sequence[LogReader], formatter: _Formatter) -> None:
-    output = StandardOutput()
     send, receive = anyio.create_memory_object_stream[LogLine](_BACKLOG)
-    async with Tasks() as tasks, receive:
-        for reader in readers:
-            tasks.start_soon(_pump, reader, send.clone())
-        send.close()
-        async for line in receive:
-            await output.write_line(formatter(line))
+    with Output(sys.stdout) as output:
+        async with Tasks() as tasks, receive:
+            for reader in readers:
+                tasks.start_soon(_pump, reader, send.clone())
+            send.close()
+            async for line in receive:
+                await output.write_line(formatter(line))
 
 
 async def _pump(reader: LogReader, lines: MemoryObjectSendStream[LogLine]) -> None:

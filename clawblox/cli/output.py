@@ -1,62 +1,125 @@
-"""Writing: standard output that never blocks a stop, notes on standard error, tables."""
+"""Writing: output that never blocks a signal, notes on standard error, tables, units."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import select
-import sys
+import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
 
 import anyio
+import anyio.lowlevel
 import click
 
+from clawblox.clock import utc_now
+from clawblox.model import WorldExit
+
 __all__ = [
+    "Output",
     "OutputGone",
-    "StandardOutput",
+    "format_age",
+    "format_bytes",
+    "format_exit",
     "format_seconds",
     "format_table",
     "note",
+    "printable",
     "shorten_path",
+    "suggest",
 ]
 
+_NOT_PRINTABLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\x20-\x7e\xa0-\U0010ffff]")
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
 class OutputGone(Exception):  # noqa: N818 - says the condition
-    """Nobody reads standard output any more."""
+    """Nobody reads the output any more."""
 
 
-class StandardOutput:
-    """Standard output for code in an event loop.
+class Output:
+    """A standard stream for code in an event loop; a context manager.
 
     A terminal that was stopped, or a pager that does not read on, must not keep a signal from
     being served. So a write is only tried when there is room, and never for more than that.
+
+    Args:
+        stream: ``sys.stdout`` or ``sys.stderr``.
+
+    Attributes:
+        is_terminal: Whether a person looks at it, on a terminal that can be drawn on.
     """
 
-    def __init__(self) -> None:
-        sys.stdout.flush()
-        self._fd = sys.stdout.fileno()
-        self._encoding = sys.stdout.encoding
+    def __init__(self, stream: TextIO) -> None:
+        stream.flush()
+        self._encoding = stream.encoding
+        self._fd = stream.fileno()
+        self._own_fd = -1
+        self.is_terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        if stream.isatty():
+            self._open_terminal()
         self._room = select.poll()
         self._room.register(self._fd, select.POLLOUT)
 
+    def _open_terminal(self) -> None:
+        # How much room a terminal has is not to be known. An opening of our own, which the shell
+        # does not share, can be told not to wait; where that is refused, writes may.
+        flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            self._fd = self._own_fd = os.open(f"/proc/self/fd/{self._fd}", flags)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._own_fd >= 0:
+            os.close(self._own_fd)
+
+    @property
+    def size(self) -> os.terminal_size:
+        """Columns and lines of the terminal."""
+        with contextlib.suppress(OSError):
+            found = os.get_terminal_size(self._fd)
+            if found.columns and found.lines:
+                return found
+        return os.terminal_size((80, 24))
+
     async def write_line(self, text: str) -> None:
-        """Write a line.
+        """Write a line; see :meth:`write`."""
+        await self.write(f"{text}\n")
+
+    async def write(self, text: str) -> None:
+        """Write text.
 
         Raises:
             OutputGone: Nobody reads.
+            OSError: It goes to a file, and the disk is full.
 
-        Cancellation: a part of the line may have been written.
+        Cancellation: a part of it may have been written.
         """
-        data = memoryview(f"{text}\n".encode(self._encoding, errors="replace"))
+        data = memoryview(text.encode(self._encoding, errors="replace"))
         while data:
             if not self._room.poll(0):
                 await anyio.wait_writable(self._fd)
             try:
                 data = data[os.write(self._fd, data[: select.PIPE_BUF]) :]
+            except BlockingIOError:  # a terminal was stopped this instant
+                await anyio.lowlevel.checkpoint()
             except OSError as error:
+                if error.errno in _DISK_FULL:
+                    raise
                 raise OutputGone(error.strerror) from error
 
 
@@ -83,6 +146,46 @@ def format_seconds(seconds: float | None) -> str:
     return f"{whole}s"
 
 
+def format_age(at: str | None) -> str:
+    """Write how long ago a UTC time of a manifest or record was, as a duration."""
+    if at is None:
+        return ""
+    try:
+        age = utc_now() - datetime.fromisoformat(at)
+    except (TypeError, ValueError):  # somebody else wrote it
+        return "?"
+    return format_seconds(float(max(0, int(age.total_seconds())))).replace(".0s", "s")
+
+
+def format_bytes(size: int | None) -> str:
+    """Write a size for a person: ``512 B``, ``9.8 MB``, ``31 MB``, ``1.2 GB``."""
+    if size is None:
+        return ""
+    value, units = float(size), iter(("B", "kB", "MB", "GB"))
+    unit = next(units)
+    while value >= 999.5 and (larger := next(units, None)):
+        value, unit = value / 1000, larger
+    digits = 1 if value < 9.95 and unit != "B" else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def format_exit(exit_: WorldExit | None) -> str:
+    """Write how a process ended, in a word: a status, or the name of a signal."""
+    if exit_ is None:
+        return ""
+    return exit_.signal or ("?" if exit_.status is None else str(exit_.status))
+
+
+def printable(text: str) -> str:
+    """Return the first line of a text without what would move a terminal's cursor."""
+    return _NOT_PRINTABLE.sub("", text.strip().partition("\n")[0])
+
+
+def suggest(command: str, run_dir: Path, *names: str) -> str:
+    """Return the words of a command that a person may want next."""
+    return shlex.join(("clawblox", *command.split(), shorten_path(run_dir), *names))
+
+
 def shorten_path(path: Path) -> str:
     """Write a path relative to the current directory when it lies in it."""
     with contextlib.suppress(ValueError):
@@ -91,11 +194,11 @@ def shorten_path(path: Path) -> str:
 
 
 def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write rows in aligned columns below their headings."""
-    table = [headings, *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    """Write rows in aligned columns below their headings; columns with nothing in them go."""
+    columns = [column for column in zip(headings, *rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in table
+        for row in zip(*columns, strict=True)
     )
     return "\n".join(line.rstrip() for line in lines)

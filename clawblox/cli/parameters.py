@@ -8,18 +8,25 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
+from clawblox.cli import WORDS_KEY
 from clawblox.errors import ClawbloxError
-from clawblox.runs import read_instances
+from clawblox.status import select_records
 
 __all__ = [
     "EnvironmentOption",
     "SectionedCommand",
+    "at_least_one",
+    "count_option",
+    "environment_of",
     "existing_path",
     "existing_run_dir",
     "grace_option",
     "json_option",
     "not_negative",
+    "port_number",
+    "positive",
     "run_dir_arguments",
+    "words_of",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -65,6 +72,43 @@ def not_negative(ctx: click.Context, param: click.Parameter, value: float | None
     raise click.BadParameter(f"{value:g} is not 0 or more.", ctx, param)
 
 
+def positive(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """Refuse 0, a number below it, and NaN; a click callback."""
+    if value is None or value > 0:
+        return value
+    raise click.BadParameter(f"{value:g} is not above 0.", ctx, param)
+
+
+def at_least_one(ctx: click.Context, param: click.Parameter, value: int) -> int:
+    """Refuse a number below 1; a click callback."""
+    if value >= 1:
+        return value
+    raise click.BadParameter(f"{value} is not 1 or more.", ctx, param)
+
+
+def port_number(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
+    """Refuse what is no port, and not 0; a click callback."""
+    if value is None or 0 <= value <= 65535:
+        return value
+    raise click.BadParameter(f"{value} is not 0 to 65535.", ctx, param)
+
+
+def environment_of(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> dict[str, str]:
+    """Return variables that were given as ``KEY=VALUE``; a click callback."""
+    for entry in value:
+        if not entry.partition("=")[0] or "=" not in entry:
+            raise click.BadParameter(f"{entry!r} is not KEY=VALUE.", ctx, param)
+    return dict(entry.split("=", 1) for entry in value)
+
+
+def words_of(ctx: click.Context) -> tuple[str, ...]:
+    """Return the command and its arguments as they were given."""
+    words: tuple[str, ...] = ctx.meta[WORDS_KEY]
+    return words
+
+
 def existing_path(text: str) -> Path:
     """Return the path that a person named.
 
@@ -84,7 +128,7 @@ def existing_run_dir(text: str) -> Path:
         ClawbloxError: It does not exist, or nothing ever ran in it.
     """
     path = existing_path(text)
-    if not read_instances(path):
+    if not select_records(path, ()):
         raise ClawbloxError(
             f"Nothing has run in '{text}'",
             hint="give the run directory: what --run-dir was, or the world directory",
@@ -109,4 +153,15 @@ grace_option = click.option(
     show_default=True,
     metavar="SECONDS",
     help="Time between TERM and KILL.",
+)
+
+count_option = click.option(
+    "-n",
+    "--count",
+    type=int,
+    callback=at_least_one,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many instances.",
 )

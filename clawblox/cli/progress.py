@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from clawblox.cli.output import format_seconds, note
+from clawblox.cli.output import format_seconds, note, printable
 from clawblox.config import ReadyRule
 from clawblox.logs import last_lines
 from clawblox.readiness import Probe
@@ -28,7 +28,6 @@ _PROBE_INTERVAL_S = 1.0
 _PROBE_TIMEOUT_S = 0.5
 _SPINNER = "|/-\\"
 _CLEAR_LINE = "\r\x1b[K"
-_NOT_PRINTABLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\x20-\x7e\xa0-\U0010ffff]")
 
 
 class Progress:
@@ -98,7 +97,7 @@ class Progress:
         if self._record is None or self._probe is None:
             return [*words, "waiting for the port"]
         lines = await run_blocking(self._last_lines, self._record)
-        return [*words, self._probe.seen, *(_NOT_PRINTABLE.sub("", line) for line in lines)]
+        return [*words, self._probe.seen, *map(printable, lines)]
 
     def _last_lines(self, record: InstanceRecord) -> tuple[str, ...]:
         path = Path(record.log_file)

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import attrs
 import click
 
-from clawblox.cli.output import format_seconds, format_table, shorten_path
+from clawblox.cli.output import (
+    format_age,
+    format_bytes,
+    format_exit,
+    format_seconds,
+    format_table,
+)
 from clawblox.cli.parameters import existing_path, json_option
-from clawblox.model import WorldExit
-from clawblox.runs import InstanceStatus, read_instances
+from clawblox.status import InstanceStatus, read_instances
 
 __all__ = ["command"]
 
-_HEADINGS = ("NAME", "STATE", "PID", "PORT", "UPTIME", "EXIT", "URL", "LOG")
+_HEADINGS = (
+    "NAME",
+    "STATE",
+    "PID",
+    "UPTIME",
+    "RSS",
+    "CPU TIME",
+    "SAVED",
+    "SIM TIME",
+    "RESTARTS",
+    "URL",
+)
 
 
 @click.command(
@@ -23,42 +40,56 @@ _HEADINGS = ("NAME", "STATE", "PID", "PORT", "UPTIME", "EXIT", "URL", "LOG")
     \b
     Examples:
       clawblox ps                     what runs in this directory
-      clawblox ps runs/r001 --json    the same of a run, for programs
+      clawblox ps runs/r001 -f        the live table of a run
+      clawblox ps runs/r001 --json    the same for programs, with every field
 
-    States: starting, ready, stopping; exited (was ready once), failed (never was), interrupted
-    (its orchestrator is gone, and so is it).
+    States: starting, ready, restarting, stopping; exited (was ready once, with its status or
+    signal), failed (never was), interrupted (its orchestrator is gone, and so is it). SAVED is
+    how long ago, SIM TIME the simulation time of that save.
     """,
 )
 @click.argument("run_dir", default=".", metavar="[RUN_DIR]")
+@click.option("-f", "--follow", is_flag=True, help="Go on until nothing runs any more.")
 @json_option
-def command(run_dir: str, as_json: bool) -> None:
+def command(run_dir: str, follow: bool, as_json: bool) -> None:
     """Show what runs, or ran, in a run directory.
 
-    RUN_DIR is the current directory unless it is given.
+    RUN_DIR is the current directory unless it is given. Who watches changes nothing: Ctrl-C
+    ends the table of --follow, and the run goes on.
     """
-    found = read_instances(existing_path(run_dir))
+    directory = existing_path(run_dir).absolute()
+    if follow and as_json:
+        raise click.UsageError("--follow is for people, --json for programs.")
+    found = read_instances(directory)
     if as_json:
         click.echo(json.dumps([attrs.asdict(each) for each in found], indent=2, default=str))
-    elif found:
-        click.echo(format_table(_HEADINGS, [_row(each) for each in found]))
-    else:
+    elif not found:
         click.echo(f"Nothing has run in '{run_dir}'.")
+    elif follow:
+        _follow(directory)
+    else:
+        click.echo(format_table(_HEADINGS, [_row(each) for each in found]))
+
+
+def _follow(run_dir: Path) -> None:
+    # What draws a table is dear to load, and a single look needs none of it.
+    import anyio
+
+    from clawblox.cli.watching import watch
+
+    anyio.run(watch, run_dir)
 
 
 def _row(status: InstanceStatus) -> tuple[str, ...]:
     return (
         status.name,
-        status.state,
+        " ".join(filter(None, (status.state, format_exit(status.exit)))),
         "" if status.pid is None else str(status.pid),
-        str(status.port),
         format_seconds(status.uptime_s),
-        _format_exit(status.exit),
+        format_bytes(status.rss_bytes),
+        format_seconds(status.cpu_s),
+        format_age(status.saved_at),
+        "" if status.sim_time is None else f"{status.sim_time:.1f}",
+        str(status.restarts or ""),
         status.url,
-        shorten_path(status.log_file),
     )
-
-
-def _format_exit(found: WorldExit | None) -> str:
-    if found is None:
-        return ""
-    return found.signal or ("?" if found.status is None else str(found.status))

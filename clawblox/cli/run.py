@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
-import sys
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import anyio
 import click
-import structlog
 
 from clawblox import protocol
 from clawblox.async_world import AsyncWorld
 from clawblox.cli.foreground import Foreground
-from clawblox.cli.output import note
+from clawblox.cli.library import configure_logging
 from clawblox.cli.parameters import (
     EnvironmentOption,
     SectionedCommand,
-    existing_path,
     grace_option,
     not_negative,
+    port_number,
 )
 from clawblox.cli.progress import Progress
+from clawblox.cli.worlds import open_world
 from clawblox.config import read_world_config
 from clawblox.errors import ClawbloxError, PortInUseError
-from clawblox.runs import own_start
-from clawblox.sources import is_world_url
+from clawblox.status import own_start
 
 __all__ = ["command"]
 
 _DEFAULT_PORT = 8080
 _TOKEN_BYTES = 32
-
-
-def _port(ctx: click.Context, param: click.Parameter, value: int) -> int:
-    if 0 <= value <= 65535:
-        return value
-    raise click.BadParameter(f"{value} is not 0 to 65535.", ctx, param)
 
 
 class _RunCommand(SectionedCommand):
@@ -85,7 +76,7 @@ class _RunCommand(SectionedCommand):
     envvar=protocol.PORT_ENV,
     show_envvar=True,
     type=int,
-    callback=_port,
+    callback=port_number,
     default=_DEFAULT_PORT,
     show_default=True,
     metavar="PORT",
@@ -177,8 +168,8 @@ def command(
     current directory unless it is given. When the world is ready its address is printed, then
     what it writes. Flags win over the environment variables named beside them.
     """
-    _configure_logging()
-    one = _open_world(world)
+    configure_logging()
+    one = open_world(world)
     directory = _run_dir(one, run_dir, record_dir)
     tokens = _tokens()
     start = partial(
@@ -210,25 +201,6 @@ def command(
         text = f"Port {error.port} is already in use. Try --port <PORT>\n  {error.message}"
         raise ClawbloxError(text) from error
     ctx.exit(status)
-
-
-def _configure_logging() -> None:
-    """Have the library's own warnings on standard error; the world's output has the other."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
-def _open_world(source: str) -> AsyncWorld:
-    """Return the world with its ``world.toml`` read, so that nothing slow is left to open it."""
-    if is_world_url(source):
-        note(f"Fetching {source}")
-    else:
-        existing_path(source)
-    world = AsyncWorld(source)
-    _ = world.name
-    return world
 
 
 def _run_dir(world: AsyncWorld, run_dir: str | None, record_dir: str | None) -> Path:

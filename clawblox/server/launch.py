@@ -1,6 +1,8 @@
-"""The entry of a world's program: settings, restore, bind, serve, close, in this order.
+"""The entry of a world's program: settings, restore, reseed, bind, serve, close, in this order.
 
-The port opens last, so a world that refuses its snapshot was never reachable.
+A world binds its port last, so one that refuses its snapshot was never reachable. On an
+inherited socket others can connect before the world is there: they wait in the backlog, get
+their answer when it serves, and are reset by the kernel when it ends instead.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import Final, NoReturn
 
 import attrs
 
+from clawblox.protocol import LISTEN_FD, RESEED_ENV
+from clawblox.server.activation import take_inherited_listener
 from clawblox.server.app import create_app
 from clawblox.server.document import SnapshotRefusal, restore
 from clawblox.server.gate import Address
@@ -40,17 +44,20 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
 
     Raises:
         SystemExit: With status 65 when the snapshot is refused, 2 when a flag or a variable
-            is wrong, 1 when the port or the recording cannot be opened. One line on stderr
-            says why.
+            is wrong or the world cannot be reseeded, 1 when the port or the recording cannot
+            be opened or the inherited socket is of no use. One line on stderr says why.
     """
     settings = read_settings(argv, os.environ)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    inherited = _inherit()
     instance = Instance(simulation)
     if settings.resume_path is not None:
         _restore(instance, settings)
-    listener = _bind(settings)
-    settings = attrs.evolve(settings, port=listener.getsockname()[1])
+    if settings.reseed is not None:
+        _reseed(simulation, settings.reseed)
+    listener = inherited or _bind(settings)
+    settings = _at_address_of(listener, settings)
     recording = _start_recording(instance, settings)
     try:
         _run(instance, settings, listener, recording)
@@ -59,12 +66,26 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
             recording.close()
 
 
+def _inherit() -> socket.socket | None:
+    try:
+        return take_inherited_listener(os.environ)
+    except (OSError, ValueError) as error:
+        _fail(1, f"cannot serve on the inherited descriptor {LISTEN_FD}: {error}")
+
+
 def _restore(instance: Instance, settings: Settings) -> None:
     assert settings.resume_path is not None
     try:
         restore(instance, settings.resume_path.read_bytes())
     except (OSError, SnapshotRefusal) as error:
         _fail(REFUSED_STATUS, f"refusing the snapshot {settings.resume_path}: {error}")
+
+
+def _reseed(simulation: Simulation, seed: int) -> None:
+    try:
+        simulation.reseed(seed)
+    except NotImplementedError:
+        _fail(2, f"this world cannot be reseeded; without {RESEED_ENV} it goes on exactly")
 
 
 def _bind(settings: Settings) -> socket.socket:
@@ -78,9 +99,27 @@ def _bind(settings: Settings) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         _fail(1, f"cannot listen on {Address(settings.host, settings.port)}: {error}")
-    if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
-        _log.warning("this world can be reached from other machines, through %s", settings.host)
     return listener
+
+
+def _at_address_of(listener: socket.socket, settings: Settings) -> Settings:
+    """Return the settings with the address that is served, which an inherited socket decides.
+
+    A host name that was told and means this address is kept: requests carry it.
+    """
+    address, port = listener.getsockname()[:2]
+    if not ipaddress.ip_address(address).is_loopback:
+        _log.warning("this world can be reached from other machines, through %s", address)
+    host = settings.host if address in _addresses_of(settings.host) else address
+    return attrs.evolve(settings, host=host, port=port)
+
+
+def _addresses_of(host: str) -> set[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return set()
+    return {str(sockaddr[0]) for *_, sockaddr in found}
 
 
 def _start_recording(instance: Instance, settings: Settings) -> Recording | None:
@@ -88,7 +127,10 @@ def _start_recording(instance: Instance, settings: Settings) -> Recording | None
         return None
     try:
         recording = open_recording(
-            settings.record_dir, instance, resumed=settings.resume_path is not None
+            settings.record_dir,
+            instance,
+            resumed=settings.resume_path is not None,
+            reseed=settings.reseed,
         )
     except OSError as error:
         _fail(1, f"cannot record into {settings.record_dir}: {error}")

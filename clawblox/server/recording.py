@@ -80,8 +80,16 @@ class Recording:
             _log.exception("the recording %s ends here; the world goes on", self.path)
 
 
-def open_recording(directory: Path, instance: Instance, *, resumed: bool) -> Recording:
+def open_recording(
+    directory: Path, instance: Instance, *, resumed: bool, reseed: int | None = None
+) -> Recording:
     """Create the next free ``recording-NNNN.jsonl`` and write its first line.
+
+    Args:
+        directory: Where; made when it is not there.
+        instance: The world that is recorded, at its start.
+        resumed: Whether it was restored from a snapshot.
+        reseed: The seed that its chance is drawn from since then; None when it goes on exactly.
 
     Raises:
         OSError: The directory or the file cannot be created.
@@ -97,6 +105,7 @@ def open_recording(directory: Path, instance: Instance, *, resumed: bool) -> Rec
             "world_format": instance.simulation.format,
             "scene_hash": instance.simulation.content_hash(),
             "resumed": resumed,
+            "reseed": reseed,
         }
     )
     return recording

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from clawblox.protocol import (
     PORT_ENV,
     RECORD_DIR_ENV,
     RECORD_ENV,
+    RESEED_ENV,
     RESUME_ENV,
     SECRET_ENV,
+    SEEDS,
     normalise_base_path,
 )
 from clawblox.server.simulation import Clock
@@ -39,6 +42,7 @@ class Settings:
         clock: What makes time pass; None leaves it to the simulation.
         record_dir: Directory to record into, or None not to record.
         resume_path: Snapshot to restore before serving, or None for a fresh world.
+        reseed: Seed to draw chance from after that, or None to leave the world exact.
         manifest_path: Manifest of the run, where recordings are registered, or None.
         operator_token: Secret that gates the snapshot; None refuses everybody.
     """
@@ -49,6 +53,7 @@ class Settings:
     clock: Clock | None = None
     record_dir: Path | None = None
     resume_path: Path | None = None
+    reseed: int | None = None
     manifest_path: Path | None = None
     operator_token: bytes | None = attrs.field(default=None, repr=False)
 
@@ -78,6 +83,7 @@ def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str])
         clock=flags.clock,
         record_dir=flags.record_dir if flags.record else None,
         resume_path=flags.resume,
+        reseed=flags.reseed,
         manifest_path=Path(given[MANIFEST_ENV]) if MANIFEST_ENV in given else None,
         operator_token=None if token is None else os.fsencode(token),
     )
@@ -101,6 +107,8 @@ def _parser(given: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--record-dir", type=Path, default=record_dir, help="where to record [%(default)s]")
     resume = given.get(RESUME_ENV)
     add("--resume", type=Path, default=resume, help="snapshot to restore before serving")
+    reseed = given.get(RESEED_ENV)
+    add("--reseed", type=_seed, default=reseed, help="seed to draw chance from after restoring")
     add("--clock", type=Clock, choices=list(Clock), help="what makes simulation time pass")
     parser.set_defaults(record=_record_default(parser, given))
     return parser
@@ -124,3 +132,10 @@ def _port(text: str) -> int:
     if not 0 <= port <= 65535:  # noqa: PLR2004, RUF100 - the range of ports
         raise argparse.ArgumentTypeError(f"{text!r} is not a port (0..65535)")
     return port
+
+
+def _seed(text: str) -> int:
+    seed = int(text) if re.fullmatch("[0-9]{1,20}", text) else -1
+    if seed not in SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a seed (0..2**64-1)")
+    return seed

@@ -135,3 +135,19 @@ class Simulation(ABC):
         Raises:
             ValueError: This is not a state of this world.
         """
+
+    def reseed(self, seed: int) -> None:
+        """Draw chance from ``seed`` from now on; the state is otherwise as it was.
+
+        Called at most once, after :meth:`restore` where there is one, and only where somebody
+        asked for it: several worlds that are resumed from one snapshot then part ways, each by
+        its seed. What was drawn before stays. Optional; declare it in ``world.toml`` with
+        ``[run] reseed = true``.
+
+        Args:
+            seed: From 0 to 2**64 - 1.
+
+        Raises:
+            NotImplementedError: The world has no chance in it, or cannot change it.
+        """
+        raise NotImplementedError

@@ -155,6 +155,10 @@ class Marbles(Simulation):
         self._last_touch = state["last_touch"]
         self._random.setstate((version, tuple(words), gauss))
 
+    def reseed(self, seed: int) -> None:
+        """Throw other dice from now on: where pushers and pocketed marbles are put."""
+        self._random = Random(seed)  # noqa: S311 - dice, not secrets
+
     def _disc(self, disc_id: str) -> Disc:
         return next(disc for disc in self._table.discs if disc.id == disc_id)
 

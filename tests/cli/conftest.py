@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ from typing import Any, TypeAlias
 import attrs
 import pytest
 
-from tests.support import free_port, make_world, marked_processes, wait_until
+from clawblox.status import read_instances
+from tests.support import free_port, make_world, marked_processes, wait_until, world_command
 
 TIMEOUT_S = 20.0
 
@@ -105,6 +107,43 @@ def call(start: Start) -> Start:
         return command
 
     return call_one
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def up(start: Start, tmp_path: Path, run_dir: Path) -> Start:
+    """Start three instances with ``up``; return when all of them are ready or have failed."""
+
+    def up_three(*words: str, flags: tuple[str, ...] = (), toml_extra: str = "") -> Command:
+        directory = make_world(tmp_path, *flags, toml_extra=toml_extra)
+        words = ("up", str(directory), "-n", "3", "--run-dir", str(run_dir), *words)
+        # Whatever runs the tests may ignore HUP, and a child inherits that.
+        command = start(*words, prefix=("env", "--default-signal=HUP"))
+        command.wait_for("ready after")
+        return command
+
+    return up_three
+
+
+def choosy_world(parent: Path, name: str, *flags: str) -> Path:
+    """Write a world whose instance ``name`` alone gets the flags."""
+    directory = make_world(parent, name="choosy")
+    choice = f'*/{name}/*) set -- "$@" {" ".join(flags)}'
+    script = f'case "$CLAWBLOX_MANIFEST_PATH" in {choice};; esac; exec "$@"'
+    command = ["/bin/sh", "-c", script, "sh", *world_command()]
+    toml = directory / "world.toml"
+    toml.write_text(toml.read_text().replace(json.dumps(world_command()), json.dumps(command)))
+    return directory
+
+
+def look(run_dir: Path) -> dict[str, dict[str, Any]]:
+    """Return by name what ``clawblox ps --json`` tells of the instances, without the command."""
+    found = json.loads(json.dumps([*map(attrs.asdict, read_instances(run_dir))], default=str))
+    return {one["name"]: one for one in found}
 
 
 @attrs.define

@@ -21,6 +21,12 @@ def find(name: str) -> click.Command:
     return command
 
 
+def options_of(name: str) -> list[click.Option]:
+    """Return the options of a command that are for people."""
+    options = [param for param in find(name).params if isinstance(param, click.Option)]
+    return [option for option in options if not option.hidden]
+
+
 @pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
 def test_every_help_fits_the_screen_and_shows_examples(call: Start, words: tuple[str, ...]) -> None:
     command = call(*words, "--help", env={"COLUMNS": "80"})
@@ -32,13 +38,14 @@ def test_every_help_fits_the_screen_and_shows_examples(call: Start, words: tuple
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name: str) -> None:
-    options = [param for param in find(name).params if isinstance(param, click.Option)]
-    assert [option.name for option in options if not (option.help or "").endswith((".", "]"))] == []
+    ends = (".", "]")
+    assert [one.name for one in options_of(name) if not (one.help or "").endswith(ends)] == []
 
 
-def test_every_option_of_run_stands_in_a_section() -> None:
-    context = click.Context(find("run"), info_name="run")
-    _, _, last = find("run").get_help(context).partition("\nOther:\n")
+@pytest.mark.parametrize("name", ["run", "up", "fork"])
+def test_every_option_stands_in_a_section(name: str) -> None:
+    context = click.Context(find(name), info_name=name)
+    _, _, last = find(name).get_help(context).partition("\nOther:\n")
     assert last.split("\n\n")[0].split() == ["--help", "Show", "this", "message", "and", "exit."]
 
 
@@ -63,7 +70,7 @@ def test_an_unknown_command_is_a_usage_error(call: Start) -> None:
 def test_the_guide_names_every_command_option_and_variable(name: str) -> None:
     _, _, rest = GUIDE.partition(f"\n## clawblox {name}\n")
     section = rest.partition("\n## ")[0]
-    for option in (param for param in find(name).params if isinstance(param, click.Option)):
+    for option in options_of(name):
         for flag in (*option.opts, *option.secondary_opts):
             assert f"`{flag}" in section
         assert not option.envvar or f"`{option.envvar}`" in section

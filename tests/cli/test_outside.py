@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Served, Start, assert_nothing_runs
+from tests.cli.conftest import Served, Start, assert_nothing_runs, look
 from tests.support import is_listening, make_world, marked_processes, processes_in, wait_until
 
 Serve = Callable[..., Served]
@@ -34,15 +34,15 @@ def test_ps_shows_what_runs(serve: Serve, call: Start) -> None:
     served = serve()
     command = call("ps", served.run_dir)
     headings, row = command.out.splitlines()
-    assert headings.split() == ["NAME", "STATE", "PID", "PORT", "UPTIME", "EXIT", "URL", "LOG"]
-    name, state, pid, port, uptime, url, log = row.split()
-    assert (name, state, port) == ("w000", "ready", str(served.port))
+    assert headings.split() == ["NAME", "STATE", "PID", "UPTIME", "RSS", "CPU", "TIME", "URL"]
+    name, state, pid, uptime, rss, unit, cpu, url = row.split()
+    assert (name, state, unit) == ("w000", "ready", "MB")
     assert int(pid) in marked_processes()
-    assert uptime.endswith("s")
+    assert uptime[-1] == cpu[-1] == "s"
+    assert float(rss) > 1
     assert url == f"http://127.0.0.1:{served.port}"
-    assert Path(log).read_text().startswith(f"counter world, process {pid}\n")
     by_default = call("ps", cwd=served.world)
-    assert by_default.out.splitlines()[1].endswith(" .clawblox/logs/w000.log")
+    assert by_default.out.splitlines()[1].split()[:3] == ["w000", "ready", pid]
 
 
 def test_ps_gives_programs_every_field(serve: Serve, call: Start) -> None:
@@ -66,8 +66,8 @@ def test_ps_shows_how_a_finished_run_ended(serve: Serve, call: Start) -> None:
     assert (found["state"], found["pid"]) == ("exited", None)
     assert found["exit"] == {"status": 0, "signal": None}
     assert found["ended_at"] >= found["started_at"]
-    name, state, port, _, status, *_ = call("ps", served.run_dir).out.splitlines()[1].split()
-    assert (name, state, port, status) == ("w000", "exited", str(served.port), "0")
+    name, state, status, *_ = call("ps", served.run_dir).out.splitlines()[1].split()
+    assert (name, state, status) == ("w000", "exited", "0")
 
 
 def test_ps_shows_a_start_that_failed(call: Start, tmp_path: Path) -> None:
@@ -109,14 +109,14 @@ def test_ps_of_a_directory_without_runs_is_friendly(call: Start, tmp_path: Path)
     assert json.loads(call("ps", str(tmp_path), "--json").out) == []
 
 
-@pytest.mark.parametrize("name", ["ps", "logs", "stop"])
+@pytest.mark.parametrize("name", ["ps", "logs", "save", "stop"])
 def test_a_missing_directory_is_named(call: Start, name: str) -> None:
     command = call(name, "runs/nowhere")
     assert command.wait() == 1
     assert command.err == "Error: Path 'runs/nowhere' does not exist\n"
 
 
-@pytest.mark.parametrize("name", ["logs", "stop"])
+@pytest.mark.parametrize("name", ["logs", "save", "stop"])
 def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path, name: str) -> None:
     command = call(name, str(tmp_path))
     assert command.wait() == 1
@@ -125,7 +125,7 @@ def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path, name:
 
 def test_an_unknown_instance_is_an_error_that_names_the_others(serve: Serve, call: Start) -> None:
     served = serve()
-    for name in ("logs", "stop"):
+    for name in ("logs", "save", "stop"):
         command = call(name, served.run_dir, "w007")
         assert command.wait() == 2
         assert command.err.startswith("Error: no instance 'w007' in ")
@@ -197,6 +197,14 @@ def test_logs_ends_quietly_when_nobody_reads_any_more(serve: Serve, start: Start
     assert command.err == ""
 
 
+def test_logs_that_a_full_disk_does_not_take_are_an_error(serve: Serve, call: Start) -> None:
+    served = serve()
+    with open("/dev/full", "wb") as full:
+        command = call("logs", served.run_dir, stdout=full)
+    assert command.wait() == 1
+    assert command.err == "Error: No space left on device\n"
+
+
 def test_a_log_that_was_taken_away_is_told(serve: Serve, call: Start) -> None:
     served = serve()
     served.command.interrupt()
@@ -218,7 +226,7 @@ def test_stop_ends_a_world_that_another_command_runs(serve: Serve, call: Start) 
     assert command.out.endswith(", exit status 0\n")
     assert not marked_processes()
     assert served.command.wait() == 1
-    assert "ended by itself: exit status 0" in served.command.err
+    assert "was stopped by another process: exit status 0" in served.command.err
 
 
 def test_stop_leaves_no_process_that_carries_the_mark(serve: Serve, call: Start) -> None:
@@ -234,7 +242,7 @@ def test_stop_leaves_no_process_that_carries_the_mark(serve: Serve, call: Start)
 def test_stop_ends_only_what_was_named(pair: Path, call: Start) -> None:
     command = call("stop", str(pair), "w001")
     assert command.out.startswith("w001: stopped")
-    states = {found["name"]: found["state"] for found in ps(call, pair)}
+    states = {name: found["state"] for name, found in look(pair).items()}
     assert states == {"w000": "ready", "w001": "exited"}
 
 
@@ -254,7 +262,7 @@ def test_stop_ends_a_start_that_goes_on(start: Start, call: Start, tmp_path: Pat
     wait_until((world / "pid").exists, what="the world's process has begun")
     assert call("stop", str(world)).wait() == 0
     assert command.wait() == 1
-    assert "ended before it was ready" in command.err
+    assert "the start was stopped" in command.err
     assert not marked_processes()
 
 
@@ -275,7 +283,7 @@ def test_a_name_is_free_again_when_stop_returns(serve: Serve, call: Start) -> No
     call("stop", served.run_dir)
     again = call("run", served.run_dir, "--name", "panda", "--port", "0", "--resume", "nowhere")
     assert "the snapshot to resume from is not a file" in again.err
-    (found,) = ps(call, served.world)
+    (found,) = look(served.world).values()
     assert found["state"] == "exited"
 
 
@@ -284,15 +292,10 @@ def test_a_detached_instance_is_shown_and_stopped(call: Start, tmp_path: Path) -
     code = "import clawblox, sys; print(clawblox.World(sys.argv[1]).start(detach=True).pid)"
     words = [sys.executable, "-c", code, str(directory)]
     pid = int(subprocess.run(words, capture_output=True, check=True, timeout=30).stdout)
-    (found,) = ps(call, directory)
+    (found,) = look(directory).values()
     assert (found["state"], found["pid"], found["is_detached"]) == ("ready", pid, True)
     assert call("stop", str(directory)).out.startswith("w000: stopped in ")
     assert not processes_in(directory)
-    (found,) = ps(call, directory)
+    (found,) = look(directory).values()
     assert (found["state"], found["pid"]) == ("exited", None)
     assert found["ended_at"] is not None
-
-
-def ps(call: Start, run_dir: Path) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(call("ps", str(run_dir), "--json").out)
-    return found

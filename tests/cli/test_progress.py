@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import socket
-import struct
-import subprocess
-import sys
-import termios
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,50 +11,13 @@ import pytest
 from clawblox import AsyncWorld
 from clawblox.cli.progress import Progress
 from clawblox.config import read_world_config
-from clawblox.runs import own_start
+from clawblox.status import own_start
 from clawblox.tasks import Tasks
-from tests.cli.conftest import Start, environment
+from tests.cli.conftest import Start
+from tests.cli.terminal import COLUMNS, terminal
 from tests.support import make_world, wait_until
 
 CLEAR = "\r\x1b[K"
-COLUMNS = 100
-
-
-class Terminal:
-    """A ``clawblox`` command on a terminal of its own."""
-
-    def __init__(self, *words: str, env: dict[str, str]) -> None:
-        self._master, slave = os.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-        self.process = subprocess.Popen(
-            ["setsid", "--ctty", sys.executable, "-m", "clawblox", *words],
-            env=environment(env),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-        )
-        os.close(slave)
-        os.set_blocking(self._master, False)
-        self.screen = ""
-
-    def shows(self, text: str) -> bool:
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._master, 65536):
-                self.screen += chunk.decode().replace("\r\n", "\n")
-        return text in self.screen
-
-    def close(self) -> None:
-        os.close(self._master)  # the terminal hangs up
-        self.process.wait(20)
-
-
-@contextlib.contextmanager
-def terminal(*words: str, env: dict[str, str] | None = None) -> Iterator[Terminal]:
-    one = Terminal(*words, env=env or {})
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 def test_a_slow_start_is_told_on_one_line_of_the_terminal(tmp_path: Path) -> None:
@@ -70,7 +25,7 @@ def test_a_slow_start_is_told_on_one_line_of_the_terminal(tmp_path: Path) -> Non
     env = {"WORLD_OPERATOR_TOKEN": "s3cret"}
     with terminal("run", str(world), "--port", "0", env=env) as one:
         wait_until(lambda: one.shows("is ready at"), what="the world is up")
-    *progress, rest = one.screen.split(CLEAR)
+    *progress, rest = one.written.replace("\r\n", "\n").split(CLEAR)
     told = [text for text in progress if text]
     assert len(told) >= 2
     assert all("\n" not in text and len(text) < COLUMNS for text in told)
@@ -99,7 +54,7 @@ def test_a_fast_start_shows_no_progress(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     with terminal("run", str(world), "--port", "0") as one:
         wait_until(lambda: one.shows("is ready at"), what="the world is up")
-    assert "Starting" not in one.screen
+    assert "Starting" not in one.written
 
 
 def test_a_closed_terminal_stops_the_world(tmp_path: Path) -> None:

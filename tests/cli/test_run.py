@@ -275,7 +275,8 @@ def test_ctrl_c_ends_a_wait_for_a_port(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         command = start("run", str(world), "--port", port, "--port-wait", "600")
-        wait_until((world / ".clawblox" / "manifest.json").exists, what="the run has begun")
+        lock = world / ".clawblox" / "instances" / "w000.lock"
+        wait_until(lock.exists, what="the name is taken, the port is not")
         assert command.interrupt() == 130
     assert not marked_processes()
 

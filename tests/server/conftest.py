@@ -16,7 +16,7 @@ import pytest
 
 from clawblox.server import Instance, Settings, create_app
 from tests.server.tally import Tally
-from tests.support import Answer, ask, wait_until
+from tests.support import Answer, ask, wait_until, with_inherited_socket
 
 TALLY = Path(__file__).with_name("tally.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -85,15 +85,21 @@ Launch = Callable[..., LaunchedWorld]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Start a world's program on a port that the system chooses."""
+    """Start a world's program on a port that the system chooses, or on a descriptor of ours."""
     with contextlib.ExitStack() as stack:
 
         def start(
-            program: Path = TALLY, *flags: str, env: Mapping[str, str] | None = None
+            program: Path = TALLY,
+            *flags: str,
+            env: Mapping[str, str] | None = None,
+            descriptor: int | None = None,
         ) -> LaunchedWorld:
+            command = [sys.executable, program.name, *flags]
+            if descriptor is not None:
+                command = with_inherited_socket(command, descriptor)
             log_file = tmp_path / f"world-{len(list(tmp_path.glob('world-*.log')))}.log"
             process = subprocess.Popen(
-                [sys.executable, program.name, *flags],
+                command,
                 cwd=program.parent,
                 env={
                     "PATH": os.defpath,
@@ -102,6 +108,7 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
                     "WORLD_OPERATOR_TOKEN": TOKEN,
                     **(env or {}),
                 },
+                pass_fds=() if descriptor is None else (descriptor,),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stack.enter_context(log_file.open("wb")),

@@ -184,6 +184,16 @@ def test_a_foreign_snapshot_is_refused_before_the_port_opens(launch, snapshot, d
     assert world.log.count("\n") == 1
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_world_without_chance_refuses_a_seed_in_one_line(launch, snapshot, is_resumed):
+    env = {"WORLD_RESEED": "0", "WORLD_RESUME_PATH": str(snapshot) if is_resumed else ""}
+    world = launch(env=env)
+    assert world.process.wait(10) == 2
+    assert world.log == (
+        "tally.py: this world cannot be reseeded; without WORLD_RESEED it goes on exactly\n"
+    )
+
+
 def test_a_busy_port_is_said_in_one_line(launch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -60,7 +60,7 @@ def test_a_recorded_world_leaves_every_event_with_its_simulation_time(launch, ru
     start, join, *rest = read_events(path)
     assert start["format"] == "clawblox-events-v1"
     assert (start["world_format"], start["scene_hash"]) == ("tally-v1", "tally")
-    assert start["resumed"] is False
+    assert (start["resumed"], start["reseed"]) == (False, None)
     assert join == {"tick": 0, "time": 0.0, "event": "join", "name": "Rocky", **agent}
     assert [(each["tick"], each["event"]) for each in rest] == [
         (0, "input"),
@@ -164,6 +164,13 @@ def test_a_temporary_file_that_was_left_behind_is_taken_over(manifest, run_dir, 
     manifest.with_name("manifest.json.tmp").write_text("half")
     register_recording(manifest, run_dir / "a.jsonl")
     assert len(json.loads(manifest.read_text())["recordings"]) == 1
+
+
+def test_the_first_event_tells_what_the_world_started_from(instance, tmp_path):
+    recording = open_recording(tmp_path, instance, resumed=True, reseed=7)
+    recording.close()
+    (start,) = read_events(recording.path)
+    assert (start["resumed"], start["reseed"]) == (True, 7)
 
 
 @pytest.mark.anyio

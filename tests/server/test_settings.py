@@ -16,6 +16,7 @@ FULL = {
     "WORLD_RECORD": "1",
     "WORLD_RECORD_DIR": "/env/recordings",
     "WORLD_RESUME_PATH": "/env/snapshot.json",
+    "WORLD_RESEED": "18446744073709551615",
     "WORLD_OPERATOR_TOKEN": "secret",
     "WORLD_SPECTATOR_TOKEN": "other secret",
     "CLAWBLOX_MANIFEST_PATH": "/env/.clawblox/manifest.json",
@@ -33,13 +34,16 @@ def test_the_environment_gives_the_defaults():
         base_path="/env",
         record_dir=Path("/env/recordings"),
         resume_path=Path("/env/snapshot.json"),
+        reseed=2**64 - 1,
         manifest_path=Path("/env/.clawblox/manifest.json"),
         operator_token=b"secret",
     )
 
 
 def test_flags_override_the_environment():
-    flags = "--host ::1 --port 9002 --base-path flag --record --record-dir r --resume s.json"
+    flags = (
+        "--host ::1 --port 9002 --base-path flag --record --record-dir r --resume s.json --reseed 0"
+    )
     assert read_settings([*flags.split(), "--clock", "lockstep"], dict(FULL)) == Settings(
         host="::1",
         port=9002,
@@ -47,6 +51,7 @@ def test_flags_override_the_environment():
         clock=Clock.LOCKSTEP,
         record_dir=Path("r"),
         resume_path=Path("s.json"),
+        reseed=0,
         manifest_path=Path("/env/.clawblox/manifest.json"),
         operator_token=b"secret",
     )
@@ -78,6 +83,11 @@ def test_record_is_a_switch(text, is_on):
         ([], {"WORLD_PORT": "http"}, "'http' is not a port"),
         ([], {"WORLD_RECORD": "maybe"}, "WORLD_RECORD must be 1 or 0, not 'maybe'"),
         (["--host", ""], {}, "an address is needed"),
+        (["--reseed", "-1"], {}, "'-1' is not a seed"),
+        (["--reseed", "1.0"], {}, "'1.0' is not a seed"),
+        ([], {"WORLD_RESEED": str(2**64)}, f"'{2**64}' is not a seed"),
+        ([], {"WORLD_RESEED": "9" * 5000}, "9' is not a seed"),
+        ([], {"WORLD_RESEED": "random"}, "'random' is not a seed"),
         (["--clock", "sundial"], {}, "sundial"),
         (["--operator-token", "secret"], {}, "unrecognized arguments"),
         (["--res", "x"], {}, "unrecognized arguments"),
@@ -101,6 +111,14 @@ def test_help_names_every_flag_and_no_token_flag(capsys):
     with pytest.raises(SystemExit):
         read_settings(["--help"], {})
     shown = capsys.readouterr().out
-    for flag in ("--host", "--port", "--base-path", "--record", "--record-dir", "--resume"):
+    for flag in (
+        "--host",
+        "--port",
+        "--base-path",
+        "--record",
+        "--record-dir",
+        "--resume",
+        "--reseed",
+    ):
         assert flag in shown
     assert "-token" not in shown

@@ -71,6 +71,8 @@ def add_world_options(group: argparse._ArgumentGroup) -> None:
     add("--port", type=int, default=int(setting("WORLD_PORT", "8080")))
     add("--base-path", default=setting("WORLD_BASE_PATH"))
     add("--resume", metavar="FILE", default=setting("WORLD_RESUME_PATH"))
+    add("--reseed", type=int, metavar="N", default=setting("WORLD_RESEED") or None)
+    add("--listen", choices=("bind", "inherit"), default="bind", help="serve on descriptor 3")
     add(
         "--scene", default="plain", help="content of the world; other scenes' snapshots are foreign"
     )
@@ -96,6 +98,7 @@ def add_serving_faults(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--mute", action="store_true", help="accept connections and never answer")
     add("--unavailable", type=float, default=0.0, metavar="S", help="answer 503 for S s, or inf")
+    add("--doc", choices=DOC_FAULTS, default="served", help="break the agents' document")
     add("--health", action="store_true", help="serve /health; /api.md is not there")
     add("--say-ready", type=float, metavar="S", help="log 'READY to serve' after S seconds")
     add("--join", choices=JOIN_FAULTS, help="break POST /join")
@@ -150,6 +153,7 @@ class Counter:
         self.scene_hash = f"scene-{scene}"
         self.value = 0
         self.ticks = 0
+        self.reseed: int | None = None
         self.sessions: dict[str, dict[str, str]] = {}
         self.chat: list[dict[str, Any]] = []
         self._lock = threading.Lock()
@@ -176,7 +180,8 @@ class Counter:
 
     def observe(self, session: str) -> dict[str, Any]:
         agent = self.sessions[session]
-        return {"agent_id": agent["agent_id"], "time": self.time, "counter": self.value}
+        seen = {"agent_id": agent["agent_id"], "time": self.time, "counter": self.value}
+        return seen if self.reseed is None else {**seen, "reseed": self.reseed}
 
     def identity(self) -> dict[str, Any]:
         return {"format": FORMAT, "time": self.time}
@@ -185,7 +190,7 @@ class Counter:
         with self._lock:
             sessions = list(self.sessions.values())
         counter = {"scene_hash": self.scene_hash, "counter": self.value, "ticks": self.ticks}
-        return {**counter, "sessions": sessions, "chat": self.chat}
+        return {**counter, "reseed": self.reseed, "sessions": sessions, "chat": self.chat}
 
     def restore(self, body: bytes) -> None:
         try:
@@ -196,7 +201,7 @@ class Counter:
             raise Foreign(f"its scene is {document.get('scene_hash')}, not {self.scene_hash}")
         self.value, self.ticks = document["counter"], document["ticks"]
         self.sessions = {agent["session"]: agent for agent in document["sessions"]}
-        self.chat = document["chat"]
+        self.chat, self.reseed = document["chat"], document.get("reseed")
 
 
 # ---------------------------------------------------------------------------------- HTTP
@@ -483,8 +488,17 @@ def send_chunk(peer: Peer, data: bytes) -> None:
     peer.send(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
 
-# ------------------------------------------------------------------------------- sessions
+# ------------------------------------------------------------------------- join, document
 
+
+DOC_FAULTS: dict[str, Callable[[Peer], None]] = {
+    "served": lambda peer: peer.answer(
+        b"# Counter\n\nPOST /input {type: add, data: 1}\n", kind="text/markdown"
+    ),
+    "status-500": lambda peer: peer.answer(b"Traceback (most recent call last): ...", 500),
+    "hang": lambda peer: peer.linger(),
+}
+"""How `GET /api.md` can be answered, by the value of `--doc`; a liveness probe sees it."""
 
 JOIN_FAULTS: dict[str, Callable[[Peer, dict[str, str]], None]] = {
     "another-session": lambda peer, agent: peer.answer_json({**agent, "session": "another"}),
@@ -511,7 +525,7 @@ class Server:
         self.options = options
         self.counter = counter
         self.listener = listener
-        self.ready_at = time.monotonic() + options.unavailable
+        self.started_at = time.monotonic()
         self.received: list[dict[str, Any]] = []
         self.base_path = "".join(f"/{part}" for part in options.base_path.split("/") if part)
         doc_path = "/health" if options.health else "/api.md"
@@ -560,7 +574,7 @@ class Server:
         self.received.append(request._asdict() | {"body": request.body.decode("latin-1")})
         if self.options.mute:
             return peer.linger()
-        if time.monotonic() < self.ready_at:
+        if time.monotonic() < self.started_at + self.options.unavailable:
             return peer.answer(b"not yet", 503)
         in_base = request.path.startswith(f"{self.base_path}/")
         route = (request.method, request.path.removeprefix(self.base_path))
@@ -568,7 +582,7 @@ class Server:
         return handler(peer, request) if handler else peer.answer(b"no such route", 404)
 
     def api_doc(self, peer: Peer, request: Request) -> None:
-        peer.answer(b"# Counter\n\nPOST /input {type: add, data: 1}\n", kind="text/markdown")
+        DOC_FAULTS[self.options.doc](peer)
 
     def snapshot(self, peer: Peer, request: Request) -> None:
         token = setting("WORLD_OPERATOR_TOKEN")
@@ -814,6 +828,16 @@ def restore(counter: Counter, path: str) -> None:
     say(f"restored {path} at time {counter.time}")
 
 
+def inherited_listener() -> socket.socket | None:
+    """Return the socket that the launcher opened for this very process: sd_listen_fds(3)."""
+    if setting("LISTEN_PID") != str(os.getpid()) or setting("LISTEN_FDS") != "1":
+        return None
+    listener = socket.socket(fileno=3)
+    listener.set_inheritable(False)
+    listener.setblocking(True)  # this flag belongs to the socket, and so to the launcher too
+    return listener
+
+
 def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
@@ -856,11 +880,15 @@ def serve(options: argparse.Namespace) -> NoReturn:
     counter = Counter(options.scene)
     if options.resume:
         restore(counter, options.resume)
+    if options.reseed is not None:
+        counter.reseed = options.reseed
     time.sleep(options.slow_boot)
     if options.never_listen:
         wait_forever(options)
+    inherited = inherited_listener() if options.listen == "inherit" else None
     host, port = options.bind or options.host, options.bind_port or options.port
-    listener = listen(host, port)
+    listener = inherited or listen(host, port)
+    host, port = listener.getsockname()[:2]
     fork_relatives(options)
     start_background(options)
     say(f"Spectator frontend: http://{host}:{port}{options.base_path}/")

@@ -96,6 +96,10 @@ class Meadow(Simulation):
         version, numbers, gauss = state["random"]
         self.random.setstate((version, tuple(numbers), gauss))
 
+    def reseed(self, seed: int) -> None:
+        """Let the flowers to come grow elsewhere, by another seed."""
+        self.random.seed(seed)
+
 
 if __name__ == "__main__":
     serve(Meadow())

@@ -1,0 +1,94 @@
+"""The floors: what the same work costs without an orchestrator.
+
+Worlds are spawned, known to be ready and ended with nothing but system calls, and snapshots go
+from plain blocking sockets into fsynced files, without digest, check or manifest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.worlds import HOST, Readiness, WorldSpec, kill
+from clawblox.ports import take_free_port
+
+__all__ = ["leased_specs", "save_floor", "start_floor"]
+
+_BUFFER_BYTES = 1 << 20
+_REQUEST = b"GET /snapshot HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+_SILENT = [
+    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+    (os.POSIX_SPAWN_DUP2, 1, 2),
+]
+
+
+@contextlib.contextmanager
+def leased_specs(kind: str, count: int, readiness: Readiness) -> Iterator[list[WorldSpec]]:
+    """Describe so many worlds, each with a port that is leased meanwhile."""
+    with contextlib.ExitStack() as stack:
+        leases = [take_free_port(HOST) for _ in range(count)]
+        for lease in leases:
+            stack.callback(lease.release)
+        yield [
+            WorldSpec.make(kind, index, lease.port, readiness) for index, lease in enumerate(leases)
+        ]
+
+
+def start_floor(specs: Sequence[WorldSpec], readiness: Readiness) -> tuple[float, float]:
+    """Spawn the worlds, wait for their own word, end them; return both times in seconds."""
+    environments = [{**os.environ, **spec.env} for spec in specs]
+    pids = []
+    try:
+        begun = time.monotonic()
+        for spec, env in zip(specs, environments, strict=True):
+            program = spec.command[0]
+            pid = os.posix_spawn(program, spec.command, env, file_actions=_SILENT, setsid=True)
+            pids.append(pid)
+        readiness.wait(len(pids))
+        ready = time.monotonic()
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        while pids:
+            os.waitpid(pids[-1], 0)
+            pids.pop()
+        return ready - begun, time.monotonic() - ready
+    finally:
+        for pid in pids:
+            kill(pid)
+            os.waitpid(pid, 0)
+
+
+def save_floor(ports: Sequence[int], directory: str, threads: int) -> float:
+    """Save a snapshot of every port into ``directory``; return the seconds it took.
+
+    Args:
+        ports: Where the worlds listen.
+        directory: Where the files go; they are removed afterwards.
+        threads: How many transfers at once.
+    """
+    targets = [Path(directory) / f"floor-{port}" for port in ports]
+    with ThreadPoolExecutor(threads) as pool:
+        begun = time.monotonic()
+        list(pool.map(_save, ports, targets))
+        elapsed = time.monotonic() - begun
+    for target in targets:
+        target.unlink()
+    return elapsed
+
+
+def _save(port: int, path: Path) -> None:
+    buffer = memoryview(bytearray(_BUFFER_BYTES))
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with socket.create_connection((HOST, port)) as connection:
+        connection.sendall(_REQUEST)
+        while count := connection.recv_into(buffer):
+            os.write(target, buffer[:count])
+    os.fsync(target)
+    os.close(target)

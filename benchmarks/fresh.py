@@ -1,0 +1,55 @@
+"""Calls in a fresh process, where no earlier measurement has left memory or threads.
+
+The function's arguments and its result travel as JSON; what it prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+__all__ = ["call_in_fresh_process"]
+
+
+def call_in_fresh_process(
+    function: Callable[..., Any], *args: object, timeout: float = 300.0
+) -> Any:
+    """Call a module's function, plain or async, in a new process and return its result.
+
+    Raises:
+        CalledProcessError: It failed; its traceback was written to standard error.
+        TimeoutExpired: It did not return within ``timeout`` seconds and was killed.
+    """
+    command = [sys.executable, "-m", __name__, function.__module__, function.__qualname__]
+    finished = subprocess.run(
+        [*command, json.dumps(args)], stdout=subprocess.PIPE, timeout=timeout, check=True
+    )
+    return json.loads(finished.stdout)
+
+
+def _main(module: str, name: str, args: str) -> None:
+    result_fd = os.dup(1)
+    os.dup2(2, 1)
+    function = getattr(importlib.import_module(module), name)
+    result = function(*json.loads(args))
+    if inspect.iscoroutine(result):
+        coroutine = result
+
+        async def finish() -> Any:
+            return await coroutine
+
+        result = anyio.run(finish)
+    with os.fdopen(result_fd, "w") as answer:
+        json.dump(result, answer)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,232 @@
+"""Starts and stops of N worlds: floor, clawblox (two ways) and a plain script, in one run.
+
+Every sample of clawblox is taken in a fresh process that has started and stopped one world
+before, so that its first imports and its guard are not counted once per world; what that very
+first start costs is a row of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from benchmarks.floors import leased_specs, start_floor
+from benchmarks.fresh import call_in_fresh_process
+from benchmarks.measure import Row, median, resident_bytes
+from benchmarks.peers import use_tool
+from benchmarks.worlds import Readiness, write_world
+from clawblox import AsyncWorld
+
+__all__ = ["Series", "bench_starts"]
+
+Series = dict[str, list[tuple[int, float]]]
+"""Seconds until all were ready against the number of worlds, by contender."""
+
+_LATENCY_GOALS_MS = {"clawblox": 25, "inherited": 2}
+_RSS_COUNT = 32
+"""With fewer worlds, what is not per world hides what is."""
+
+
+@attrs.frozen
+class Sample:
+    """What one round of one contender took.
+
+    Attributes:
+        ready_s: From the call until its return, all worlds being ready.
+        stop_s: The stop of all of them.
+        latency_s: From the last world's own word that it listens until the return.
+        cpu_s: Processor time of the orchestrator for the start.
+        rss_bytes: What its memory grew by.
+    """
+
+    ready_s: float
+    stop_s: float
+    latency_s: float = 0.0
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
+
+
+@attrs.frozen
+class Case:
+    """So many worlds of one kind, and who starts them."""
+
+    kind: str
+    count: int
+    contenders: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """How the rows call it."""
+        return f"{self.count} {self.kind}"
+
+
+class Bench:
+    """Takes samples.
+
+    Args:
+        scratch: Directory for everything that is written.
+        readiness: What the worlds write into.
+    """
+
+    def __init__(self, scratch: Path, readiness: Readiness) -> None:
+        self._scratch = scratch
+        self._readiness = readiness
+        self._dirs = {
+            "light": write_world(scratch / "light", "light"),
+            "heavy": write_world(scratch / "heavy", "heavy"),
+            "inherited": write_world(scratch / "inherited", "light", run='listen = "inherit"'),
+        }
+        self._runs = 0
+
+    def sample(self, case: Case, contender: str) -> Sample:
+        """Let one contender start and stop the worlds of a case."""
+        take: dict[str, Callable[[Case], Sample]] = {
+            "floor": self._floor,
+            "script": self._script,
+            "clawblox": partial(self._clawblox, world_dir=self._dirs[case.kind]),
+            "inherited": partial(self._clawblox, world_dir=self._dirs["inherited"]),
+        }
+        try:
+            return take[contender](case)
+        finally:
+            self._readiness.end_carriers()
+
+    def first_batch(self, kind: str, count: int) -> Sample:
+        """Let a process that has started nothing yet start a batch."""
+        return self._clawblox(Case(kind, count, ()), world_dir=self._dirs[kind], warm=False)
+
+    def _floor(self, case: Case) -> Sample:
+        with leased_specs(case.kind, case.count, self._readiness) as specs:
+            return Sample(*start_floor(specs, self._readiness))
+
+    def _script(self, case: Case) -> Sample:
+        with leased_specs(case.kind, case.count, self._readiness) as specs:
+            use = use_tool("script", specs, self._readiness, self._scratch)
+        return Sample(use.known_s, use.stop_s)
+
+    def _clawblox(self, case: Case, *, world_dir: Path, warm: bool = True) -> Sample:
+        self._runs += 1
+        run_dir = self._scratch / f"run-{self._runs}"
+        taken = call_in_fresh_process(
+            start_and_stop,
+            str(world_dir),
+            str(run_dir),
+            self._readiness.env,
+            case.count,
+            warm,
+        )
+        left = self._readiness.carriers()
+        if left:
+            raise RuntimeError(f"left running after stop_all: {left}")
+        returned = taken.pop("returned")
+        stamps = self._readiness.wait(case.count + warm)
+        return Sample(latency_s=returned - max(stamps), **taken)
+
+
+async def start_and_stop(
+    world_dir: str, run_dir: str, env: dict[str, str], count: int, warm: bool
+) -> dict[str, float]:
+    """Start and stop a batch; return the fields of a sample, and when the start returned."""
+    async with AsyncWorld(dir=world_dir) as world:
+        if warm:
+            await world.start(run_dir=f"{run_dir}-first", env=env)
+            await world.stop()
+        rss_before = resident_bytes()
+        cpu_before = time.process_time()
+        begun = time.monotonic()
+        batch = await world.start_many(count, run_dir=run_dir, env=env)
+        returned = time.monotonic()
+        cpu = time.process_time() - cpu_before
+        rss = resident_bytes() - rss_before
+        batch.raise_if_failed()
+        stopping = time.monotonic()
+        stopped = await world.stop_all()
+        stop = time.monotonic() - stopping
+        stopped.raise_if_failed()
+    return {
+        "ready_s": returned - begun,
+        "returned": returned,
+        "stop_s": stop,
+        "cpu_s": cpu,
+        "rss_bytes": rss,
+    }
+
+
+def bench_starts(
+    scratch: Path, readiness: Readiness, *, counts: Sequence[int], heavy: int, rounds: int
+) -> tuple[list[Row], Series]:
+    """Measure every case; return its rows and what a plot needs.
+
+    Args:
+        scratch: Directory for everything that is written.
+        readiness: What the worlds write into.
+        counts: How many light worlds, case by case.
+        heavy: How many heavy worlds.
+        rounds: How often each contender's turn comes.
+    """
+    bench = Bench(scratch, readiness)
+    contenders = ("floor", "clawblox", "inherited", "script")
+    cases = [Case("light", count, contenders) for count in counts]
+    cases.append(Case("heavy", heavy, ("floor", "clawblox")))
+    rows: list[Row] = []
+    series: Series = {name: [] for name in contenders}
+    for case in cases:
+        samples = _take_rounds(bench, case, rounds)
+        rows += _rows(case, samples)
+        if case.kind == "light":
+            for name, taken in samples.items():
+                series[name].append((case.count, median(one.ready_s for one in taken)))
+    rows.append(_first_batch_row(bench, min(_RSS_COUNT, max(counts)), rounds))
+    return rows, series
+
+
+def _take_rounds(bench: Bench, case: Case, rounds: int) -> dict[str, list[Sample]]:
+    shuffle = random.Random(case.name).shuffle
+    samples: dict[str, list[Sample]] = {name: [] for name in case.contenders}
+    for _ in range(rounds):
+        order = list(case.contenders)
+        shuffle(order)
+        for name in order:
+            samples[name].append(bench.sample(case, name))
+    return samples
+
+
+def _rows(case: Case, samples: dict[str, list[Sample]]) -> Iterable[Row]:
+    floor = samples["floor"]
+    ready_floor = 1e3 * median(one.ready_s for one in floor)
+    stop_floor = 1e3 * median(one.stop_s for one in floor)
+    for name, taken in samples.items():
+        if name == "floor":
+            continue
+        what = f"{case.name}, {name}"
+        goals = (1.25, 1.3) if name != "script" else (None, None)
+        ready = 1e3 * median(one.ready_s for one in taken)
+        stop = 1e3 * median(one.stop_s for one in taken)
+        yield Row(f"{what}: all ready", ready, "ms", ready_floor, goals[0])
+        yield Row(f"{what}: all stopped", stop, "ms", stop_floor, goals[1])
+        if name != "script":
+            yield from _cost_rows(case, name, taken)
+
+
+def _cost_rows(case: Case, name: str, taken: Sequence[Sample]) -> Iterable[Row]:
+    what = f"{case.name}, {name}"
+    latency = 1e3 * median(one.latency_s for one in taken)
+    cpu = 1e3 * median(one.cpu_s for one in taken) / case.count
+    rss = median(one.rss_bytes for one in taken) / 1024 / case.count
+    yield Row(f"{what}: return latency", latency, "ms", goal=_LATENCY_GOALS_MS[name])
+    yield Row(f"{what}: CPU per start", cpu, "ms", goal=2.5)
+    if case.count >= _RSS_COUNT:
+        yield Row(f"{what}: RSS per instance", rss, "KiB", goal=64)
+
+
+def _first_batch_row(bench: Bench, count: int, rounds: int) -> Row:
+    """Measure what the rows above leave out."""
+    samples = [bench.first_batch("light", count) for _ in range(rounds)]
+    note = "with the guard's start and the first use of everything"
+    ready = 1e3 * median(sample.ready_s for sample in samples)
+    return Row(f"{count} light, first batch of a process", ready, "ms", note=note)

@@ -1,0 +1,204 @@
+"""The worlds that the benchmarks start, and what they say of themselves.
+
+Every world carries ``BENCH_READY=<fifo>`` in its environment. It writes the monotonic time at
+which it listens into that fifo, so that readiness is known from the worlds and not from the one
+who is measured; and whoever carries the entry can be found and ended, whoever started it.
+
+Standard library only: this is loaded into processes whose memory is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+__all__ = [
+    "HOST",
+    "PROGRAMS",
+    "READY_ENV",
+    "Readiness",
+    "WorldSpec",
+    "carriers",
+    "end_carriers",
+    "kill",
+    "poll_until",
+    "write_world",
+]
+
+HOST = "127.0.0.1"
+READY_ENV = "BENCH_READY"
+
+_STOP_S = "0.05"
+"""So long a light world takes to obey TERM."""
+
+_HERE = Path(__file__).parent
+PROGRAMS = {
+    "light": [sys.executable, "-I", "-S", str(_HERE / "light_world.py")],
+    "heavy": [sys.executable, "-I", str(_HERE / "heavy_world.py")],
+}
+"""The commands of the worlds, by kind."""
+
+
+@dataclass(frozen=True)
+class WorldSpec:
+    """One world that a tool shall run.
+
+    Attributes:
+        name: Its name.
+        command: Program and arguments.
+        port: Where it shall listen.
+        env: What it needs in its environment.
+    """
+
+    name: str
+    command: list[str]
+    port: int
+    env: dict[str, str]
+
+    @property
+    def url(self) -> str:
+        """The route that answers 200 when it serves."""
+        return f"http://{HOST}:{self.port}/api.md"
+
+    @classmethod
+    def make(cls, kind: str, index: int, port: int, readiness: Readiness) -> WorldSpec:
+        """Describe the world number ``index``."""
+        env = {"WORLD_HOST": HOST, "WORLD_PORT": str(port), **readiness.env}
+        return cls(f"w{index:03d}", PROGRAMS[kind], port, env)
+
+    def to_json(self) -> str:
+        """Return the spec as one line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> WorldSpec:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**json.loads(line))
+
+
+def write_world(directory: Path, kind: str, *, run: str = "", more: str = "") -> Path:
+    """Write a world directory and return it.
+
+    Args:
+        directory: Where.
+        kind: Which of :data:`PROGRAMS` it runs.
+        run: Further lines of its ``[run]`` table.
+        more: Further tables.
+    """
+    directory.mkdir()
+    command = json.dumps(PROGRAMS[kind])
+    text = f'name = "{kind}"\n[run]\ncommand = {command}\n{run}\n{more}\n'
+    (directory / "world.toml").write_text(text)
+    return directory
+
+
+class Readiness:
+    """The fifo into which every world writes when it listens.
+
+    Args:
+        directory: Where the fifo is made.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "ready"
+        self.env = {READY_ENV: str(self.path), "BENCH_STOP_S": _STOP_S}
+        os.mkfifo(self.path)
+        # Open for writing too, so that it never ends.
+        self._fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
+        self._unread = b""
+
+    def wait(self, count: int, timeout: float = 120.0) -> list[float]:
+        """Wait until so many worlds have said that they listen; return when they did.
+
+        Raises:
+            TimeoutError: They did not within ``timeout`` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while self._unread.count(b"\n") < count:
+            left = deadline - time.monotonic()
+            if not select.select([self._fd], [], [], max(0.0, left))[0]:
+                raise TimeoutError(f"not all of {count} worlds listened in {timeout:g} s")
+            self._unread += os.read(self._fd, 1 << 16)
+        *lines, self._unread = self._unread.split(b"\n", count)
+        return [float(line) for line in lines]
+
+    def carriers(self) -> list[int]:
+        """Return the worlds that live."""
+        return carriers(self.env)
+
+    def end_carriers(self) -> None:
+        """Kill the worlds that live, and forget what they wrote.
+
+        Raises:
+            TimeoutError: One survived even that.
+        """
+        end_carriers(self.env)
+        while select.select([self._fd], [], [], 0)[0]:
+            os.read(self._fd, 1 << 16)
+        self._unread = b""
+
+    def close(self) -> None:
+        """End the worlds and remove the fifo."""
+        try:
+            self.end_carriers()
+        finally:
+            os.close(self._fd)
+            self.path.unlink()
+
+
+def carriers(env: Mapping[str, str]) -> list[int]:
+    """Return the processes that carry these entries in their environment."""
+    entries = {f"{name}={value}".encode() for name, value in env.items()}
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if entries <= _environment(pid)]
+
+
+def end_carriers(env: Mapping[str, str]) -> None:
+    """Kill the processes that carry these entries in their environment.
+
+    Raises:
+        TimeoutError: One survived even that.
+    """
+
+    def kill_all() -> bool:
+        found = carriers(env)
+        for pid in found:
+            kill(pid)
+        return not found
+
+    poll_until(kill_all, timeout=10.0)
+
+
+def kill(pid: int) -> None:
+    """Kill a process unless it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def poll_until(condition: Callable[[], bool], timeout: float) -> float:
+    """Look at a condition every 10 ms until it holds; return the seconds that it took.
+
+    Raises:
+        TimeoutError: It did not hold within ``timeout`` seconds.
+    """
+    begun = time.monotonic()
+    while not condition():
+        if time.monotonic() - begun > timeout:
+            raise TimeoutError(f"not within {timeout:g} s: {condition}")
+        time.sleep(0.01)
+    return time.monotonic() - begun
+
+
+def _environment(pid: int) -> set[bytes]:
+    try:
+        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except OSError:  # ended, or somebody else's
+        return set()

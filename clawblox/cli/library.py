@@ -1,0 +1,34 @@
+"""What the library itself has to say: its warnings, for a person and not among the output."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+import structlog
+
+__all__ = ["configure_logging"]
+
+
+def configure_logging(warn: Callable[[str], None] | None = None) -> None:
+    """Have the library's own warnings told; standard output is for something else.
+
+    Args:
+        warn: Takes them, in any thread; None writes them to standard error.
+    """
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        processors=None if warn is None else [_hand_to(warn)],
+    )
+
+
+def _hand_to(warn: Callable[[str], None]) -> structlog.typing.Processor:
+    def hand(_logger: object, _method: str, entry: structlog.typing.EventDict) -> NoReturn:
+        fields = (f"{key}={value}" for key, value in entry.items() if key != "event")
+        warn(" ".join((str(entry["event"]), *fields)))
+        raise structlog.DropEvent
+
+    return hand

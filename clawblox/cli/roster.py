@@ -1,0 +1,112 @@
+"""Where the instances of an orchestrator stand, by the events that it tells; pure memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from clawblox.errors import WorldExitedError
+from clawblox.model import WorldEvent, WorldExit
+
+__all__ = ["Roster"]
+
+_OVER = ("exited", "failed")
+
+
+class Roster:
+    """Counts instances by state, and knows when the last of them has ended, and how.
+
+    Args:
+        planned: How many are going to be started.
+
+    Attributes:
+        states: By name of the instance a word of ``clawblox ps``.
+        failures: What went wrong, by name of the instance: a start that failed, an end that
+            nobody asked for.
+    """
+
+    def __init__(self, planned: int) -> None:
+        self.states: dict[str, str] = {}
+        self.failures: dict[str, Exception] = {}
+        self._exits: dict[str, WorldExit | None] = {}
+        self._planned = planned
+        self._is_settled = False
+
+    @property
+    def total(self) -> int:
+        """How many instances there are or will be."""
+        return max(self._planned, len(self.states))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing runs, and nothing is going to."""
+        return self._is_settled and all(state in _OVER for state in self.states.values())
+
+    def runs(self, name: str) -> bool:
+        """Say whether an instance has begun and not ended."""
+        return self.states.get(name, "exited") not in _OVER
+
+    def counts(self) -> dict[str, int]:
+        """Return how many instances are in each state, ``waiting`` for their turn included.
+
+        May be called in any thread.
+        """
+        states = tuple(self.states.values())
+        waiting = 0 if self._is_settled else self._planned - len(states)
+        return {**({"waiting": waiting} if waiting > 0 else {}), **Counter(states)}
+
+    def settle(self, failed: Mapping[str, Exception], ready: Iterable[str]) -> None:
+        """Take what the start of all of them came to.
+
+        Args:
+            failed: The errors, by name of the instance.
+            ready: Names of those that were ready.
+        """
+        self._is_settled = True
+        for name, error in failed.items():
+            if self.states.get(name) not in _OVER:  # it failed before there was anything to tell
+                self._fail(name, "failed", error)
+        for name in ready:
+            self.states.setdefault(name, "ready")
+
+    def stop(self) -> None:
+        """Take that everything that runs is being stopped now."""
+        for name, state in self.states.items():
+            if state not in _OVER:
+                self.states[name] = "stopping"
+
+    def take(self, event: WorldEvent) -> None:
+        """Take the next event."""
+        name, detail = event.instance, event.detail
+        match event.kind:
+            case "started":
+                was_ready = self.states.get(name) == "restarting"
+                self.states[name] = "restarting" if was_ready else "starting"
+            case "ready" | "restarting":
+                self.states[name] = event.kind
+            case "start_failed" if self.states.get(name) != "restarting":
+                self._fail(name, "failed", detail["error"])
+            case "exited":
+                self._take_exit(name, detail["exit"], detail["restart"])
+            case "gave_up":
+                stays = f"and stays dead: {detail['reason']}"
+                self._fail(name, "exited", _ended_by_itself(name, self._exits[name], stays))
+            case "stopped":
+                self.states[name] = "exited"
+
+    def _take_exit(self, name: str, found: WorldExit | None, restart: str) -> None:
+        self._exits[name] = found
+        if restart != "never":
+            self.states[name] = "restarting"
+        elif found == WorldExit(status=0):
+            self.states[name] = "exited"
+        else:
+            self._fail(name, "exited", _ended_by_itself(name, found))
+
+    def _fail(self, name: str, state: str, error: Exception) -> None:
+        self.states[name] = state
+        self.failures.setdefault(name, error)
+
+
+def _ended_by_itself(name: str, found: WorldExit | None, *more: str) -> WorldExitedError:
+    return WorldExitedError(", ".join((f"ended by itself: {found}", *more)), instance=name)

@@ -1,0 +1,151 @@
+"""What other processes can ask of an orchestrator through its control socket.
+
+Save, fork and stop instances of one run directory: the same operations that a program has, with
+plain values going in and out. The socket itself is ``control_server``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from clawblox.control_server import Handler, Report
+from clawblox.events import EventStream
+from clawblox.fleet import Fleet
+from clawblox.lifecycle import State
+from clawblox.many import Job, Many
+from clawblox.model import Batch, StartedWorld, StopResult
+from clawblox.saving import DEFAULT_TIMEOUT_S, SaveOptions, save_all
+from clawblox.supervisor import DEFAULT_GRACE_S, Supervisor
+from clawblox.tasks import Tasks
+
+__all__ = ["Fork", "handlers_of"]
+
+_T = TypeVar("_T")
+
+_FORK_OPTIONS = (
+    "reseed",
+    "record",
+    "env",
+    "host",
+    "base_path",
+    "health_timeout",
+    "restart",
+    "max_restarts",
+    "restart_window",
+    "on_failure",
+)
+
+
+Fork: TypeAlias = Callable[..., Awaitable[Batch[StartedWorld]]]
+"""Starts instances from a snapshot: ``AsyncWorld.fork``."""
+
+
+def handlers_of(fleet: Fleet, fork: Fork, run_dir: Path) -> dict[str, Handler]:
+    """Return what can be asked about the instances of a run directory, by ``op``."""
+    return {
+        "save": _Save(fleet, run_dir),
+        "fork": _Fork(fleet, fork, run_dir),
+        "stop": _Stop(fleet, run_dir),
+    }
+
+
+@attrs.frozen
+class _Save:
+    """``{"instances"?, "dir"?, "timeout"?}``: an event ``saved`` or ``failed`` for each.
+
+    Without names all are meant that are ready.
+    """
+
+    fleet: Fleet
+    run_dir: Path
+
+    async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        here = {one.instance.name: one for one in _of_run(self.fleet.supervisors, self.run_dir)}
+        ready = [name for name, one in here.items() if one.lifecycle.state is State.READY]
+        names = asked.get("instances", ready)
+        missing = [name for name in names if name not in here]
+        for name in missing:
+            await report("failed", instance=name, error=f"instance {name!r} is not ready")
+        directory = asked.get("dir")
+        options = SaveOptions(
+            Path(directory) if directory else None, asked.get("timeout", DEFAULT_TIMEOUT_S)
+        )
+        meant = [here[name] for name in names if name in here]
+        return await _relay(save_all(self.fleet, meant, options), "saved", report)
+
+
+@attrs.frozen
+class _Stop:
+    """``{"instances"?, "grace_seconds"?}``: an event ``stopped`` or ``failed`` for each.
+
+    Without names all are meant, and starts that wait for their turn are given up.
+    """
+
+    fleet: Fleet
+    run_dir: Path
+
+    async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        names = asked.get("instances")
+        grace = asked.get("grace_seconds", DEFAULT_GRACE_S)
+        starting = _of_run(self.fleet.starting, self.run_dir)
+        jobs: dict[str, Job[StopResult]] = {
+            one.instance.name: partial(one.stop, grace) for one in starting
+        }
+        for one in _of_run(self.fleet.supervisors, self.run_dir):
+            jobs[one.instance.name] = partial(self.fleet.stop, one.instance.name, grace)
+        meant = {name: job for name, job in jobs.items() if names is None or name in names}
+        return await _relay(Many(self.fleet.tasks, meant), "stopped", report)
+
+
+@attrs.frozen
+class _Fork:
+    """``{"checkpoint": {"path", "sha256"?}, "count", "reseed"?, …}``: ``started`` or ``failed``.
+
+    Everything beside ``checkpoint`` and ``count`` is an argument of ``AsyncWorld.fork``. Events
+    ``progress`` come meanwhile.
+    """
+
+    fleet: Fleet
+    fork: Fork
+    run_dir: Path
+
+    async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        options = {key: asked[key] for key in _FORK_OPTIONS if asked.get(key) is not None}
+        async with self.fleet.hub.subscribe() as events, Tasks() as tasks:
+            tasks.start_soon(_tell_progress, events, report)
+            batch = await self.fork(
+                asked["checkpoint"], asked["count"], run_dir=self.run_dir, **options
+            )
+        for name, started in batch.done.items():
+            await report("started", instance=name, url=started.url, pid=started.pid)
+        for name, error in batch.failed.items():
+            await report("failed", instance=name, error=str(error))
+        return {"done": len(batch.done), "failed": len(batch.failed)}
+
+
+async def _tell_progress(events: EventStream, report: Report) -> None:
+    async for event in events:
+        if event.kind in ("ready", "start_failed"):
+            await report("progress", instance=event.instance)
+
+
+def _of_run(supervisors: Iterable[Supervisor], run_dir: Path) -> list[Supervisor]:
+    return [one for one in supervisors if one.instance.launch.run_dir == run_dir]
+
+
+async def _relay(many: Many[_T], event: str, report: Report) -> dict[str, int]:
+    """Report each outcome as it lands; return how many there were of each kind."""
+    counts = {"done": 0, "failed": 0}
+    async for outcome in many:
+        if outcome.error is None:
+            counts["done"] += 1
+            await report(event, instance=outcome.instance, value=outcome.value)
+        else:
+            counts["failed"] += 1
+            await report("failed", instance=outcome.instance, error=str(outcome.error))
+    return counts

@@ -1,0 +1,61 @@
+"""Small Python programs that work beside this process and for it alone: how they are begun.
+
+A helper runs as ``python -I -S`` with an empty environment, in a session of its own, so that
+Ctrl-C on the terminal does not reach it. Its standard input is the channel to this process, and
+when that ends, the helper ends. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal  # noqa: TID251 - a helper ignores what is meant for its master
+import sys
+from collections.abc import Iterable
+
+__all__ = ["settle", "spawn_helper"]
+
+
+def spawn_helper(
+    name: str, function: str, *arguments: str, channel: int, paths: Iterable[str]
+) -> int:
+    """Spawn a helper and return its pid, a child that the caller reaps. Blocks.
+
+    Args:
+        name: Stands in its command line, for whoever reads a process list.
+        function: What it calls, as ``module:function``.
+        *arguments: What it calls it with.
+        channel: Descriptor that becomes its standard input.
+        paths: Where it finds its imports beside those of the standard library.
+
+    Raises:
+        OSError: It cannot be spawned.
+    """
+    module, _, call = function.partition(":")
+    boot = (
+        f"import sys; sys.path += {list(paths)!r}; "
+        f"from {module} import {call}; {call}(*sys.argv[2:])"
+    )
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", "-c", boot, name, *arguments],
+        {"PATH": os.defpath},
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, channel, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ],
+        setsid=True,
+    )
+
+
+def settle() -> None:
+    """Make the helper, which calls this first, independent of where it came from."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
+    # What was handed to all children is not for a helper, and others wait for its end.
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the descriptor of this very listing
+                os.close(int(name))

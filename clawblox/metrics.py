@@ -1,0 +1,201 @@
+"""What was counted and measured, as plain values: counters and histograms of one or more worlds.
+
+A :class:`Recorder` takes observations, :class:`Metrics` is what it has at one moment. Who
+observes what, and when, is the engine's business; how a monitoring system gets it that of
+``prometheus``. Names carry their unit: ``_s`` is seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+import attrs
+
+__all__ = ["DURATION_BOUNDS_S", "Counter", "Histogram", "Metrics", "Recorder", "Timing"]
+
+DURATION_BOUNDS_S = tuple(
+    float(f"{step}e{exponent}") for exponent in range(-3, 3) for step in (1, 2, 5)
+)
+"""Upper bounds of every histogram of durations, in seconds: 1 ms, 2 ms, 5 ms, … 500 s.
+
+They span what is measured here, from the start of a world that inherits its socket, about
+2 ms, to a snapshot's default timeout of 300 s. Neighbours differ by a factor of 2 or 2.5, which
+bounds the error of an estimated quantile. All histograms have the same, so that they compare.
+"""
+
+Counter: TypeAlias = Literal[
+    "starts",
+    "start_failures",
+    "exits",
+    "unresponsive",
+    "restarts",
+    "stops",
+    "saves",
+    "save_failures",
+    "saved_bytes",
+]
+"""The name of a counter of :class:`Metrics`."""
+
+Timing: TypeAlias = Literal["ready_s", "save_s", "loop_lag_s"]
+"""The name of a histogram of :class:`Metrics`."""
+
+
+@attrs.frozen
+class Histogram:
+    """How often values of which size were observed.
+
+    Attributes:
+        bounds: Upper bounds of the buckets, ascending; a value that equals one is below it.
+        counts: Observations in each bucket alone; the last one, beyond ``bounds``, has no
+            upper bound.
+        sum: Sum of all observations.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float = 0.0
+
+    @classmethod
+    def empty(cls, bounds: tuple[float, ...] = DURATION_BOUNDS_S) -> Self:
+        """Return a histogram without observations."""
+        return cls(bounds, (0,) * (len(bounds) + 1))
+
+    @property
+    def count(self) -> int:
+        """Number of observations."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float:
+        """Mean of the observations; NaN without any."""
+        return self.sum / self.count if self.count else math.nan
+
+    def quantile(self, q: float) -> float:
+        """Estimate the value below which a share of the observations lies.
+
+        It is interpolated within its bucket, as PromQL's ``histogram_quantile`` does, so it is
+        at most that bucket's width off. Beyond the last bound it is that bound.
+
+        Args:
+            q: The share, from 0 to 1; 0.5 is the median.
+
+        Returns:
+            The estimate; NaN without observations.
+
+        Raises:
+            ValueError: ``q`` is no share.
+        """
+        if not 0 <= q <= 1:
+            raise ValueError(f"a quantile is between 0 and 1, not {q}")
+        if not self.count:
+            return math.nan
+        rank = q * self.count
+        for lower, upper, before, count in self._buckets():
+            if count and rank <= before + count:
+                return lower + (upper - lower) * (rank - before) / count
+        return self.bounds[-1]
+
+    def _buckets(self) -> Iterator[tuple[float, float, int, int]]:
+        """Yield each bounded bucket: its lower and upper bound, how many lie below it and in it."""
+        lowers = (0.0, *self.bounds)
+        below = accumulate(self.counts, initial=0)
+        return zip(lowers, self.bounds, below, self.counts, strict=False)
+
+    def merged(self, other: Self) -> Self:
+        """Return the histogram of the observations of both.
+
+        Raises:
+            ValueError: The buckets differ.
+        """
+        if self.bounds != other.bounds:
+            raise ValueError("histograms with different buckets cannot be merged")
+        counts = tuple(mine + its for mine, its in zip(self.counts, other.counts, strict=True))
+        return attrs.evolve(self, counts=counts, sum=self.sum + other.sum)
+
+
+@attrs.frozen
+class Metrics:
+    """What was counted and measured until one moment; ``Metrics()`` has nothing in it.
+
+    Counters count attempts, and failures among them: what succeeded is in the histogram.
+
+    Attributes:
+        starts: Starts that were begun, those of restarts included.
+        start_failures: Starts that failed.
+        exits: Ready instances that ended without having been asked to.
+        unresponsive: Instances that were given up because they did not answer any more.
+        restarts: Restarts that were begun after either.
+        stops: Stops that were begun.
+        saves: Snapshots that were begun.
+        save_failures: Snapshots that failed.
+        saved_bytes: Size of all complete snapshots together.
+        ready_s: Seconds from the call of a start until the instance was ready.
+        save_s: Seconds that a complete snapshot took.
+        loop_lag_s: Seconds by which the event loop was late, one observation a look.
+    """
+
+    starts: int = 0
+    start_failures: int = 0
+    exits: int = 0
+    unresponsive: int = 0
+    restarts: int = 0
+    stops: int = 0
+    saves: int = 0
+    save_failures: int = 0
+    saved_bytes: int = 0
+    ready_s: Histogram = attrs.field(factory=Histogram.empty)
+    save_s: Histogram = attrs.field(factory=Histogram.empty)
+    loop_lag_s: Histogram = attrs.field(factory=Histogram.empty)
+
+    def merged(self, other: Metrics) -> Metrics:
+        """Return the metrics of both, for example of two worlds of one process."""
+        values: dict[str, Any] = {}
+        for name in attrs.fields_dict(Metrics):
+            mine, its = getattr(self, name), getattr(other, name)
+            values[name] = mine.merged(its) if isinstance(mine, Histogram) else mine + its
+        return Metrics(**values)
+
+
+class Recorder:
+    """Counts and measures; an observation costs less than a microsecond and never waits.
+
+    One event loop writes. Any thread may take a snapshot: an observation that is under way
+    just then may be in a histogram's counts and not yet in its sum.
+    """
+
+    def __init__(self) -> None:
+        self._counters: dict[str, int] = dict.fromkeys(get_args(Counter), 0)
+        self._timings: dict[str, _Timing] = {name: _Timing() for name in get_args(Timing)}
+
+    def add(self, counter: Counter, amount: int = 1) -> None:
+        """Raise a counter by ``amount``."""
+        self._counters[counter] += amount
+
+    def observe(self, timing: Timing, seconds: float) -> None:
+        """Put a duration into a histogram."""
+        self._timings[timing].observe(seconds)
+
+    def snapshot(self) -> Metrics:
+        """Return what was counted and measured until now."""
+        values: dict[str, Any] = dict(self._counters)
+        values.update((name, timing.snapshot()) for name, timing in self._timings.items())
+        return Metrics(**values)
+
+
+class _Timing:
+    """The observations of one histogram."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(DURATION_BOUNDS_S) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
+        self._sum += seconds
+
+    def snapshot(self) -> Histogram:
+        return Histogram(DURATION_BOUNDS_S, tuple(self._counts), self._sum)

@@ -1,0 +1,35 @@
+"""The loop-lag watchdog: how late the event loop is, and whether this process slept.
+
+A stopped process (SIGSTOP), a machine that was suspended and a loop that somebody blocked look the
+same from inside: a tick comes late. Deadlines allow for it by themselves (``patience``); here it
+is measured, so that a person can tell a slow world from a slow orchestrator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+__all__ = ["GAP_S", "watch_loop"]
+
+GAP_S = 2.0
+"""A tick that is so late, in seconds, was missed, and is worth an event."""
+
+_TICK_S = 0.5
+
+
+async def watch_loop(note: Callable[[float], None]) -> None:
+    """Tell how late the event loop is, twice a second, until it is cancelled.
+
+    Args:
+        note: Takes the lag in seconds.
+
+    Cancellation: at once.
+    """
+    now = anyio.current_time()
+    while True:
+        due = now + _TICK_S
+        await anyio.sleep(_TICK_S)
+        now = anyio.current_time()
+        note(max(0.0, now - due))

@@ -1,0 +1,299 @@
+"""What the live table shows: states, the most interesting first, within any terminal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clawblox.cli.board import Row, View, render, row_of
+from clawblox.cli.happenings import Chronicle, Happening, changes_between, happening_of
+from clawblox.cli.live import Look, pressure_between, rows_between
+from clawblox.cli.output import format_age, format_bytes, format_table, printable, suggest
+from clawblox.cli.roster import Roster
+from clawblox.errors import ClawbloxError, WorldStartError
+from clawblox.model import EventKind, WorldEvent, WorldExit
+from clawblox.status import InstanceState, InstanceStatus
+
+AT = "2026-06-22T18:59:25Z"
+
+
+@pytest.fixture(autouse=True)
+def _on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def status(name: str, state: InstanceState = "ready", **fields: object) -> InstanceStatus:
+    known: dict[str, object] = {
+        "name": name,
+        "state": state,
+        "world": "counter",
+        "world_dir": Path("/w"),
+        "instance_dir": Path("/r/worlds") / name,
+        "pid": 4242,
+        "host": "127.0.0.1",
+        "port": 20001,
+        "url": "http://127.0.0.1:20001",
+        "uptime_s": 192.0,
+        "started_at": AT,
+        "ended_at": None,
+        "exit": None,
+        "restarts": 0,
+        "rss_bytes": 48_000_000,
+        "cpu_s": 1.0,
+        "saved_at": None,
+        "saved_path": None,
+        "saved_sha256": None,
+        "sim_time": None,
+        "is_detached": False,
+        "orchestrator_pid": 1,
+        "resume_path": None,
+        "command_file": Path("/r/w.sh"),
+        "log_file": Path("/nowhere/w.log"),
+    }
+    return InstanceStatus(**{**known, **fields})  # type: ignore[arg-type]
+
+
+def view(rows: list[Row], **fields: object) -> View:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.state] = counts.get(row.state, 0) + 1
+    known: dict[str, object] = {"title": "counter · runs/r001", "elapsed_s": 133.0}
+    return View(**{**known, "counts": counts, "rows": rows, **fields})  # type: ignore[arg-type]
+
+
+def plain(lines: list[str]) -> list[str]:
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines]
+
+
+# --------------------------------------------------------------------------------- the table
+
+
+def test_an_instance_is_shown_with_all_that_is_known_of_it() -> None:
+    row = row_of(status("w003", restarts=2, sim_time=123.45, saved_at=AT), "ready", 0.5)
+    heading, line = plain(render(view([row]), 100, 30))[3:5]
+    headings = "INSTANCE STATE PID PORT UPTIME RSS CPU SAVED SIM TIME RESTARTS"
+    assert " ".join(heading.split()) == headings
+    name, state, pid, port, uptime, *rss, cpu, _, sim_time, restarts = line.split()
+    assert (name, state, pid, port) == ("w003", "ready", "4242", "20001")
+    assert (uptime, rss, cpu, sim_time, restarts) == ("3m12s", ["48", "MB"], "50%", "123.5", "2")
+
+
+def test_how_it_ended_stands_beside_its_state() -> None:
+    ended = [
+        status("a", "exited", exit=WorldExit(status=9), pid=None),
+        status("b", "exited", exit=WorldExit(signal="SIGKILL"), pid=None),
+        status("c", "failed", exit=WorldExit(status=4), pid=None),
+    ]
+    rows = [row_of(one, one.state, None) for one in ended]
+    lines = plain(render(view(rows), 100, 30))[4:7]
+    assert [line.split()[1:3] for line in lines] == [
+        ["exited", "9"],
+        ["exited", "SIGKILL"],
+        ["failed", "4"],
+    ]
+
+
+def test_every_state_is_counted() -> None:
+    rows = [Row("a", "ready"), Row("b", "ready"), Row("c", "failed")]
+    counts = {"ready": 2, "failed": 1, "waiting": 7}
+    line = plain(render(view(rows, counts=counts, ramp="the machine is busy"), 100, 30))[1]
+    assert line == "1 failed · 7 waiting · 2 ready  the machine is busy"
+
+
+def test_while_there_is_room_instances_stand_by_name() -> None:
+    rows = [Row("w2", "failed"), Row("w0", "ready"), Row("w1", "starting")]
+    lines = plain(render(view(rows), 100, 30))
+    assert [line.split()[0] for line in lines[4:7]] == ["w0", "w1", "w2"]
+
+
+def test_without_room_the_most_interesting_stand_first_and_the_rest_is_counted() -> None:
+    states = {"w05": "failed", "w61": "restarting", "w40": "starting", "w50": "exited"}
+    rows = [Row(f"w{i:02}", states.get(f"w{i:02}", "ready")) for i in range(98)]
+    rows.append(Row("w98", "exited", "9", is_bad=True))
+    lines = plain(render(view(rows, notice="Ctrl-C"), 100, 14))
+    shown = [line.split()[0] for line in lines[4:-3]]
+    assert shown == ["w05", "w98", "w61", "w40", "w00", "w01", "w02"]
+    assert lines[-3:] == ["… and 92 more: 91 ready, 1 exited", "", "Ctrl-C"]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 5, 8, 14, 30, 200])
+@pytest.mark.parametrize("columns", [1, 12, 40, 79, 100, 300])
+def test_it_fits_every_terminal(columns: int, lines: int) -> None:
+    rows = [row_of(status(f"w{i:03}", saved_at=AT), "ready", 1.0) for i in range(130)]
+    troubles = [Happening(AT, "w003", "failed: " + "x" * 400, is_trouble=True)] * 20
+    drawn = plain(
+        render(
+            view(rows, happenings=troubles, notice="Ctrl-C " * 30, ramp="busy " * 30),
+            columns,
+            lines,
+        )
+    )
+    assert len(drawn) <= lines
+    assert max(map(len, drawn)) <= columns
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [Row("w000", "failed")]
+    assert "\x1b[1;31m" in "".join(render(view(rows), 100, 30))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "31m" not in "".join(render(view(rows), 100, 30))
+
+
+def test_the_use_of_processors_is_measured_between_two_looks_of_one_process() -> None:
+    before = Look(10.0, [status("a", cpu_s=1.0), status("b", cpu_s=1.0, pid=1)], 1.0)
+    now = Look(12.0, [status("a", cpu_s=2.0), status("b", cpu_s=9.0, pid=2)], 2.0)
+    cells = [row.cells[4] for row in rows_between(before, now, {})]
+    assert cells == ["50%", ""]
+    assert pressure_between(before, now) == 0.5
+    assert pressure_between(None, now) is None
+
+
+def test_what_is_known_better_than_from_the_disk_wins() -> None:
+    rows = rows_between(None, Look(1.0, [status("a")], None), {"a": "stopping", "b": "failed"})
+    assert [(row.name, row.state) for row in rows] == [("a", "stopping"), ("b", "failed")]
+
+
+# ---------------------------------------------------------------------------------- the roster
+
+
+def event(kind: EventKind, name: str = "w000", **detail: object) -> WorldEvent:
+    return WorldEvent(kind, name, AT, detail)
+
+
+def died(status: int, restart: str = "never") -> WorldEvent:
+    return event("exited", exit=WorldExit(status=status), restart=restart)
+
+
+def roster_after(*events: WorldEvent, planned: int = 1) -> Roster:
+    roster = Roster(planned)
+    for one in events:
+        roster.take(one)
+    return roster
+
+
+def test_instances_that_have_not_begun_are_waiting() -> None:
+    roster = roster_after(event("started"), event("ready"), event("started", "w001"), planned=5)
+    assert roster.counts() == {"waiting": 3, "ready": 1, "starting": 1}
+    assert not roster.is_over
+
+
+def test_a_stop_is_no_failure() -> None:
+    roster = roster_after(event("started"), event("ready"), event("stopped"))
+    assert not roster.is_over  # the start of the others may go on
+    roster.settle({}, ["w000"])
+    assert roster.is_over
+    assert roster.failures == {}
+
+
+@pytest.mark.parametrize(("code", "failed"), [(0, []), (9, ["w000"])])
+def test_an_end_of_its_own_is_a_failure_unless_its_status_is_zero(
+    code: int, failed: list[str]
+) -> None:
+    roster = roster_after(event("started"), event("ready"), died(code))
+    assert roster.states == {"w000": "exited"}
+    assert list(roster.failures) == failed
+
+
+def test_an_instance_that_comes_back_has_not_failed() -> None:
+    roster = roster_after(event("started"), event("ready"), died(9, "fresh"))
+    assert roster.states == {"w000": "restarting"}
+    for one in (event("restarting"), event("started"), event("start_failed", error=OSError())):
+        roster.take(one)
+        assert roster.states == {"w000": "restarting"}
+    roster.take(event("ready"))
+    assert (roster.states, roster.failures) == ({"w000": "ready"}, {})
+
+
+def test_an_instance_that_is_given_up_has_failed_and_says_how() -> None:
+    roster = roster_after(event("ready"), died(9, "fresh"), event("gave_up", reason="too often"))
+    roster.settle({}, ["w000"])
+    assert roster.is_over
+    (error,) = roster.failures.values()
+    assert str(error).startswith("ended by itself: exit status 9, and stays dead: too often")
+
+
+def test_a_failed_start_is_told_once_even_when_nothing_was_told_before() -> None:
+    error = WorldStartError("no")
+    roster = roster_after(event("start_failed", error=error), planned=2)
+    roster.settle({"w000": ClawbloxError("later"), "w001": ClawbloxError("silent")}, [])
+    assert roster.is_over
+    assert [str(one) for one in roster.failures.values()] == ["no", "silent"]
+
+
+def test_a_start_that_was_stopped_is_no_failure() -> None:
+    roster = roster_after(event("started"), event("stopped"))
+    roster.settle({"w000": WorldStartError("the start was stopped")}, [])
+    assert (roster.is_over, roster.failures) == (True, {})
+
+
+# ------------------------------------------------------------------------------ what happened
+
+
+def test_a_failed_start_is_told_with_its_reason_and_the_last_line_of_its_log() -> None:
+    error = WorldStartError("it ended\nsecond line", log_lines=("first", "no module\x1b[2J x"))
+    happening = happening_of(event("start_failed", error=error))
+    assert happening.line == f"{AT} w000 failed: it ended | no module x"
+    assert happening.is_trouble
+
+
+def test_what_concerns_the_machine_names_no_instance() -> None:
+    slowed = happening_of(event("ramp_slowed", limit=8, pressure=0.91))
+    assert slowed.line == f"{AT} the machine is busy: 8 starts at once, CPU pressure 91%"
+
+
+def test_many_happenings_do_not_push_out_the_troubles() -> None:
+    chronicle = Chronicle(8)
+    chronicle.add(Happening(AT, "w003", "failed", is_trouble=True))
+    for number in range(100):
+        chronicle.add(Happening(AT, "", f"saved {number}"))
+    assert [one.text for one in chronicle.last(3)] == ["failed", "saved 98", "saved 99"]
+    assert chronicle.last(0) == []
+
+
+def test_two_looks_tell_what_happened_between_them(tmp_path: Path) -> None:
+    log = tmp_path / "w.log"
+    log.write_text("fine\nKeyError: 'x'\n")
+    before = [status("a"), status("b"), status("c")]
+    now = [
+        status("a"),
+        status("b", "exited", exit=WorldExit(status=1), ended_at=AT, log_file=log),
+        status("c", restarts=1),
+        status("d", "starting"),
+    ]
+    told = [(one.instance, one.text, one.is_trouble) for one in changes_between(before, now)]
+    assert told == [
+        ("b", "exited 1 | KeyError: 'x'", True),
+        ("c", "ready at http://127.0.0.1:20001", False),
+        ("d", "starting", False),
+    ]
+
+
+# -------------------------------------------------------------------------------------- units
+
+
+def test_sizes_are_written_for_people() -> None:
+    sizes = (None, 0, 152, 9_949_999, 48_000_000, 999_499_999, 999_500_000, 31_000_000_000)
+    assert [format_bytes(size) for size in sizes] == [
+        *("", "0 B", "152 B", "9.9 MB", "48 MB", "999 MB", "1.0 GB", "31 GB"),
+    ]
+
+
+def test_an_age_that_somebody_else_wrote_wrongly_is_no_error() -> None:
+    assert format_age(None) == ""
+    assert [format_age(text) for text in ("yesterday", "2026-06-22T18:59:25")] == ["?", "?"]
+
+
+def test_columns_with_nothing_in_them_are_left_out() -> None:
+    assert format_table(["A", "B", "C"], [["1", "", "x"], ["22", "", ""]]) == "A   C\n1   x\n22"
+
+
+def test_a_line_of_somebody_else_cannot_move_the_cursor() -> None:
+    assert printable("\x1b[2Ja\rb\x07 \x1b]0;title\x07\nsecond") == "ab ]0;title"
+
+
+def test_a_command_that_is_suggested_can_be_pasted(tmp_path: Path) -> None:
+    directory = tmp_path / "my runs"
+    assert suggest("ps -f", directory) == f"clawblox ps -f '{directory}'"

@@ -1,0 +1,500 @@
+"""``clawblox up``: many instances in the foreground and in the background, and how they end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from clawblox.cli.up import command as up_command
+from tests.cli.conftest import Command, Start, assert_nothing_runs, choosy_world, look
+from tests.cli.terminal import CTRL_C, CTRL_S, terminal
+from tests.support import (
+    ask,
+    is_alive,
+    is_listening,
+    make_world,
+    marked_processes,
+    wait_until,
+)
+
+NAMES = ["w000", "w001", "w002"]
+
+
+# ------------------------------------------------------------------------------ a line an event
+
+
+def test_without_a_terminal_there_is_a_line_for_each_event(
+    up: Start, run_dir: Path, tmp_path: Path
+) -> None:
+    command = up()
+    first, second, *_ = command.out.splitlines()
+    assert first == f"World 'counter', run directory {run_dir}"
+    assert second.startswith("Starting 3 instances.")
+    for name in NAMES:
+        assert re.search(rf"^20\S+Z {name} started on port \d+$", command.out, re.M)
+        assert re.search(rf"^20\S+Z {name} ready at http://127.0.0.1:\d+ \(", command.out, re.M)
+        assert (run_dir / "worlds" / name / ".clawblox" / "manifest.json").exists()
+    assert re.search(r"^3 instances ready after [\d.]+s\. Ctrl-C ", command.out, re.M)
+    assert command.interrupt() == 130
+    assert command.out.count(" stopped: exit status 0\n") == 3
+    assert command.err == ""
+    assert not marked_processes()
+
+
+def test_the_current_directory_is_the_world_and_its_run_directory(
+    start: Start, tmp_path: Path
+) -> None:
+    world = make_world(tmp_path)
+    command = start("up", cwd=world)
+    command.wait_for("1 instance ready after")
+    assert (world / ".clawblox" / "worlds" / "w000").is_dir()
+    assert command.interrupt() == 130
+
+
+def test_a_start_that_fails_costs_the_others_nothing_and_is_told_with_its_reason(
+    start: Start, call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = choosy_world(tmp_path, "w001", "--exit-at-once", "4")
+    command = start("up", str(world), "-n", "3", "--run-dir", str(run_dir))
+    command.wait_for("2 of 3 instances ready after")
+    reason = "ended before it was ready: exit status 4 | cannot go on, exiting with 4\n"
+    assert re.search(rf"Z w001 failed: world 'choosy' {re.escape(reason)}", command.out)
+    assert call("stop", str(run_dir)).wait() == 0
+    assert command.wait() == 1
+    assert command.err.startswith(
+        "Error: 1 of 3 instances failed\n  w001: WorldExitedBeforeReady: world 'choosy' ended "
+    )
+    assert command.err.endswith(f"hint: clawblox logs {run_dir} w001\n")
+
+
+def test_on_request_one_failure_ends_them_all(call: Start, tmp_path: Path, run_dir: Path) -> None:
+    world = choosy_world(tmp_path, "w001", "--exit-at-once", "4")
+    words = ("-n", "3", "--run-dir", str(run_dir), "--on-failure", "stop_all")
+    command = call("up", str(world), *words)
+    assert command.wait() == 1
+    assert "0 of 3 instances ready after" in command.out
+    assert "Error: 1 of 3 instances failed\n  w001: WorldExitedBeforeReady: " in command.err
+    assert not marked_processes()
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (3, 1)])
+def test_it_ends_when_the_last_instance_has_ended(
+    up: Start, run_dir: Path, code: int, status: int
+) -> None:
+    command = up()
+    for one in look(run_dir).values():
+        assert command.process.poll() is None
+        ask(one["port"], "POST", f"/__die?status={code}")
+    assert command.wait() == status
+    assert command.out.count(f" ended by itself: exit status {code}\n") == 3
+    if status:
+        text = "  w002: WorldExitedError: ended by itself: exit status 3\n"
+        assert text in command.err
+
+
+def test_stopping_them_from_another_terminal_ends_it_well(
+    up: Start, call: Start, run_dir: Path
+) -> None:
+    command = up()
+    assert call("stop", str(run_dir), "w000", "w001").wait() == 0
+    assert command.process.poll() is None
+    assert call("stop", str(run_dir)).out.startswith("w000: was not running\nw001: was not")
+    assert command.wait() == 0
+    assert command.err == ""
+
+
+def test_stopping_all_gives_up_starts_too(
+    start: Start, call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = make_world(tmp_path, "--slow-boot", "600")
+    command = start("up", str(world), "-n", "18", "--run-dir", str(run_dir))
+    wait_until(lambda: command.out.count(" started on port ") >= 4, what="some are starting")
+    assert call("stop", str(run_dir)).wait() == 0
+    assert command.wait() == 0
+    assert "0 of 18 instances ready after" in command.out
+    assert not marked_processes()
+
+
+# ------------------------------------------------------------------------------------- options
+
+
+def test_options_reach_the_worlds(up: Start, run_dir: Path) -> None:
+    words = ("--record", "--base-path", "a/", "--env", "COLOUR=red", "--env", "X=a=b")
+    command = up(*words, flags=("--dump", "dump-$$.json"))
+    known = look(run_dir)["w001"]
+    assert known["url"].endswith("/a")
+    environment = Path(f"/proc/{known['pid']}/environ").read_text().split("\0")
+    home = run_dir / "worlds" / "w001"
+    expected = {"WORLD_RECORD=1", f"WORLD_RECORD_DIR={home}/recordings", "COLOUR=red", "X=a=b"}
+    assert expected <= set(environment)
+    assert command.interrupt() == 130
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--env", "COLOUR"),
+        ("--env", "=red"),
+        ("-n", "0"),
+        ("--autosave", "0"),
+        ("--keep", "0"),
+        ("--restart", "always"),
+        ("--max-restarts", "0"),
+        ("--restart-window", "nan"),
+        ("--health-timeout", "0"),
+        ("--metrics-port", "65536"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_option(words: tuple[str, ...]) -> None:
+    with pytest.raises(click.BadParameter) as refusal:
+        up_command.make_context("up", list(words))
+    assert words[0] in refusal.value.format_message()
+
+
+def test_a_run_directory_has_one_orchestrator(up: Start, call: Start, run_dir: Path) -> None:
+    command = up()
+    again = call("up", str(run_dir.parent / "counter"), "--run-dir", str(run_dir))
+    assert again.wait() == 1
+    held = rf"Error: the run directory {run_dir} is held by pid {command.process.pid} \(.*up .*\)"
+    assert re.match(held, again.err)
+    assert "hint: stop it, or choose another run_dir=" in again.err
+    assert command.process.poll() is None
+    assert command.interrupt() == 130
+
+
+def test_metrics_are_served(up: Start) -> None:
+    command = up("--metrics-port", "0")
+    found = re.search(r"^metrics at (http://127\.0\.0\.1:\d+/metrics)$", command.out, re.M)
+    assert found
+    with urllib.request.urlopen(found[1]) as answer:
+        families = {one.name: one for one in text_string_to_metric_families(answer.read().decode())}
+    assert families["clawblox_starts"].samples[0].value == 3
+    states = {one.labels["state"]: one.value for one in families["clawblox_instances"].samples}
+    assert states == {"ready": 3}
+    assert command.interrupt() == 130
+
+
+def test_a_dead_instance_is_brought_back_from_its_last_save_and_its_log_is_followed(
+    up: Start, start: Start, run_dir: Path
+) -> None:
+    command = up("--restart", "checkpoint", "--autosave", "600")
+    wait_until(lambda: command.out.count(" saved ") == 3, what="all are saved")
+    following = start("logs", str(run_dir), "-f", "w001")
+    following.wait_for("Spectator frontend")
+    first = look(run_dir)["w001"]
+    os.kill(first["pid"], signal.SIGKILL)
+    command.wait_for(" w001 starts again from w001-")
+    wait_until(lambda: command.out.count(" w001 ready at ") == 2, what="it is back")
+    second = look(run_dir)["w001"]
+    assert (second["state"], second["port"], second["restarts"]) == ("ready", first["port"], 1)
+    assert second["pid"] != first["pid"]
+    following.wait_for(f"restored {first['saved_path']}")
+    wait_until(lambda: following.out.count("Spectator frontend") == 2, what="the log goes on")
+    assert following.process.poll() is None
+    assert command.interrupt() == 130
+    assert following.wait() == 0
+    assert following.out.endswith("stopped\n")
+
+
+def test_it_waits_for_the_last_instance_to_come_back(
+    start: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = make_world(tmp_path)
+    command = start("up", str(world), "--run-dir", str(run_dir), "--restart", "fresh")
+    command.wait_for("1 instance ready after")
+    ask(look(run_dir)["w000"]["port"], "POST", "/__die?status=9")
+    wait_until(lambda: command.out.count("w000 ready at") == 2, what="it is back")
+    assert command.interrupt() == 130
+
+
+# ------------------------------------------------------------------------------------- signals
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_stops_them_all(up: Start, number: signal.Signals, status: int) -> None:
+    command = up("--grace", "0.2", flags=("--daemon",))
+    assert marked_processes()
+    command.send(number)
+    assert command.wait() == status
+    assert not marked_processes()
+
+
+def test_a_second_signal_kills_at_once(up: Start) -> None:
+    command = up("--grace", "600", flags=("--ignore-sigterm",))
+    command.send(signal.SIGINT)
+    command.wait_for("Stopping all instances.")
+    assert command.process.poll() is None
+    assert command.interrupt() == 130
+    assert len(re.findall(r"Z killed \d+ /", command.out)) == 3
+    assert not marked_processes()
+
+
+def test_a_signal_ends_a_start_that_takes_long(start: Start, tmp_path: Path, run_dir: Path) -> None:
+    world = make_world(tmp_path, "--slow-boot", "600")
+    command = start("up", str(world), "-n", "3", "--run-dir", str(run_dir))
+    command.wait_for("w002 started on port")
+    assert command.interrupt() == 130
+    assert not marked_processes()
+
+
+def test_on_request_what_is_stopped_is_saved_before(up: Start, run_dir: Path) -> None:
+    command = up("--save-at-end")
+    assert command.interrupt() == 130
+    assert command.out.count(" saved ") == command.out.count(" stopped: ") == 3
+    for one in look(run_dir).values():
+        assert Path(one["saved_path"]).is_file()
+        assert one["state"] == "exited"
+
+
+def test_what_cannot_be_saved_goes_on_until_the_second_signal(up: Start, run_dir: Path) -> None:
+    command = up("--save-at-end")
+    port = look(run_dir)["w001"]["port"]
+    ask(port, "POST", "/__set?snapshot=empty")
+    command.send(signal.SIGINT)
+    command.wait_for("Not saved, so still running: w001.")
+    assert {name: one["state"] for name, one in look(run_dir).items()} == {
+        "w000": "exited",
+        "w001": "ready",
+        "w002": "exited",
+    }
+    assert command.process.poll() is None
+    assert command.interrupt() == 130
+    assert not marked_processes()
+
+
+def test_what_could_not_be_saved_may_end_by_itself(up: Start, run_dir: Path) -> None:
+    command = up("--save-at-end")
+    port = look(run_dir)["w001"]["port"]
+    ask(port, "POST", "/__set?snapshot=empty")
+    command.send(signal.SIGINT)
+    command.wait_for("Not saved, so still running: w001.")
+    ask(port, "POST", "/__die?status=0")
+    assert command.wait() == 130
+
+
+def test_a_killed_orchestrator_leaves_nothing_running(up: Start, run_dir: Path) -> None:
+    command = up()
+    command.send(signal.SIGKILL)
+    command.wait()
+    assert_nothing_runs()
+    assert {one["state"] for one in look(run_dir).values()} == {"interrupted"}
+
+
+def test_it_ends_when_nobody_reads_any_more(start: Start, tmp_path: Path, run_dir: Path) -> None:
+    world = make_world(tmp_path)
+    words = ("up", str(world), "--run-dir", str(run_dir), "--autosave", "0.05")
+    command = start(*words, stdout=subprocess.PIPE)
+    assert command.process.stdout is not None
+    command.process.stdout.readline()
+    command.process.stdout.close()
+    assert command.wait() == 1
+    assert not marked_processes()
+
+
+def test_a_full_disk_costs_the_lines_and_not_the_worlds(
+    start: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = make_world(tmp_path)
+    with open("/dev/full", "wb") as full:
+        command = start("up", str(world), "--run-dir", str(run_dir), stdout=full)
+    wait_until(marked_processes, what="the world's process has begun")
+    (port,) = {one["port"] for one in wait_until(lambda: look(run_dir)).values()}
+    wait_until(lambda: is_listening(port), what="the world serves")
+    assert command.process.poll() is None
+    assert command.interrupt() == 130
+
+
+# -------------------------------------------------------------------------------- the live table
+
+
+def test_a_terminal_shows_a_live_table_and_is_left_clean(
+    call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = make_world(tmp_path)
+    with terminal("up", str(world), "-n", "3", "--run-dir", str(run_dir)) as one:
+        one.wait_for("3 instances ready after")
+        one.wait_for("w002      ready  ")
+        known = look(run_dir)
+        rows = {line.split()[0]: line.split() for line in one.screen if line.startswith("w0")}
+        assert list(rows) == NAMES
+        for name, (_, state, pid, port, *_) in rows.items():
+            assert (state, pid, port) == (
+                "ready",
+                str(known[name]["pid"]),
+                str(known[name]["port"]),
+            )
+        assert one.screen[1] == "3 ready"
+        call("save", str(run_dir), "w001")
+        wait_until(lambda: re.search(r"w001 .* MB .* \d+s +0\.0$", "\n".join(one.screen), re.M))
+        one.type(CTRL_C)
+        assert one.wait() == 130
+        one.assert_left_clean()
+        assert one.screen[1] == "3 exited"
+        assert len(one.screen) == 8  # one table, drawn over and over, and the cursor below it
+    assert not marked_processes()
+
+
+def test_the_table_names_what_went_wrong(tmp_path: Path, run_dir: Path) -> None:
+    world = choosy_world(tmp_path, "w001", "--exit-at-once", "4")
+    with terminal("up", str(world), "-n", "3", "--run-dir", str(run_dir)) as one:
+        one.wait_for("2 of 3 instances ready after")
+        one.wait_for("w001  failed: world 'choosy' ended before it was ready: exit status 4 | c")
+        one.wait_for("w001      failed 4")
+        assert one.screen[1] == "1 failed · 2 ready"
+
+
+def test_the_table_follows_the_size_of_the_terminal(tmp_path: Path, run_dir: Path) -> None:
+    world = make_world(tmp_path)
+    with terminal("up", str(world), "-n", "8", "--run-dir", str(run_dir)) as one:
+        one.wait_for("w007      ready")
+        one.resize(60, 10)
+        one.wait_for("… and 6 more: 6 ready")
+        assert "\x1b[H\x1b[2J" in one.written  # for the terminal has moved what was there
+        assert len(one.screen) <= 10
+        assert max(map(len, one.screen)) < 60
+        one.type(CTRL_C)
+        assert one.wait() == 130
+
+
+def test_a_terminal_that_takes_nothing_does_not_keep_ctrl_c_waiting(
+    tmp_path: Path, run_dir: Path
+) -> None:
+    world = make_world(tmp_path)
+    with terminal("up", str(world), "-n", "2", "--run-dir", str(run_dir)) as one:
+        one.wait_for("2 instances ready after")
+        one.type(CTRL_S)
+        frozen = one.read()
+        ports = [int(port) for port in re.findall(r"ready +\d+ +(\d+) ", "\n".join(one.screen))]
+        one.process.send_signal(signal.SIGINT)
+        wait_until(lambda: not any(map(is_listening, ports)), what="the worlds are stopped")
+        assert one.process.wait(20) == 130
+        assert one.read() == frozen
+
+
+def test_an_error_before_the_start_is_all_that_is_shown(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    (world / ".clawblox").write_text("a file where a directory should be")
+    with terminal("up", str(world)) as one:
+        assert one.wait() == 1
+        (error,) = filter(None, one.screen)
+        assert error == f"Error: Not a directory: {world}/.clawblox/run.lock"
+
+
+# --------------------------------------------------------------------------------- in background
+
+
+@pytest.fixture
+def detach(call: Start, run_dir: Path) -> Iterator[Start]:
+    """Run ``up --detach``; at the end what it has left is stopped."""
+
+    def detach_three(world: Path, *words: str) -> Command:
+        return call("up", str(world), "-n", "3", "--run-dir", str(run_dir), "--detach", *words)
+
+    yield detach_three
+    if (run_dir / ".clawblox" / "instances").exists():
+        call("stop", str(run_dir))
+
+
+def orchestrator_of(run_dir: Path) -> int:
+    return int((run_dir / ".clawblox" / "run.lock").read_text().split()[0])
+
+
+def test_it_goes_to_the_background_when_all_are_ready_and_ends_with_the_last_of_them(
+    detach: Start, call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    command = detach(make_world(tmp_path), "--metrics-port", "0")
+    assert command.wait() == 0
+    assert command.err == ""
+    summary, metrics, *hints = command.out.splitlines()
+    assert urllib.request.urlopen(metrics.removeprefix("metrics at ")).status == 200
+    assert re.fullmatch(r"3 instances ready after [\d.]+s\.", summary)
+    pid = orchestrator_of(run_dir)
+    assert hints == [
+        f"watch:  clawblox ps -f {run_dir}",
+        f"stop:   clawblox stop {run_dir}",
+        f"log:    {run_dir}/.clawblox/up.log (pid {pid})",
+    ]
+    known = look(run_dir)
+    assert {one["state"] for one in known.values()} == {"ready"}
+    assert {one["orchestrator_pid"] for one in known.values()} == {pid}
+    assert os.getsid(pid) == pid
+    assert call("stop", str(run_dir)).wait() == 0
+    wait_until(lambda: not is_alive(pid), what="the orchestrator has ended")
+    log = run_dir / ".clawblox" / "up.log"
+    assert log.read_text().count(" stopped: exit status 0\n") == 3
+    assert "Ctrl-C" not in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_in_the_background_a_failed_start_is_told_and_the_others_go_on(
+    detach: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    command = detach(choosy_world(tmp_path, "w001", "--exit-at-once", "4"))
+    assert command.wait() == 1
+    assert "2 of 3 instances ready after" in command.out
+    reason = "ended before it was ready: exit status 4 | cannot go on, exiting with 4"
+    assert f"\n  w001: world 'choosy' {reason}\n" in command.out
+    assert [one["state"] for one in look(run_dir).values()] == ["ready", "failed", "ready"]
+
+
+def test_when_none_could_be_started_nothing_is_left_in_the_background(
+    detach: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    command = detach(make_world(tmp_path, "--exit-at-once", "4"))
+    assert command.wait() == 1
+    assert "0 of 3 instances ready after" in command.out
+    assert "watch:" not in command.out
+    found = re.search(r"\(pid (\d+)\)", command.out)
+    assert found
+    wait_until(lambda: not is_alive(int(found[1])), what="the orchestrator has ended")
+
+
+def test_an_orchestrator_that_ends_early_is_told_with_its_last_words(
+    detach: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = make_world(tmp_path)
+    assert detach(world).wait() == 0
+    again = detach(world)
+    assert again.wait() == 1
+    assert again.out == ""
+    assert again.err.startswith("The orchestrator in the background has ended:\n")
+    assert f"  | Error: the run directory {run_dir} is held by pid " in again.err
+
+
+def test_ctrl_c_leaves_a_start_in_the_background_going_on(
+    start: Start, call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = make_world(tmp_path, "--slow-boot", "600")
+    command = start("up", str(world), "--run-dir", str(run_dir), "--detach")
+    wait_until(marked_processes, what="the world's process has begun")
+    assert command.interrupt() == 130
+    assert command.err == f"The start goes on in the background: clawblox ps -f {run_dir}\n"
+    pid = orchestrator_of(run_dir)
+    assert is_alive(pid)
+    assert marked_processes()
+    assert call("stop", str(run_dir)).wait() == 0
+    wait_until(lambda: not is_alive(pid), what="the orchestrator has ended")
+
+
+def test_a_long_start_in_the_background_shows_a_bar(
+    call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = make_world(tmp_path, "--slow-boot", "1")
+    with terminal("up", str(world), "-n", "3", "--run-dir", str(run_dir), "--detach") as one:
+        wait_until(lambda: one.shows("Starting ────────────────────────"), what="a bar")
+        assert one.wait() == 0
+        one.assert_left_clean()
+        assert one.screen[0].startswith("3 instances ready after")
+    assert {found["state"] for found in look(run_dir).values()} == {"ready"}
+    assert call("stop", str(run_dir)).wait() == 0
