@@ -31,7 +31,7 @@ from clawblox.ports import connect_host
 
 __all__ = ["SnapshotSource", "Transfer"]
 
-_CHUNK_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 19
 _BODY_START_BYTES = 200
 _TICK_S = 0.1
 _JSON_TYPE = "application/json"

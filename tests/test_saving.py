@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, saving
+from clawblox import AsyncWorld, StartedWorld, saving
 from clawblox.events import EventStream
+from clawblox.fleet import Fleet
+from clawblox.launch import Launch
 from tests.crowd import on_disk, registered, until
 from tests.support import make_world, wait_until_async
 from tests.test_running import manifest_of
@@ -59,6 +63,37 @@ async def test_what_another_instance_was_restored_from_stays(tmp_path: Path) -> 
     assert registered(run) == on_disk(run)
 
 
+async def test_what_instances_that_wait_for_their_turn_will_be_restored_from_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_begin, forked = anyio.Event(), []
+    supervise = Fleet._supervise
+
+    async def supervise_late(fleet: Fleet, launch: Launch, **options: Any) -> StartedWorld:
+        await may_begin.wait()
+        return await supervise(fleet, launch, **options)
+
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start(run_dir=tmp_path / "run")
+        await world.autosave(every=1000.0, keep=1)
+        saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        monkeypatch.setattr(Fleet, "_supervise", supervise_late)
+
+        async def fork() -> None:
+            forked.append(await world.fork(saved, 2, run_dir=tmp_path / "forks"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(fork)
+            assert world._fleet is not None
+            assert world._autosave is not None
+            await wait_until_async(lambda: saved in world._fleet.snapshots_in_use, HANG_S)
+            for _ in range(3):
+                await world._autosave._save_once()
+            assert saved in on_disk(tmp_path / "run")
+            may_begin.set()
+        assert forked[0].failed == {}
+
+
 async def test_instances_that_save_into_one_directory_keep_their_own_each(tmp_path: Path) -> None:
     run, shared = tmp_path / "run", tmp_path / "shared"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -67,15 +102,11 @@ async def test_instances_that_save_into_one_directory_keep_their_own_each(tmp_pa
         await world.autosave(every=EVERY_S, keep=2, dir=shared)
         await rounds(events, 5, "one", "two")
         await world.stop_all(grace_seconds=1)
-        await wait_until_async(lambda: len(list(shared.iterdir())) == 4, HANG_S)
-    left = sorted(path.name.split("-")[0] for path in shared.iterdir())
-    assert left == ["one", "one", "two", "two"]
-    there = {
-        Path(entry["path"])
-        for entry in manifest_of(run)["checkpoints"]
-        if "removed_at" not in entry
-    }
-    assert there == set(shared.iterdir())
+    left = Counter(path.name.split("-")[0] for path in shared.iterdir())
+    # The last round may have saved without removing anything any more.
+    assert left.keys() == {"one", "two"}
+    assert set(left.values()) <= {2, 3}
+    assert {Path(path) for path in registered(run)} == set(shared.iterdir())
 
 
 async def test_what_was_removed_is_no_snapshot_to_come_back_from(tmp_path: Path) -> None:
