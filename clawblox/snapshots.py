@@ -48,7 +48,8 @@ async def capture(
 
     Cancellation: the connection is closed and no file is left.
     """
-    transfer = Transfer(source, directory, timeout, max_bytes)
+    # Its own limit is for a transfer that nobody aborts any more; this one comes first.
+    transfer = Transfer(source, directory, 3 * timeout, max_bytes)
     try:
         async with _checkers_held(), patience(timeout):
             return await _run_abortable(transfer)
