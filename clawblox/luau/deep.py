@@ -1,0 +1,134 @@
+"""Runs code on a thread whose stack is large enough for Luau's recursion.
+
+Luau calls are Python calls. Some of them need C stack too, and an ordinary thread has too little:
+recursion would kill the process. A deep thread has 512 MB of address space (used as needed), and
+a recursion limit that ends in a ``RecursionError`` long before that.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+STACK_BYTES = 512 << 20
+MAX_CALLS = 19_000
+_PROBE_CALLS = 3_000
+_PROBE_LIMIT = 500
+_lock = threading.Lock()
+_local = threading.local()
+_active = 0
+_usual_limit = 0
+_is_defective: bool | None = None
+
+
+def is_deep() -> bool:
+    """Return whether this thread was started by `run_deep`."""
+    return getattr(_local, "is_deep", False)
+
+
+def run_deep(function: Callable[[], Result]) -> Result:
+    """Run a function on a deep thread, on this one if it is deep already; return its result.
+
+    Raises:
+        BaseException: Whatever the function raises. An exception in this thread meanwhile, such
+            as KeyboardInterrupt, is raised when the function has ended.
+    """
+    if is_deep():
+        return function()
+    outcome: list[Any] = []
+    thread = _start(lambda: outcome.append(_attempt(function)))
+    interruption = _join(thread)
+    if interruption is not None:
+        raise interruption
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def _attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    _local.is_deep = True
+    try:
+        return function(), None
+    except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+        return None, error
+
+
+def _start(target: Callable[[], Any]) -> threading.Thread:
+    def run() -> None:
+        _raise_limit()
+        try:
+            target()
+        finally:
+            _lower_limit()
+
+    with _lock:
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            thread = threading.Thread(target=run, name="luau", daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    return thread
+
+
+def _join(thread: threading.Thread) -> BaseException | None:
+    interruption = None
+    while thread.is_alive():
+        try:
+            thread.join()
+        except BaseException as error:  # noqa: BLE001 - raised when the thread has ended
+            interruption = error
+    return interruption
+
+
+def _raise_limit() -> None:
+    global _active, _usual_limit  # noqa: PLW0603
+    with _lock:
+        if not _active:
+            _usual_limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_usual_limit, MAX_CALLS))
+        _active += 1
+
+
+def _lower_limit() -> None:
+    global _active  # noqa: PLW0603
+    with _lock:
+        _active -= 1
+        if not _active and sys.getrecursionlimit() == max(_usual_limit, MAX_CALLS):
+            sys.setrecursionlimit(_usual_limit)
+
+
+def recursion_is_unchecked() -> bool:
+    """Return whether this interpreter misses some recursion (CPython 3.13.0 to 3.13.7 do).
+
+    The answer comes from an experiment, made once.
+    """
+    global _is_defective  # noqa: PLW0603
+    if _is_defective is None:
+        _is_defective = run_deep(_probe)
+    return _is_defective
+
+
+def _probe() -> bool:
+    calls = 0
+
+    def dive(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < _PROBE_CALLS:
+            dive(None)
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(_PROBE_LIMIT)
+    try:
+        dive()
+    except RecursionError:
+        return False
+    finally:
+        sys.setrecursionlimit(limit)
+    return True

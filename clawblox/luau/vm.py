@@ -1,0 +1,276 @@
+"""The VM: one heap of Luau values, its globals, and how the host enters it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from types import FunctionType
+from typing import Any
+from weakref import WeakSet
+
+from clawblox.luau import iteration, operators, suspension
+from clawblox.luau.chunk import Chunk
+from clawblox.luau.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
+from clawblox.luau.coroutines import Coroutine, close, resume
+from clawblox.luau.deep import run_deep
+from clawblox.luau.diagnose import settle
+from clawblox.luau.errors import HostError, LuaError, RuntimeFault
+from clawblox.luau.lib import BUILTINS, build_globals
+from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
+from clawblox.luau.limits import STEP_BYTES, Budget
+from clawblox.luau.measure import heap_bytes
+from clawblox.luau.values import LuaTable, as_tuple, freeze, set_metatable, type_name
+
+_OPERATORS = {
+    name: getattr(operators, name)
+    for name in (
+        "add sub mul div idiv mod power minus length less less_equal equal concat concat_all put "
+        "text_field table_of table_with many adjust first_of interpolate"
+    ).split()
+}
+NAMES: dict[str, Any] = {
+    **_OPERATORS,
+    "T": LuaTable,
+    "Y": suspension.Yield,
+    "save": suspension.save,
+    "flag": operators.flag,
+    "CALL": iteration.CALL,
+    "ONCE": iteration.ONCE,
+    "count": iteration.count,
+    "count_on": iteration.count_on,
+    "iterate": iteration.iterate,
+    "INF": float("inf"),
+}
+
+
+class VM:
+    """A Luau virtual machine.
+
+    Args:
+        steps: How many steps (loop iterations and calls) one call from the host may take; None
+            means no limit.
+        memory_bytes: An estimate of the heap above which allocating fails; None means no limit.
+        output: Receives what ``print`` prints, one line without its end; None drops it.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int | None = None,
+        memory_bytes: int | None = None,
+        output: Callable[[str], None] | None = None,
+    ) -> None:
+        self.step_limit = steps
+        self.memory_limit = memory_bytes
+        self.output = output
+        self.c_calls = 0
+        self.base_c_calls = 0
+        self.running: Coroutine | None = None
+        self.error_stack: str | None = None
+        self.random = PcgRandom(DEFAULT_SEED)
+        self.chunks: WeakSet[Chunk] = WeakSet()
+        self.host_functions: dict[str, Any] = {}
+        self._budget = Budget()
+        self._budget.grow = self._grow  # type: ignore[method-assign]
+        self.steps: Iterator[Any] = chain()
+        self._serial = 0
+        self._allocated = 0
+        self._names = {**NAMES, "out": self.out_of_steps}
+        self.globals, self.string_library = build_globals()
+        self.main_environment: Any = self.globals
+        self.main_coroutine: Coroutine | None = None
+        self.string_metatable = LuaTable()
+        self.string_metatable["__index"] = self.string_library
+        self.string_metatable["__metatable"] = "The metatable is locked"
+        freeze(self.string_metatable)
+        self.clock: Callable[[], float] = time.perf_counter
+        self.wall_clock: Callable[[], float] = time.time
+
+    # Loading and calling
+
+    def load(self, source: str | bytes, name: str = "=script", environment: Any = None) -> Any:
+        """Compile a chunk; return its main function.
+
+        Args:
+            source: Its text; a ``str`` is taken as UTF-8.
+            name: Its name: ``=x`` and ``@x`` show as x in messages.
+            environment: The table of its globals; None means the VM's globals.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau.
+        """
+        text = source.encode() if isinstance(source, str) else source
+        chunk = run_deep(lambda: self.compile(text.decode("latin-1"), name))
+        return chunk.main(self.globals if environment is None else environment)
+
+    def compile(self, source: str, name: str) -> Chunk:
+        """Compile a chunk of Latin-1 source."""
+        chunk = Chunk(source, name, self._names)
+        chunk.namespace["B"] = self.steps
+        self.chunks.add(chunk)
+        return chunk
+
+    def new_environment(self) -> LuaTable:
+        """Return the globals of one script: its own table, which falls back on the VM's."""
+        environment, meta = LuaTable(), LuaTable()
+        meta["__index"] = self.globals
+        freeze(meta)
+        set_metatable(environment, meta)
+        return environment
+
+    def sandbox(self) -> None:
+        """Make the libraries and the globals read-only; scripts get environments of their own."""
+        for value in self.globals.values():
+            if isinstance(value, LuaTable) and value is not self.globals:
+                freeze(value)
+        freeze(self.globals)
+
+    def coroutine(self, function: Any) -> Coroutine:
+        """Return a coroutine that will run a function."""
+        return Coroutine(function, self.main_environment)
+
+    def call(self, function: Any, *arguments: Any) -> tuple[Any, ...]:
+        """Call a Luau function that does not yield; return its results.
+
+        Raises:
+            LuaError: The function failed.
+        """
+        with_result: tuple[Any, ...] = run_deep(lambda: self._call(function, arguments))
+        return with_result
+
+    def _call(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        with self.entered():
+            try:
+                return as_tuple(function(*arguments))
+            except Exception as error:  # noqa: BLE001 - settle raises what is not the script's
+                raise settle(error) from None
+
+    def resume(self, coroutine: Coroutine, *values: Any) -> tuple[Any, ...]:
+        """Run a coroutine until it yields or returns; return those values.
+
+        Raises:
+            LuaError: It failed, or it cannot be resumed.
+        """
+        return run_deep(lambda: self._resume(coroutine, values))
+
+    def _resume(self, coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        with self.entered():
+            ok, result = resume(coroutine, values)
+        if ok:
+            return result
+        raise coroutine.error or LuaError(result[0])
+
+    def close(self, coroutine: Coroutine) -> None:
+        """Kill a suspended coroutine."""
+        with self.entered():
+            close(coroutine)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make this the thread's VM, with a fresh budget if the host enters it."""
+        outer = getattr(current, "vm", None)
+        if outer is self:
+            yield
+            return
+        current.vm = self
+        self._renew_steps()
+        try:
+            yield
+        finally:
+            if outer is None:
+                del current.vm
+            else:
+                current.vm = outer
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a call is under way on this thread."""
+        return getattr(current, "vm", None) is self
+
+    # Limits
+
+    def _renew_steps(self) -> None:
+        self.c_calls = self.base_c_calls = 0
+        self.steps = self._budget.start(self.step_limit)
+        for chunk in self.chunks:
+            chunk.namespace["B"] = self.steps
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the current call has used up its steps."""
+        return self._budget.is_exhausted
+
+    def out_of_steps(self) -> None:
+        """Raise the error of a call that has used up its steps."""
+        self._budget.fail()
+
+    def interrupt(self) -> None:
+        """Make the script that runs on another thread fail soon, until `clear_interrupt`."""
+        self._budget.is_interrupted = True
+
+    def clear_interrupt(self) -> None:
+        """Let scripts run again."""
+        self._budget.is_interrupted = False
+
+    def check_c_calls(self) -> None:
+        """Refuse callbacks within callbacks that nest too deep."""
+        if self.c_calls == MAX_C_CALLS:
+            fault = RuntimeFault("C stack overflow")
+            fault.c_calls = self.c_calls
+            raise fault
+        if self.c_calls >= MAX_C_CALLS_IN_HANDLER:
+            raise LuaError("error in error handling")
+
+    def allocate(self, size: int) -> None:
+        """Account for bytes about to be allocated."""
+        if self.memory_limit is None:
+            return
+        self._allocated += size
+        if self._allocated > self.memory_limit:
+            self._measure(size)
+
+    def _grow(self) -> None:
+        self.allocate(1000 * STEP_BYTES)
+
+    def _measure(self, size: int) -> None:
+        assert self.memory_limit is not None
+        if size > self.memory_limit:
+            raise RuntimeFault("not enough memory")
+        used = heap_bytes(self, sys._getframe())
+        if used + size > self.memory_limit:
+            raise RuntimeFault("not enough memory")
+        self._allocated = used + size
+
+    # Identity
+
+    def identify(self, value: Any) -> str:
+        """Return the text of a value that has no other: its type and serial number."""
+        kind = type_name(value)
+        return f"{kind}: 0x{self.serial_of(value):016x}"
+
+    def serial_of(self, value: Any) -> int:
+        """Return an object's serial number, giving it one at the first use."""
+        if isinstance(value, FunctionType):
+            name = BUILTINS.name_of(value)
+            if name is not None:
+                return BUILTINS.number_of(name)
+            holder: Any = value.__dict__
+            if "serial" not in holder:
+                holder["serial"] = self.next_serial()
+            return int(holder["serial"])
+        try:
+            return int(value._serial)
+        except AttributeError:
+            value._serial = self.next_serial()
+            return int(value._serial)
+
+    def next_serial(self) -> int:
+        """Return a new serial number."""
+        self._serial += 1
+        return 0x10000 + self._serial * 16
+
+
+__all__ = ["NAMES", "VM", "HostError"]
