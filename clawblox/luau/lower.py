@@ -169,18 +169,20 @@ class FunctionCompiler(ExpressionCompiler):
     # Control flow
 
     def _lower_If(self, statement: ast.If) -> None:  # noqa: N802
-        blocks: list[tuple[Block, str]] = []
-        for condition, _ in statement.arms:
-            with self.sub_block() as block:
-                self.line = condition.line
-                text = self.condition(condition)
-            blocks.append((block, text))
-        self.block += blocks[0][0]
-        if any(block for block, _ in blocks[1:]):
-            self._numbered_arms(statement, blocks)
-            return
-        texts = [text for _, text in blocks]
-        self._chain(texts, [body for _, body in statement.arms], statement)
+        with self._scope():
+            arm = self._hidden()  # in scope of the conditions, which may be suspended
+            blocks: list[tuple[Block, str]] = []
+            for condition, _ in statement.arms:
+                with self.sub_block() as block:
+                    self.line = condition.line
+                    text = self.condition(condition)
+                blocks.append((block, text))
+            if any(block for block, _ in blocks[1:]):
+                self._numbered_arms(statement, blocks, arm)
+                return
+            self.block += blocks[0][0]
+            texts = [text for _, text in blocks]
+            self._chain(texts, [body for _, body in statement.arms], statement)
 
     def _chain(
         self, conditions: list[str], bodies: list[list[ast.Statement]], statement: ast.If
@@ -196,23 +198,19 @@ class FunctionCompiler(ExpressionCompiler):
             self.statements(statement.otherwise)
         into += block
 
-    def _numbered_arms(self, statement: ast.If, blocks: list[tuple[Block, str]]) -> None:
+    def _numbered_arms(
+        self, statement: ast.If, blocks: list[tuple[Block, str]], arm: str
+    ) -> None:
         """Find the arm first, then branch on its number, so that long chains stay flat."""
-        with self._scope():
-            arm = self._hidden()
-            self.emit(f"{arm} = 0", statement.line)
-            for number, (block, text) in enumerate(blocks, 1):
-                chosen = If(text, statement.line, [Line(f"{arm} = {number}", statement.line)])
-                if number == 1:
-                    self.block.append(chosen)
-                else:
-                    self.block.append(If(f"{arm} == 0", statement.line, [*block, chosen]))
-            conditions = [f"{arm} == {number}" for number in range(1, len(blocks) + 1)]
-            self._chain(conditions, [body for _, body in statement.arms], statement)
-
-    def _loop_block(self, loop: Loop, flag: str = "") -> None:
-        """Start filling a loop's body."""
-        self.break_flags.append(flag)
+        self.emit(f"{arm} = 0", statement.line)
+        for number, (block, text) in enumerate(blocks, 1):
+            chosen = If(text, statement.line, [Line(f"{arm} = {number}", statement.line)])
+            if number == 1:
+                self.block += [*block, chosen]
+            else:
+                self.block.append(If(f"{arm} == 0", statement.line, [*block, chosen]))
+        conditions = [f"{arm} == {number}" for number in range(1, len(blocks) + 1)]
+        self._chain(conditions, [body for _, body in statement.arms], statement)
 
     def _lower_While(self, statement: ast.While) -> None:  # noqa: N802
         loop = Loop("for _ in B:", "for _ in B:", statement.line, otherwise="out()")

@@ -259,6 +259,8 @@ class ExpressionCompiler:
 
     def read(self, holder: Value, key: Value) -> Value:
         """Return the text that reads a field."""
+        if holder.constant:
+            holder = self.force(holder, self.line)
         if key.constant and key.kind in ("str", "num"):
             index = key.text
         elif key.kind in ("str", "num"):
@@ -277,6 +279,12 @@ class ExpressionCompiler:
             "any",
         )
 
+    def force(self, value: Value, line: int) -> Value:
+        """Put a literal into a variable: Python warns of operations it knows to fail."""
+        name = self.temporary()
+        self.emit(f"{name} = {value.text}", line)
+        return Value(name, "any", stable=True, simple=True)
+
     def twice(self, value: Value) -> tuple[str, str]:
         """Return the text that evaluates a value, and the text that uses it again."""
         if value.simple:
@@ -286,6 +294,8 @@ class ExpressionCompiler:
 
     def store(self, holder: Value, key: Value, value: Value, line: int) -> None:
         """Emit the assignment of a field."""
+        if holder.constant:
+            holder = self.force(holder, line)
         is_plain = key.kind == "str" or (key.kind == "num" and key.constant)
         if not is_plain:
             self._store_dynamic(holder, key, value, line)
@@ -460,7 +470,8 @@ class ExpressionCompiler:
             return f"(not {self.condition(expression.operand)})"
         if isinstance(expression, ast.Binary) and expression.operator in ("and", "or"):
             return self._logical_condition(expression)
-        return self._truth_of(self.expression(expression))[0]
+        value = self.expression(expression)
+        return value.text if value.kind == "bool" else self._truth_of(value)[0]
 
     def _logical_condition(self, expression: ast.Binary) -> str:
         left = self.condition(expression.left)
@@ -623,6 +634,8 @@ class ExpressionCompiler:
             assert isinstance(expression, ast.Call)
             method = None
             callee = self.expression(expression.function)
+            if callee.constant or callee.kind == "table":
+                callee = self.force(callee, expression.line)
             if not callee.stable and any(self.has_call(part) for part in expression.arguments):
                 callee = self.pin(callee, expression.line)
             outer, self.line = self.line, expression.line
@@ -645,7 +658,9 @@ class ExpressionCompiler:
 
     def _method_parts(self, expression: ast.MethodCall) -> tuple[str, str, str]:
         holder = self.expression(expression.object)
-        if not holder.simple:
+        if holder.constant:
+            holder = self.force(holder, expression.line)
+        elif not holder.simple:
             holder = self.pin(holder, expression.line)
         name = repr(expression.name)
         if holder.kind == "table":

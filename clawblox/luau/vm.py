@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from types import FunctionType
@@ -17,11 +17,13 @@ from clawblox.luau.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
 from clawblox.luau.coroutines import Coroutine, close, resume
 from clawblox.luau.deep import run_deep
 from clawblox.luau.diagnose import settle
-from clawblox.luau.errors import HostError, LuaError, RuntimeFault
+from clawblox.luau.errors import HostError, LuaError, RuntimeFault, SnapshotError
+from clawblox.luau.host import Host
 from clawblox.luau.lib import BUILTINS, build_globals
 from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
 from clawblox.luau.limits import STEP_BYTES, Budget
 from clawblox.luau.measure import heap_bytes
+from clawblox.luau.snapshot import Loader, Saver
 from clawblox.luau.values import LuaTable, as_tuple, freeze, set_metatable, type_name
 
 _OPERATORS = {
@@ -72,11 +74,11 @@ class VM:
         self.error_stack: str | None = None
         self.random = PcgRandom(DEFAULT_SEED)
         self.chunks: WeakSet[Chunk] = WeakSet()
-        self.host_functions: dict[str, Any] = {}
+        self.roots: dict[str, Any] = {}  # what the host keeps, and snapshots save
         self._budget = Budget()
         self._budget.grow = self._grow  # type: ignore[method-assign]
         self.steps: Iterator[Any] = chain()
-        self._serial = 0
+        self.serials_given = 0
         self._allocated = 0
         self._names = {**NAMES, "out": self.out_of_steps}
         self.globals, self.string_library = build_globals()
@@ -190,6 +192,46 @@ class VM:
         """Whether a call is under way on this thread."""
         return getattr(current, "vm", None) is self
 
+    # Snapshots
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state as a JSON-able document.
+
+        Raises:
+            SnapshotError: A script is running, or something the host has not registered is in
+                reach.
+        """
+        if self.running is not None or self.is_running:
+            raise SnapshotError("a VM cannot be saved while it runs")
+        document: dict[str, Any] = run_deep(Saver(self).save)
+        return document
+
+    @classmethod
+    def restore(
+        cls,
+        document: dict[str, Any],
+        *,
+        host: Host | None = None,
+        sources: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> VM:
+        """Return a new VM in the state of a document.
+
+        Args:
+            document: What `snapshot` returned, here or in another process.
+            host: Supplies the functions and objects that the document names.
+            sources: Current sources by chunk name, to be compared with the saved ones; None
+                compares nothing.
+            options: Those of the constructor.
+
+        Raises:
+            SnapshotError: The document is of another format or version, a source has changed, or
+                the host lacks something.
+        """
+        vm = cls(**options)
+        run_deep(Loader(vm, document, host, sources).load)
+        return vm
+
     # Limits
 
     def _renew_steps(self) -> None:
@@ -269,8 +311,8 @@ class VM:
 
     def next_serial(self) -> int:
         """Return a new serial number."""
-        self._serial += 1
-        return 0x10000 + self._serial * 16
+        self.serials_given += 1
+        return 0x10000 + self.serials_given * 16
 
 
 __all__ = ["NAMES", "VM", "HostError"]
