@@ -9,7 +9,16 @@ from typing import Any
 from clawblox.luau import syntax as ast
 from clawblox.luau.errors import LuauSyntaxError, chunk_id
 from clawblox.luau.infer import NumberLocals
-from clawblox.luau.ir import Block, Line, Loop, Site, Writer, has_sites, write_continuation, write_function
+from clawblox.luau.deep import recursion_is_unchecked
+from clawblox.luau.ir import (
+    Block,
+    Site,
+    Writer,
+    has_sites,
+    toll,
+    write_continuation,
+    write_function,
+)
 from clawblox.luau.lower import FunctionCompiler
 from clawblox.luau.parser import parse
 
@@ -70,7 +79,9 @@ class Prototype:
         return known
 
     def _compile(self, site: Site) -> Continuation:
-        writer, names = write_continuation(self.index, self.block, site, "return ()")
+        writer, names = write_continuation(
+            self.index, self.block, site, counts_depth=recursion_is_unchecked()
+        )
         made = self.chunk.compile(writer, f"{self.index}/{site.ordinal}")
         return Continuation(self, site, made[f"F{self.index}"], names)
 
@@ -137,8 +148,7 @@ def _write(
 ) -> None:
     signature, block = compiler.compile()
     if has_sites(block):
-        toll = Loop("for _ in B:", "for _ in B:", body.line, [Line("break", body.line)], "out()")
-        block.insert(0, toll)
+        block.insert(0, toll(body.line))
     prototype.block, prototype.sites = block, compiler.sites
     captured = [
         f"{local.name}_{local.ident}"
@@ -147,7 +157,8 @@ def _write(
     ]
     prototype.upvalues = ["E", *captured]
     writer.put(0, f"def M{body.index}({', '.join(prototype.upvalues)}):", 0)
-    write_function(writer, body.index, signature, block, indent=1)
+    counts_depth = recursion_is_unchecked()
+    write_function(writer, body.index, signature, block, indent=1, counts_depth=counts_depth)
     writer.put(1, f"return F{body.index}", 0)
 
 

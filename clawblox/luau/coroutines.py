@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.context import MAX_C_CALLS, current
+from clawblox.luau.deep import MAX_CALLS
 from clawblox.luau.diagnose import RESUME_CODES, settle
 from clawblox.luau.errors import LuaError, RuntimeFault
 from clawblox.luau.suspension import Frame, Yield
@@ -47,7 +48,7 @@ class WrapFunction(NativeFunction):
         if ok:
             return as_result(result)
         error = result[0]
-        fault = LuaError(error)
+        fault = LuaError(error, located=False)  # the caller's position goes in front of a text
         if self.coroutine.error is not None:
             fault.traceback = self.coroutine.error.traceback
         raise fault
@@ -123,6 +124,8 @@ def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
     while frames:
         frame = frames.pop()
         try:
+            if len(frames) >= MAX_CALLS:
+                raise RuntimeFault("stack overflow")
             result = frame.resume(result)
         except Exception as error:  # noqa: BLE001
             vm.c_calls = base

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from clawblox.luau.chunk import Prototype, Unit, is_generated, place_of
 from clawblox.luau.context import current
-from clawblox.luau.errors import LuaError, RuntimeFault
+from clawblox.luau.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.suspension import ScriptFrame
 from clawblox.luau.values import Function, as_tuple, describe_key, first, key_value, type_name
 
@@ -47,7 +47,7 @@ def settle(error: BaseException) -> LuaError:
     elif isinstance(error, RecursionError):
         fault = RuntimeFault("stack overflow")
     elif isinstance(error, MemoryError):
-        fault = RuntimeFault("not enough memory")
+        fault = OutOfMemory()
     elif isinstance(error, TypeError):
         fault = _understand(error)
     else:
@@ -59,6 +59,8 @@ def settle(error: BaseException) -> LuaError:
         if isinstance(fault.value, str):
             fault.value = _position(error) + fault.value
             fault.args = (fault.value,)
+    if error is not fault:
+        error.__traceback__ = None
     fault.__traceback__ = None
     fault.__context__ = None
     return fault
@@ -202,7 +204,7 @@ def suspended_levels(frames: list[Any]) -> list[Level]:
 
 def _site_line(frame: ScriptFrame) -> int:
     continuation = frame.continuation
-    unit = continuation.prototype.chunk.units[f"<luau main>"]
+    unit = continuation.prototype.chunk.units["<luau main>"]
     return unit.lines[unit.sites.index(continuation.site)]
 
 
@@ -211,7 +213,6 @@ def describe(levels: list[Level]) -> str:
     lines = []
     for level in levels:
         if level.prototype is None:
-            lines.append(f"[C] function {level.name}")
             continue
         place = f"{level.prototype.chunk.shown_name}:{level.line}"
         lines.append(f"{place} function {level.name}" if level.name else place)
@@ -240,12 +241,14 @@ def run_handler(handler: Function, error: LuaError) -> Any:
     vm = current.vm
     outer, outer_calls = vm.error_stack, vm.c_calls
     vm.error_stack = error.traceback
-    vm.c_calls = max(outer_calls, error.c_calls)
+    vm.c_calls = max(outer_calls, error.c_calls) + 1
     try:
         result = handler(error.value)
         return (False, first(result)) if as_tuple(result) else (False, None)
     except Exception as nested:  # noqa: BLE001 - settle raises what is not the script's
-        settle(nested)
+        fault = settle(nested)
+        if isinstance(error, OutOfMemory) and isinstance(fault, OutOfMemory):
+            return False, fault.value
         return False, "error in error handling"
     finally:
         vm.error_stack, vm.c_calls = outer, outer_calls

@@ -2,6 +2,8 @@
 
     Exception
     ├── LuaError            a Luau error value on its way to a ``pcall`` or to the host
+    │   ├── RuntimeFault    an error of the runtime, still without its position
+    │   ├── OutOfMemory
     │   └── LuauSyntaxError a chunk that does not compile
     ├── SnapshotError       a state or document that cannot be saved or restored
     └── HostError           the host misused the interface
@@ -41,6 +43,13 @@ class RuntimeFault(LuaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, located=False)
+
+
+class OutOfMemory(LuaError):
+    """The heap is full; this error has no position."""
+
+    def __init__(self) -> None:
+        super().__init__("not enough memory")
 
 
 class LuauSyntaxError(LuaError):

@@ -79,7 +79,6 @@ class HostType:
             key: HostFunction(f"{name}:{key}", method) for key, method in (methods or {}).items()
         }
         self.meta = LuaTable()
-        self.meta["__type"] = name
         self.meta["__metatable"] = "The metatable is locked"
         for event, operator in (operators or {}).items():
             self.meta[event] = HostFunction(f"{name}.{event}", operator)
@@ -100,6 +99,11 @@ class HostObject(Userdata):
     """
 
     __slots__ = ("host_type", "ident", "value")
+
+    @property
+    def type_name(self) -> str:  # type: ignore[override]
+        """What ``typeof`` returns."""
+        return self.host_type.name
 
     def __init__(self, host_type: HostType, ident: str, value: Any = None) -> None:
         super().__init__(host_type.meta)

@@ -56,13 +56,17 @@ class If:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A Python ``for``; ``resumed`` is its header when it is entered in the middle."""
+    """A Python ``for``; ``resumed`` is its header when it is entered in the middle.
+
+    A charged loop runs on the step iterator, and goes on with a new one when that is used up.
+    """
 
     header: str
     resumed: str
     line: int
     body: Block = field(default_factory=list)
     otherwise: str = ""
+    is_charged: bool = False
 
 
 Block = list[Line | If | Loop]
@@ -96,6 +100,7 @@ class Writer:
         elif isinstance(node, If):
             self._if(node, indent, "if")
         else:
+            indent = self._loop_start(node, indent)
             self.put(indent, node.header, node.line)
             self.block(node.body, indent + 1)
             self._loop_end(node, indent)
@@ -112,8 +117,18 @@ class Writer:
                 self.block(node.otherwise, indent + 1)
             return
 
+    def _loop_start(self, node: Loop, indent: int) -> int:
+        if not node.is_charged:
+            return indent
+        self.put(indent, "while True:", node.line)
+        return indent + 1
+
     def _loop_end(self, node: Loop, indent: int) -> None:
-        if node.otherwise:
+        if node.is_charged:
+            self.put(indent, "else:", node.line)
+            self.put(indent + 1, "more(); continue", node.line)
+            self.put(indent, "break", node.line)
+        elif node.otherwise:
             self.put(indent, "else:", node.line)
             self.put(indent + 1, node.otherwise, node.line)
 
@@ -138,6 +153,7 @@ class Writer:
         self._flags += 1
         flag = f"q{self._flags}"
         self.put(indent, f"{flag} = True", node.line)
+        indent = self._loop_start(node, indent)
         self.put(indent, node.resumed, node.line)
         self.put(indent + 1, f"if {flag}:", node.line)
         self.put(indent + 2, f"{flag} = False", node.line)
@@ -146,6 +162,11 @@ class Writer:
         self.block(node.body, indent + 2)
         self._loop_end(node, indent)
         return True
+
+
+def walrus_names(text: str) -> list[str]:
+    """Return the temporaries a piece of Python sets."""
+    return _WALRUS.findall(text)
 
 
 def holds(block: Block, site: Site) -> bool:
@@ -184,37 +205,67 @@ def live_names(text: list[str], site: Site) -> list[str]:
     return sorted(live)
 
 
-def write_function(writer: Writer, index: int, signature: str, body: Block, *, indent: int) -> None:
-    """Append a function; it saves itself when a `Yield` passes through."""
+def charged_loop(line: int) -> Loop:
+    """Return an endless loop whose iterations are charged."""
+    return Loop("for _ in B:", "for _ in B:", line, is_charged=True)
+
+
+def toll(line: int) -> Loop:
+    """Return the charge of one step."""
+    return Loop("for _ in B:", "for _ in B:", line, [Line("break", line)], "more()")
+
+
+def write_function(
+    writer: Writer, index: int, signature: str, body: Block, *, indent: int, counts_depth: bool
+) -> None:
+    """Append a function; it saves itself when a `Yield` passes through.
+
+    Args:
+        writer: Where to.
+        index: The function's number in its chunk.
+        signature: Its Python parameters.
+        body: Its code.
+        indent: How deep it stands.
+        counts_depth: Whether it has to guard against recursion itself.
+    """
     writer.put(indent, f"def F{index}({signature}):", 0)
     if not has_sites(body):
         writer.block(body, indent + 1)
         return
+    if counts_depth:
+        writer.put(indent + 1, "deeper()", body[0].line)
     writer.put(indent + 1, "try:", 0)
     writer.block(body, indent + 2)
-    _write_capture(writer, index, indent + 1)
+    _write_capture(writer, index, indent + 1, counts_depth=counts_depth)
 
 
-def _write_capture(writer: Writer, index: int, indent: int) -> None:
+def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: bool) -> None:
     writer.put(indent, "except Y as y:", 0)
     writer.put(indent + 1, f"save(y, P[{index}], locals())", 0)
     writer.put(indent + 1, "raise", 0)
+    if counts_depth:
+        writer.put(indent, "finally:", 0)
+        writer.put(indent + 1, "shallower()", 0)
 
 
-def write_continuation(index: int, body: Block, site: Site, last: str) -> tuple[Writer, list[str]]:
+def write_continuation(
+    index: int, body: Block, site: Site, *, counts_depth: bool
+) -> tuple[Writer, list[str]]:
     """Return the continuation behind a site, and the names its frame holds."""
     rest = Writer()
     rest.rest(body, site, 2)
-    rest.put(2, last, 0)
+    rest.put(2, "return ()", 0)
     live = live_names(rest.text, site)
     writer = Writer()
     parameters = [site.target or "_r", *live]
     writer.put(0, f"def F{index}({', '.join(parameters)}):", 0)
+    if counts_depth:
+        writer.put(1, "deeper()", 0)
     writer.put(1, "try:", 0)
     writer.text += rest.text
     writer.lines += rest.lines[1:]
     writer.sites += rest.sites[1:]
-    _write_capture(writer, index, 1)
+    _write_capture(writer, index, 1, counts_depth=counts_depth)
     return writer, live
 
 

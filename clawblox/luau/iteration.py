@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import chain, count as count_up, islice, repeat
+from itertools import chain, repeat, tee
 from typing import Any
 
 from clawblox.luau.context import call_unyieldable, current
 from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.numbers import to_number
 from clawblox.luau.operators import adjust
 from clawblox.luau.values import (
     Flag,
     Function,
     LuaTable,
-    NativeFunction,
     border,
     is_function,
     key_value,
@@ -29,7 +29,6 @@ from clawblox.luau.values import (
 
 CALL = object()  # stands for the key where the loop has to call its iterator function
 ONCE = (None,)
-_END = object()
 _CACHED = 4096
 FLOATS = tuple(map(float, range(_CACHED)))
 _CHUNK = 1024
@@ -39,15 +38,13 @@ builtin_iterators: dict[str, Function] = {}  # `next` and the function `ipairs` 
 
 def consume(steps: int) -> None:
     """Charge loop iterations before they run."""
-    vm = current.vm
-    if next(islice(vm.steps, steps - 1, steps), _END) is _END:
-        vm.out_of_steps()
+    current.vm.charge(steps)
 
 
 def count(start: Any, limit: Any, step: Any) -> Any:
     """Return what ``for i = start, limit, step`` goes through."""
     if not (start.__class__ is float and limit.__class__ is float and step.__class__ is float):
-        _check_bounds(start, limit, step)
+        return count(*_bounds(start, limit, step))
     if step == 1.0:
         if not start <= limit:
             return ()
@@ -65,12 +62,15 @@ def count_on(value: float, limit: float, step: float) -> Any:
     return chain((value,), count(value + step, limit, step))
 
 
-def _check_bounds(start: Any, limit: Any, step: Any) -> None:
+def _bounds(start: Any, limit: Any, step: Any) -> list[float]:
+    bounds = []
     for value, what in ((limit, "limit"), (step, "step"), (start, "initial value")):
-        if value.__class__ is not float:
-            raise RuntimeFault(
-                f"invalid 'for' {what} (number expected, got {type_name(value)})"
-            )
+        number = to_number(value)
+        if number is None:
+            raise RuntimeFault(f"invalid 'for' {what} (number expected, got {type_name(value)})")
+        bounds.append(number)
+    limit, step, start = bounds
+    return [start, limit, step]
 
 
 def _whole_numbers(first: int, last: int) -> Iterator[Any]:
@@ -97,18 +97,12 @@ class LoopIterator:
     state: Any
     control: Any
 
-    def __iter__(self) -> Iterator[tuple[Any, Any, None]]:
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
         raise NotImplementedError
 
-    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any, None]]:
+    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         """Return the running iteration and what is left."""
-        raise NotImplementedError
-
-    def end(self) -> None:
-        """Raise if the loop ended because the steps ran out."""
-        vm = current.vm
-        if vm.is_exhausted:
-            vm.out_of_steps()
+        return chain(((key, value),), iter(self))
 
 
 class FunctionLoop(LoopIterator):
@@ -121,12 +115,8 @@ class FunctionLoop(LoopIterator):
         self.state = state
         self.control = control
 
-    def __iter__(self) -> Iterator[tuple[Any, Any, None]]:
-        return zip(repeat(CALL), repeat(None), current.vm.steps)
-
-    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any, None]]:
-        """Return the running iteration and what is left."""
-        return chain(((key, value, None),), iter(self))
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return repeat((CALL, None))
 
     def take(self, result: Any, count: int) -> tuple[Any, ...]:
         """Note the control variable in a call's result, and return ``count`` values."""
@@ -145,17 +135,17 @@ class TableLoop(LoopIterator):
         self.keys = keys
         self._position: Any = None
 
-    def __iter__(self) -> Iterator[tuple[Any, Any, None]]:
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
         keys = self.keys
+        consume(len(keys) + 1)
         shown = [key_value(key) for key in keys] if _has_flags(self.state) else keys
         self._position = iter(shown)
-        values = map(self.state.get, keys)
-        return zip(self._position, values, current.vm.steps)
+        return zip(self._position, map(self.state.get, keys))
 
-    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any, None]]:
+    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         """Return the running iteration and what is left."""
         self.keys = self.rest()
-        return chain(((key, value, None),), iter(self))
+        return super().again(key, value)
 
     def rest(self) -> list[Any]:
         """Return the keys still to come."""
@@ -174,29 +164,41 @@ class SequenceLoop(LoopIterator):
         self.state = table
         self.control = control
 
-    def __iter__(self) -> Iterator[tuple[Any, Any, None]]:
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
         start = int(self.control) + 1
-        values = iter(map(self.state.get, _numbers_from(start)).__next__, None)
-        return zip(_numbers_from(start), values, current.vm.steps)
+        numbers, again = tee(chain.from_iterable(_charged_numbers(start)))
+        return zip(numbers, iter(map(self.state.get, again).__next__, None))
 
-    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any, None]]:
+    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         """Return the running iteration and what is left."""
         self.control = key
-        return chain(((key, value, None),), iter(self))
+        return super().again(key, value)
 
 
-def _numbers_from(start: int) -> Iterator[float]:
-    if start >= _CACHED:
-        return count_up(float(start))
-    return chain(islice(FLOATS, start, None), count_up(float(_CACHED)))
+def _charged_numbers(start: int) -> Iterator[Any]:
+    size = 16
+    while True:
+        consume(size)
+        stop = start + size
+        yield FLOATS[start:stop] if stop < _CACHED else tuple(map(float, range(start, stop)))
+        start = stop
+        size = min(size * 2, _CHUNK)
 
 
 def _has_flags(table: LuaTable) -> bool:
     return any(key.__class__ is Flag for key in table) if len(table) < _CHUNK else True
 
 
-def iterate(function: Any, state: Any, control: Any) -> LoopIterator:
-    """Return the iterator of ``for … in function, state, control``."""
+def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -> LoopIterator:
+    """Return the iterator of ``for … in function, state, control``.
+
+    Args:
+        function: An iterator function, or anything that can be iterated over.
+        state: Its first argument.
+        control: The first control value.
+        is_call: Whether the loop is written with ``pairs``, ``ipairs`` or ``next``: it then needs
+            a function, and iterates over nothing else.
+    """
     if function is builtin_iterators["next"] and control is None and isinstance(state, LuaTable):
         return TableLoop(state, ordered_keys(state))
     if function is builtin_iterators["inext"] and isinstance(state, LuaTable):
@@ -214,9 +216,9 @@ def iterate(function: Any, state: Any, control: Any) -> LoopIterator:
         return iterate(function, state, control)
     if metamethod(function, "__call") is not None:
         return FunctionLoop(function, state, control)
-    if isinstance(function, LuaTable):
+    if isinstance(function, LuaTable) and not is_call:
         return TableLoop(function, ordered_keys(function))
-    if callable(function) and not isinstance(function, (float, str)):
+    if not isinstance(function, LuaTable) and callable(function) and not isinstance(function, (float, str)):
         return FunctionLoop(function, state, control)
     raise RuntimeFault(f"attempt to iterate over a {type_name(function)} value")
 
@@ -274,9 +276,3 @@ class Cursor:
             return self.keys.index(key) + 1
         except ValueError:
             return -1
-
-
-class Wrapped(NativeFunction):
-    """Marks functions that continue loops of their own; see `coroutines` and `lib.string`."""
-
-    __slots__ = ()

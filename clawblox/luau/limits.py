@@ -1,59 +1,45 @@
-"""Budgets of one call from the host: steps, memory, and the interrupt."""
+"""Budgets of one call from the host: steps, and the interrupt."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 from clawblox.luau.errors import RuntimeFault
 
-_BATCH = 1000
+BATCH = 1000
 STEP_BYTES = 100  # the most a step can add to the heap without being charged for it
 
 
 class Budget:
     """What a call may still use.
 
-    Generated loops and functions take their steps from an iterator, which costs them next to
-    nothing; the budget hands out steps in batches.
+    Generated code takes its steps from an iterator, which costs next to nothing; the budget hands
+    them out in batches.
     """
 
     def __init__(self) -> None:
         self.steps_left: int | None = None
-        self.is_exhausted = False
         self.is_interrupted = False
-        self.reason = ""
-        self.batches = 0
 
-    def start(self, steps: int | None) -> Iterator[Any]:
-        """Return the step iterator of a new call; None means no limit."""
-        self.steps_left = steps
-        self.is_exhausted = False
-        self.reason = ""
-        return chain.from_iterable(self._batches())
+    def take(self, steps: int) -> int:
+        """Take steps, fewer if there are fewer left.
 
-    def _batches(self) -> Iterator[Iterator[None]]:
-        while not self.is_interrupted:
-            size = _BATCH
-            if self.steps_left is not None:
-                size = min(_BATCH, self.steps_left)
-                self.steps_left -= size
-            if size == 0:
-                self.reason = "exhausted allowed number of steps"
-                break
-            self.batches += 1
-            try:
-                self.grow()
-            except RuntimeFault as fault:
-                self.reason = str(fault.value)
-                break
-            yield repeat(None, size)
-        self.is_exhausted = True
+        Raises:
+            RuntimeFault: None are left, or the host has interrupted the script.
+        """
+        if self.is_interrupted:
+            raise RuntimeFault("interrupted by the host")
+        if self.steps_left is None:
+            return steps
+        if self.steps_left <= 0:
+            raise RuntimeFault("exhausted the allowed number of steps")
+        taken = min(steps, self.steps_left)
+        self.steps_left -= taken
+        return taken
 
-    def grow(self) -> None:
-        """Account for what a batch of steps may allocate; the VM overrides this."""
 
-    def fail(self) -> None:
-        """Raise the error of a spent budget."""
-        raise RuntimeFault(self.reason or "interrupted by the host")
+def batch(size: int) -> Iterator[Any]:
+    """Return an iterator that lasts for a number of steps."""
+    return repeat(None, size)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from clawblox.luau import syntax as ast
-from clawblox.luau.ir import Block, If, Line, Loop
+from clawblox.luau.ir import Block, If, Line, Loop, charged_loop, toll, walrus_names
 from clawblox.luau.lower_expr import ExpressionCompiler, Value
 
 _HIDDEN_IDENTS = 1_000_000  # above the idents of any chunk's locals
@@ -87,6 +87,12 @@ class FunctionCompiler(ExpressionCompiler):
             self.emit(f"return ({texts})", statement.line)
 
     def _lower_LocalStatement(self, statement: ast.LocalStatement) -> None:  # noqa: N802
+        if len(statement.locals) == len(statement.values) == 1:
+            local, source = statement.locals[0], statement.values[0]
+            if isinstance(source, (ast.Call, ast.MethodCall)) and not local.boxed:
+                self.call(source, "one", self.local_name(local))
+                self.show(self.local_name(local))
+                return
         values = self.adjusted(statement.values, len(statement.locals))
         for local, value in zip(statement.locals, values, strict=True):
             self._declare(local, value, statement.line)
@@ -121,6 +127,10 @@ class FunctionCompiler(ExpressionCompiler):
             self._store(target, place, value, target.line)
 
     def _assign_one(self, target: ast.Expression, source: ast.Expression, line: int) -> None:
+        if isinstance(source, (ast.Call, ast.MethodCall)) and isinstance(target, ast.LocalName):
+            if target.local.owner is self.body and not target.local.boxed:
+                self.call(source, "one", self.local_name(target.local))
+                return
         place = self._place(target, pin=False, later=self.has_call(source))
         self._store(target, place, self.expression(source), line)
 
@@ -213,12 +223,14 @@ class FunctionCompiler(ExpressionCompiler):
         self._chain(conditions, [body for _, body in statement.arms], statement)
 
     def _lower_While(self, statement: ast.While) -> None:  # noqa: N802
-        loop = Loop("for _ in B:", "for _ in B:", statement.line, otherwise="out()")
+        loop = charged_loop(statement.line)
         self.block.append(loop)
         with self.sub_block() as loop.body, self._in_loop():
             test = self.condition(statement.condition)
             if test != "True":
                 self.emit(f"if not {test}: break", statement.line)
+                for name in walrus_names(test):  # what was tested may be garbage from here on
+                    self.emit(f"{name} = None", statement.line)
             self.statements(statement.body)
 
     @contextmanager
@@ -228,7 +240,7 @@ class FunctionCompiler(ExpressionCompiler):
         self.break_flags.pop()
 
     def _lower_Repeat(self, statement: ast.Repeat) -> None:  # noqa: N802
-        loop = Loop("for _ in B:", "for _ in B:", statement.line, otherwise="out()")
+        loop = charged_loop(statement.line)
         self.block.append(loop)
         with self.sub_block() as loop.body, self._scope():
             if _continues(statement.body):
@@ -292,16 +304,18 @@ class FunctionCompiler(ExpressionCompiler):
         start = self.adjusted(statement.values, 3)
         with self._scope():
             iterator = self._hidden()
-            self.emit(f"{iterator} = iterate({', '.join(value.text for value in start)})", line)
+            texts = [value.text for value in start]
+            if _uses_builtin(statement.values):
+                texts.append("is_call=True")
+            self.emit(f"{iterator} = iterate({', '.join(texts)})", line)
             names = [self._loop_name(local) for local in statement.locals]
             if len(names) == 1:
                 names.append(self._hidden())
             first, second = names[:2]
             loop = Loop(
-                f"for {first}, {second}, _ in {iterator}:",
-                f"for {first}, {second}, _ in {iterator}.again({first}, {second}):",
+                f"for {first}, {second} in {iterator}:",
+                f"for {first}, {second} in {iterator}.again({first}, {second}):",
                 line,
-                otherwise=f"{iterator}.end()",
             )
             self.block.append(loop)
             with self.sub_block() as loop.body, self._in_loop():
@@ -322,6 +336,7 @@ class FunctionCompiler(ExpressionCompiler):
         """Emit the start of a generic loop's body: the call of an iterator that is a function."""
         step = If(f"{names[0]} is CALL", line)
         with self.sub_block() as step.then:
+            self.block.append(toll(line))
             result = self.temporary()
             call = f"{iterator}.function({iterator}.state, {iterator}.control)"
             self.emit_site(call, result, line)
@@ -332,6 +347,16 @@ class FunctionCompiler(ExpressionCompiler):
         )
         step.otherwise += [Line(f"{name} = None", line) for name in names[2:]]
         self.block.append(step)
+
+
+def _uses_builtin(values: list[ast.Expression]) -> bool:
+    """Return whether a loop is over ``pairs(x)``, ``ipairs(x)`` or ``next, x``."""
+    match values:
+        case [ast.Call(function=ast.GlobalName(name="pairs" | "ipairs"), arguments=[_])]:
+            return True
+        case [ast.GlobalName(name="next"), _]:
+            return True
+    return False
 
 
 def _continues(block: list[ast.Statement]) -> bool:

@@ -407,22 +407,21 @@ class ExpressionCompiler:
 
     def _join(self, values: list[Value]) -> Value:
         texts = ", ".join(value.text for value in values)
+        if all(value.kind in ("str", "num") for value in values):
+            pieces = [v.text if v.kind == "str" else f"text({v.text})" for v in values]
+            if sum(not value.constant for value in values if value.kind == "str") <= 1:
+                return Value(f"({' + '.join(pieces)})", "str")
         kind = "str" if all(value.kind in ("str", "num") for value in values) else "any"
-        if all(value.kind == "str" for value in values):
-            return Value("(" + " + ".join(value.text for value in values) + ")", "str")
         if len(values) > 2:
             return Value(f"concat_all({texts})", kind)
-        left, right = values
-        unknown = [value for value in values if value.kind != "str"]
-        if any(value.kind == "num" for value in unknown) or not all(v.simple for v in unknown[1:]):
+        literals = [value.constant and value.kind == "str" for value in values]
+        if not any(literals):  # doubling a string has to be charged
             return Value(f"concat({texts})", kind)
-        guards, shown = [], {}
-        for value in unknown:
-            first, again = self.twice(value)
-            shown[id(value)] = again
-            guards.append(f"{first}.__class__ is str")
-        a, b = (shown.get(id(value), value.text) for value in (left, right))
-        return Value(f"({a} + {b} if {' and '.join(guards)} else concat({a}, {b}))", kind)
+        literal, other = values if literals[0] else values[::-1]
+        first, again = self.twice(other)
+        order = (literal.text, again) if literals[0] else (again, literal.text)
+        a, b = order
+        return Value(f"({a} + {b} if {first}.__class__ is str else concat({a}, {b}))", kind)
 
     def _logical(self, expression: ast.Binary) -> Value:
         is_and = expression.operator == "and"
@@ -621,12 +620,13 @@ class ExpressionCompiler:
 
     # Calls
 
-    def call(self, expression: ast.Expression, want: str) -> str:
+    def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
         """Emit a call; return the variable of its result.
 
         Args:
             expression: The call.
             want: ``one`` value, ``many`` (as functions return them), ``drop``, or ``return``.
+            target: The variable; None takes a new temporary.
         """
         if isinstance(expression, ast.MethodCall):
             function, arguments, method = self._method_parts(expression)
@@ -646,7 +646,7 @@ class ExpressionCompiler:
         if want == "drop":
             self.emit_site(text, None, expression.line, method=method)
             return ""
-        result = self.temporary()
+        result = target or self.temporary()
         is_return = want == "return"
         self.emit_site(text, result, expression.line, is_return=is_return, method=method)
         if want == "one":

@@ -15,11 +15,14 @@ _MIN_PLAIN_EXPONENT = -7
 
 def format_number(value: float) -> str:
     """Return a number as ``tostring`` shows it: the shortest digits that read back the same."""
-    if value.is_integer() and -1e15 < value < 1e15:
-        text = str(int(value))
-        return "-0" if text == "0" and math.copysign(1.0, value) < 0 else text
+    if -1e15 < value < 1e15:
+        whole = int(value)
+        if whole == value:
+            if whole:
+                return str(whole)
+            return "0" if math.copysign(1.0, value) > 0 else "-0"
     if value != value:
-        return "nan" if math.copysign(1.0, value) > 0 else "-nan"
+        return "nan"
     if value in (math.inf, -math.inf):
         return "inf" if value > 0 else "-inf"
     sign, digits, exponent = _shortest(value)

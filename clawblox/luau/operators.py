@@ -9,7 +9,7 @@ from typing import Any
 
 from clawblox.luau.context import call_unyieldable as call_hook
 from clawblox.luau.context import current
-from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.errors import OutOfMemory, RuntimeFault
 from clawblox.luau.numbers import format_number, to_number
 from clawblox.luau.values import (
     LuaTable,
@@ -24,12 +24,12 @@ from clawblox.luau.values import (
     is_function,
     meta_equal,
     metamethod,
-    raw_get,
     truth,
     type_name,
 )
 
 MAX_STRING = 1 << 30
+_SMALL = 100  # bytes: a step is charged for as much as this anyway
 _SINGLE = struct.Struct("<fff")
 _MAX_SINGLE = 3.4028235677973366e38  # from here on, rounding to 32 bits gives infinity
 
@@ -219,9 +219,11 @@ def concat(left: Any, right: Any) -> Any:
     """Return ``left .. right``."""
     a, b = _piece(left), _piece(right)
     if a is not None and b is not None:
-        if len(a) + len(b) > MAX_STRING:
-            raise RuntimeFault("not enough memory")
-        current.vm.allocate(len(a) + len(b))
+        size = len(a) + len(b)
+        if size > _SMALL:
+            if size > MAX_STRING:
+                raise OutOfMemory
+            current.vm.allocate(size)
         return a + b
     handler = metamethod(left, "__concat")
     if handler is None:
@@ -233,10 +235,18 @@ def concat(left: Any, right: Any) -> Any:
 
 def concat_all(*values: Any) -> Any:
     """Return ``a .. b .. c``, which binds to the right."""
-    pieces = [_piece(value) for value in values]
-    if None not in pieces:
-        text = "".join(pieces)  # type: ignore[arg-type]
-        current.vm.allocate(len(text))
+    pieces = []
+    for value in values:
+        if value.__class__ is str:
+            pieces.append(value)
+        elif value.__class__ is float:
+            pieces.append(format_number(value))
+        else:
+            break
+    else:
+        text = "".join(pieces)
+        if len(text) > _SMALL:
+            current.vm.allocate(len(text))
         return text
     result = values[-1]
     for value in reversed(values[:-1]):
@@ -298,8 +308,11 @@ def text_field(text: str, key: Any) -> Any:
 def table_of(fields: dict[Any, Any]) -> LuaTable:
     """Return a new table of the fields that are not nil."""
     table = LuaTable(fields)
-    for key in [key for key, value in fields.items() if value is None]:
-        del table[key]
+    empty = [key for key, value in fields.items() if value is None]
+    if empty:
+        for key in empty:
+            del table[key]
+        table._hint = float(sum(key.__class__ is float for key in fields))
     return table
 
 
@@ -307,6 +320,8 @@ def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> L
     """Return a new table with ``values`` behind its ``count`` positional items."""
     table = table_of(fields)
     current.vm.allocate(40 * len(values))
+    if len(values) + count:
+        table._hint = float(len(values) + count)
     for position, value in enumerate(values, count + 1):
         if value is not None:
             table[float(position)] = value
@@ -331,9 +346,8 @@ def first_of(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
 
 
 def truthy_name(value: Any) -> str:
-    """Return a value's own type name, with ``__type`` of userdata."""
-    own = raw_get(value.meta, "__type") if isinstance(value, Userdata) and value.meta else None
-    return own if own.__class__ is str else type_name(value)
+    """Return what ``typeof`` returns: host objects have types of their own."""
+    return value.type_name if isinstance(value, Userdata) else type_name(value)
 
 
 def to_text(value: Any) -> str:

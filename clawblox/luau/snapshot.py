@@ -31,10 +31,10 @@ from clawblox.luau.values import (
     SlowTable,
     Userdata,
     Vector,
+    class_of_users,
     flag,
     is_function,
     raw_set,
-    search_border,
 )
 
 if TYPE_CHECKING:
@@ -172,16 +172,14 @@ class Saver:
         for key, item in zip(keys[size:], values[size:], strict=True):
             pairs.append(value(key))
             pairs.append(item)
-        saved = ["table", _CLASS_LETTERS[table.__class__], value(table.meta), values[:size], pairs]
+        saved = ["table", _letter(table), value(table.meta), values[:size], pairs]
         extra = self._table_extra(table)
         return [*saved, extra] if extra else saved
 
     def _table_extra(self, table: LuaTable) -> Json:
         extra = {}
         hint = getattr(table, "_hint", None)
-        if hint is not None and not dict.__contains__(table, float(len(table))) and (
-            hint != search_border(table)
-        ):
+        if hint is not None:
             extra["border"] = hint
         cursor: Cursor | None = getattr(table, "_cursor", None)
         if cursor is not None:
@@ -235,6 +233,11 @@ class Saver:
         ]
 
 
+def _letter(table: LuaTable) -> str:
+    """Return what a document calls a table's class."""
+    return _CLASS_LETTERS.get(table.__class__, "m")  # else it is one made for its metatable
+
+
 def _sequence_size(keys: list[Any]) -> int:
     """Return how many keys are 1, 2, 3, … from the start."""
     size = 0
@@ -256,6 +259,7 @@ class Loader:
         self._sources = sources
         self._chunks: list[Chunk] = []
         self._objects: list[Any] = []
+        self._users: list[LuaTable] = []  # tables whose class may be made for their metatable
 
     def load(self) -> None:
         """Fill the VM.
@@ -270,6 +274,8 @@ class Loader:
         self._objects = [self._shell(saved) for saved in document["objects"]]
         for found, saved in zip(self._objects, document["objects"], strict=True):
             self._fill(found, saved)
+        for table in self._users:
+            table.__class__ = class_of_users(table._meta)
         for number, serial in document["serials"]:
             self._set_serial(self._objects[number], serial)
         roots = document["roots"]
@@ -416,6 +422,8 @@ class Loader:
         if letter:
             table._meta = value(meta)
             table.__class__ = _CLASSES[letter]
+            if letter == "m":
+                self._users.append(table)
 
     def _fill_function(self, function: FunctionType, saved: Json) -> None:
         prototype = self._prototype(saved[1], saved[2])

@@ -54,7 +54,7 @@ def key_value(key: Any) -> Any:
 class LuaTable(dict[Any, Any]):
     """A table without a metatable; no key ever holds None."""
 
-    __slots__ = ("__weakref__", "_cursor", "_hint", "_meta", "_serial")
+    __slots__ = ("__weakref__", "_cursor", "_hint", "_meta", "_own_class", "_serial")
 
     meta: LuaTable | None = None
     __missing__ = dict.get
@@ -101,8 +101,6 @@ class MetaTable(LuaTable):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
         return isinstance(other, LuaTable) and meta_equal(self, other)
 
     def __ne__(self, other: object) -> bool:
@@ -130,7 +128,6 @@ raw_get = dict.get
 raw_set = dict.__setitem__
 raw_pop = dict.pop
 raw_has = dict.__contains__
-TABLES = frozenset((LuaTable, MetaTable, SlowTable, FrozenTable))
 hooks: dict[str, Function] = {}  # what `operators` lends to this module
 
 
@@ -145,6 +142,8 @@ class Userdata:
 
     __slots__ = ("__weakref__", "_serial", "meta")
 
+    type_name = "userdata"
+
     def __init__(self, meta: LuaTable | None) -> None:
         self.meta = meta
 
@@ -154,6 +153,8 @@ class Userdata:
     def __getitem__(self, key: Any) -> Any:
         handler = self._handler("__index")
         key = key_value(key)
+        if handler is None and (handler := self._handler("__namecall")) is not None:
+            return handler
         if handler is None:
             raise RuntimeFault(f"attempt to index userdata with {describe_key(key)}")
         if is_function(handler):
@@ -177,7 +178,7 @@ class Userdata:
         return handler(self, *arguments)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Userdata) and meta_equal(self, other))
+        return isinstance(other, Userdata) and meta_equal(self, other)
 
     __hash__ = object.__hash__
 
@@ -253,9 +254,9 @@ def type_name(value: Any) -> str:
     name = _TYPE_NAMES.get(value.__class__)
     if name is not None:
         return name
-    if isinstance(value, NativeFunction):
-        return "function"
-    return "userdata"
+    if isinstance(value, LuaTable):
+        return "table"
+    return "function" if isinstance(value, NativeFunction) else "userdata"
 
 
 def first(result: Any) -> Any:
@@ -298,10 +299,10 @@ def metamethod(value: Any, event: str) -> Any:
 
 
 def meta_equal(left: Any, right: Any) -> bool:
-    """Compare two different objects by their common ``__eq``."""
+    """Compare two objects by their common ``__eq``, which even one with itself goes through."""
     handler = metamethod(left, "__eq")
     if handler is None or metamethod(right, "__eq") is not handler:
-        return False
+        return left is right
     return truth(first(call_hook(handler, left, right)))
 
 
@@ -311,8 +312,11 @@ def raw_assign(table: LuaTable, key: Any, value: Any) -> None:
         raw_pop(table, key, None)
     else:
         raw_set(table, key, value)
-    if key.__class__ is str and table.__class__ is SlowTable and key == "__newindex":
-        reclass_users(table)
+    if table.__class__ is SlowTable and key.__class__ is str:
+        if key == "__newindex":
+            reclass_users(table)
+        elif key == "__index":
+            renew_class(table)
 
 
 def check_key(key: Any) -> None:
@@ -349,7 +353,7 @@ def assign(target: Any, key: Any, value: Any) -> None:
 
 def set_metatable(table: LuaTable, meta: LuaTable | None) -> None:
     """Give a table a metatable; the caller has checked that it may."""
-    if meta is not None and meta.__class__ in (LuaTable, MetaTable):
+    if meta is not None and not isinstance(meta, SlowTable):
         if meta.__class__ is LuaTable:
             meta._meta = None
         meta.__class__ = SlowTable
@@ -358,11 +362,48 @@ def set_metatable(table: LuaTable, meta: LuaTable | None) -> None:
 
 
 def _class_for(table: LuaTable, meta: LuaTable | None) -> type[LuaTable]:
-    if table.__class__ is SlowTable or table.__class__ is FrozenTable:
+    if isinstance(table, SlowTable):
         return table.__class__
     if meta is None:
         return LuaTable
-    return SlowTable if raw_has(meta, "__newindex") else MetaTable
+    return SlowTable if raw_has(meta, "__newindex") else class_of_users(meta)
+
+
+def class_of_users(meta: LuaTable) -> type[MetaTable]:
+    """Return the class of the tables with this metatable.
+
+    The second user gets a class made for the metatable, in which a missing field is looked up in
+    the ``__index`` table without any Python code.
+    """
+    known: type[MetaTable] | None = getattr(meta, "_own_class", None)
+    if known is None:
+        meta._own_class = MetaTable
+        return MetaTable
+    if known is MetaTable:
+        known = meta._own_class = type("MetaTable", (MetaTable,), {"__slots__": ()})
+        renew_class(meta)
+    return known
+
+
+def renew_class(meta: LuaTable) -> None:
+    """Make the class of a metatable's users look where its ``__index`` says now."""
+    known: Any = getattr(meta, "_own_class", None)
+    if known is None or known is MetaTable:
+        return
+    handler = raw_get(meta, "__index")
+    if isinstance(handler, LuaTable) and not _is_circular(handler):
+        known.__missing__ = handler.__getitem__
+    else:
+        known.__missing__ = MetaTable.__missing__
+
+
+def _is_circular(table: LuaTable) -> bool:
+    for _ in range(MAX_INDEX_CHAIN):
+        handler = None if table.meta is None else raw_get(table.meta, "__index")
+        if not isinstance(handler, LuaTable):
+            return False
+        table = handler
+    return True
 
 
 def reclass_users(meta: LuaTable) -> None:
@@ -370,8 +411,15 @@ def reclass_users(meta: LuaTable) -> None:
     import gc  # rare: only where the handler comes after the first user
 
     for user in gc.get_referrers(meta):
-        if user.__class__ is MetaTable and user._meta is meta:
+        if isinstance(user, MetaTable) and not isinstance(user, SlowTable) and user.meta is meta:
             user.__class__ = SlowTable
+
+
+def clear_table(table: LuaTable) -> None:
+    """Remove everything; the caller has checked that it may."""
+    table.clear()
+    if table.__class__ is SlowTable:
+        renew_class(table)
 
 
 def freeze(table: LuaTable) -> None:
@@ -388,25 +436,24 @@ def border(table: LuaTable) -> float:
         return 0.0
     if raw_has(table, size) and not raw_has(table, size + 1.0):
         return size
-    hint = getattr(table, "_hint", 0.0)
-    if hint and raw_has(table, hint):
-        for _ in range(4):
-            if not raw_has(table, hint + 1.0):
-                table._hint = hint
-                return hint
-            hint += 1.0
-    elif hint > 1.0 and raw_has(table, hint - 1.0):
-        table._hint = hint - 1.0
-        return hint - 1.0
-    table._hint = found = search_border(table)
-    return found
+    known: float = getattr(table, "_hint", 0.0)
+    if known and not raw_has(table, known):
+        return _bisect(table, 0.0, known)
+    for _ in range(4):
+        if not raw_has(table, known + 1.0):
+            break
+        known += 1.0
+    else:
+        high = known + 1.0
+        while raw_has(table, high):
+            known, high = high, high * 2.0
+        known = _bisect(table, known, high)
+    table._hint = known
+    return known
 
 
-def search_border(table: LuaTable) -> float:
-    """Return a border that depends on the content alone."""
-    low, high = 0.0, 1.0
-    while raw_has(table, high):
-        low, high = high, high * 2.0
+def _bisect(table: LuaTable, low: float, high: float) -> float:
+    """Return a border between an index that is there, or 0, and one that is not."""
     while high - low > 1.0:
         middle = (low + high) // 2.0
         if raw_has(table, middle):

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from types import FunctionType
 from typing import Any
 from weakref import WeakSet
@@ -15,17 +14,20 @@ from clawblox.luau import iteration, operators, suspension
 from clawblox.luau.chunk import Chunk
 from clawblox.luau.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
 from clawblox.luau.coroutines import Coroutine, close, resume
-from clawblox.luau.deep import run_deep
+from clawblox.luau.deep import MAX_CALLS, run_deep
 from clawblox.luau.diagnose import settle
-from clawblox.luau.errors import HostError, LuaError, RuntimeFault, SnapshotError
+from clawblox.luau.errors import HostError, LuaError, OutOfMemory, RuntimeFault, SnapshotError
 from clawblox.luau.host import Host
 from clawblox.luau.lib import BUILTINS, build_globals
+from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
-from clawblox.luau.limits import STEP_BYTES, Budget
+from clawblox.luau.limits import BATCH, STEP_BYTES, Budget, batch
 from clawblox.luau.measure import heap_bytes
 from clawblox.luau.snapshot import Loader, Saver
-from clawblox.luau.values import LuaTable, as_tuple, freeze, set_metatable, type_name
+from clawblox.luau.numbers import format_number
+from clawblox.luau.values import LuaTable, as_tuple, class_of_users, freeze, set_metatable, type_name
 
+_STEPS_A_COLLECTION = 300_000  # so often dead entries leave weak tables
 _OPERATORS = {
     name: getattr(operators, name)
     for name in (
@@ -45,6 +47,7 @@ NAMES: dict[str, Any] = {
     "count_on": iteration.count_on,
     "iterate": iteration.iterate,
     "INF": float("inf"),
+    "text": format_number,
 }
 
 
@@ -70,20 +73,27 @@ class VM:
         self.output = output
         self.c_calls = 0
         self.base_c_calls = 0
+        self.depth = 0
         self.running: Coroutine | None = None
         self.error_stack: str | None = None
         self.random = PcgRandom(DEFAULT_SEED)
         self.chunks: WeakSet[Chunk] = WeakSet()
         self.roots: dict[str, Any] = {}  # what the host keeps, and snapshots save
         self._budget = Budget()
-        self._budget.grow = self._grow  # type: ignore[method-assign]
-        self.steps: Iterator[Any] = chain()
+        self.steps: Iterator[Any] = batch(0)
         self.serials_given = 0
         self._allocated = 0
-        self._names = {**NAMES, "out": self.out_of_steps}
+        self._steps_since_collection = 0
+        self._names = {
+            **NAMES,
+            "more": self.more_steps,
+            "deeper": self.deeper,
+            "shallower": self.shallower,
+        }
         self.globals, self.string_library = build_globals()
         self.main_environment: Any = self.globals
         self.main_coroutine: Coroutine | None = None
+        self.has_weak_tables = False
         self.string_metatable = LuaTable()
         self.string_metatable["__index"] = self.string_library
         self.string_metatable["__metatable"] = "The metatable is locked"
@@ -120,6 +130,7 @@ class VM:
         environment, meta = LuaTable(), LuaTable()
         meta["__index"] = self.globals
         freeze(meta)
+        class_of_users(meta)  # the next user, which is the only one, gets a class of its own
         set_metatable(environment, meta)
         return environment
 
@@ -235,19 +246,47 @@ class VM:
     # Limits
 
     def _renew_steps(self) -> None:
-        self.c_calls = self.base_c_calls = 0
-        self.steps = self._budget.start(self.step_limit)
+        self.c_calls = self.base_c_calls = self.depth = 0
+        self._budget.steps_left = self.step_limit
+        self._set_steps(0)
+
+    def _set_steps(self, size: int) -> None:
+        self.steps = batch(size)
         for chunk in self.chunks:
             chunk.namespace["B"] = self.steps
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether the current call has used up its steps."""
-        return self._budget.is_exhausted
+    def more_steps(self) -> None:
+        """Hand out the next batch of steps.
 
-    def out_of_steps(self) -> None:
-        """Raise the error of a call that has used up its steps."""
-        self._budget.fail()
+        Raises:
+            LuaError: The call has used up its steps or its memory, or is interrupted.
+        """
+        size = self._budget.take(BATCH)
+        self._charge_memory(size)
+        self._set_steps(size)
+
+    def charge(self, steps: int) -> None:
+        """Take steps from the budget at once; `more_steps` says what it raises."""
+        self._charge_memory(self._budget.take(steps))
+
+    def _charge_memory(self, steps: int) -> None:
+        self.allocate(steps * STEP_BYTES)
+        if self.has_weak_tables:
+            self._steps_since_collection += steps
+            if self._steps_since_collection >= _STEPS_A_COLLECTION:
+                self._steps_since_collection = 0
+                collect()
+
+    def deeper(self) -> None:
+        """Count a call, where the interpreter does not."""
+        self.depth += 1
+        if self.depth > MAX_CALLS:
+            self.depth -= 1
+            raise RuntimeFault("stack overflow")
+
+    def shallower(self) -> None:
+        """Count the end of a call."""
+        self.depth -= 1
 
     def interrupt(self) -> None:
         """Make the script that runs on another thread fail soon, until `clear_interrupt`."""
@@ -274,16 +313,13 @@ class VM:
         if self._allocated > self.memory_limit:
             self._measure(size)
 
-    def _grow(self) -> None:
-        self.allocate(1000 * STEP_BYTES)
-
     def _measure(self, size: int) -> None:
         assert self.memory_limit is not None
         if size > self.memory_limit:
-            raise RuntimeFault("not enough memory")
+            raise OutOfMemory
         used = heap_bytes(self, sys._getframe())
         if used + size > self.memory_limit:
-            raise RuntimeFault("not enough memory")
+            raise OutOfMemory
         self._allocated = used + size
 
     # Identity

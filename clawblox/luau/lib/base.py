@@ -7,7 +7,7 @@ from types import CellType, FrameType, FunctionType
 from typing import Any
 
 from clawblox.luau.chunk import is_generated, prototype_of
-from clawblox.luau.context import call_unyieldable, current
+from clawblox.luau.context import MAX_C_CALLS, call_unyieldable, current
 from clawblox.luau.diagnose import run_handler, settle, stack
 from clawblox.luau.errors import LuaError, LuauSyntaxError, RuntimeFault
 from clawblox.luau.iteration import builtin_iterators, next_entry
@@ -32,6 +32,7 @@ from clawblox.luau.values import (
     metatable_of,
     raw_assign,
     raw_get,
+    raw_has,
     set_metatable,
     table_key,
     truth,
@@ -66,26 +67,42 @@ def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
 def pcall(*args: Any) -> Any:
     """Call a function; return true and its results, or false and the error."""
     arg.any_value(args, 0, "pcall")
+    vm = current.vm
+    vm.c_calls += 1
+    vm.base_c_calls += 1
     try:
+        if vm.c_calls >= MAX_C_CALLS:
+            vm.check_c_calls()
         return (True, *as_tuple(args[0](*args[1:])))
     except Yield as suspended:
         suspended.frames.append(ProtectedFrame(None))
         raise
     except Exception as caught:  # noqa: BLE001 - settle raises what is not the script's
         return False, settle(caught).value
+    finally:
+        vm.c_calls -= 1
+        vm.base_c_calls -= 1
 
 
 @builtin("xpcall")
 def xpcall(*args: Any) -> Any:
     """Call a function; return true and its results, or false and what the handler returns."""
     handler = arg.function(args, 1, "xpcall")
+    vm = current.vm
+    vm.c_calls += 1
+    vm.base_c_calls += 1
     try:
+        if vm.c_calls >= MAX_C_CALLS:
+            vm.check_c_calls()
         return (True, *as_tuple(args[0](*args[2:])))
     except Yield as suspended:
         suspended.frames.append(ProtectedFrame(handler))
         raise
     except Exception as caught:  # noqa: BLE001
         return run_handler(handler, settle(caught))
+    finally:
+        vm.c_calls -= 1
+        vm.base_c_calls -= 1
 
 
 @builtin("type")
@@ -235,6 +252,8 @@ def setmetatable(*args: Any) -> Any:
     if table.__class__ is FrozenTable:
         raise RuntimeFault("attempt to modify a readonly table")
     set_metatable(table, meta)
+    if meta is not None and raw_has(meta, "__mode"):
+        current.vm.has_weak_tables = True
     return table
 
 

@@ -17,6 +17,7 @@ from clawblox.luau.values import (
     LuaTable,
     as_result,
     border,
+    clear_table,
     first,
     freeze as freeze_table,
     key_value,
@@ -49,6 +50,13 @@ def _set(table: LuaTable, key: float, value: Any) -> None:
 @builtin("table.insert")
 def insert(*args: Any) -> tuple[()]:
     """Insert a value at a position, by default at the end."""
+    if len(args) == 2 and args[0].__class__ is LuaTable and args[1] is not None:
+        table = args[0]
+        size = float(len(table))
+        if size in table or not size:
+            if size + 1.0 not in table:
+                table[size + 1.0] = args[1]
+                return ()
     table = _writable(args, "insert")
     size = border(table)
     if len(args) == 2:
@@ -72,6 +80,8 @@ def remove(*args: Any) -> Any:
     """Remove and return the value at a position, by default the last."""
     table = _writable(args, "remove")
     size = border(table)
+    if len(args) == 1 and size:
+        return raw_pop(table, size)
     at = float(arg.optional_integer(args, 1, "remove", int(size)))
     if not 1.0 <= at <= size:
         return ()
@@ -118,8 +128,9 @@ def unpack(*args: Any) -> Any:
     )
     if end < start:
         return ()
-    if end - start >= MAX_UNPACK:
+    if end - start >= MAX_UNPACK - 1:
         raise RuntimeFault("too many results to unpack")
+    current.vm.allocate(8 * (end - start + 1))
     return as_result(tuple(raw_get(table, float(at)) for at in range(start, end + 1)))
 
 
@@ -142,11 +153,15 @@ def create(*args: Any) -> LuaTable:
         arg.wrong(0, "create", "size out of range")
     if size > MAX_ITEMS:
         raise RuntimeFault("table overflow")
-    if len(args) < 2 or args[1] is None:
-        return LuaTable()
-    current.vm.allocate(60 * size)
-    consume(size // 8 + 1)
-    return LuaTable(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
+    current.vm.allocate(16 * size)
+    table = LuaTable()
+    if len(args) > 1 and args[1] is not None:
+        current.vm.allocate(44 * size)
+        consume(size // 8 + 1)
+        table.update(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
+    if size:
+        table._hint = float(size)  # as the reference finds the end of an array this size
+    return table
 
 
 @builtin("table.find")
@@ -214,7 +229,7 @@ def move(*args: Any) -> LuaTable:
 @builtin("table.clear")
 def clear(*args: Any) -> tuple[()]:
     """Remove everything."""
-    _writable(args, "clear").clear()
+    clear_table(_writable(args, "clear"))
     return ()
 
 
