@@ -1,4 +1,4 @@
-"""``python -m clawblox.luau``"""
+"""What ``python -m clawblox.luau`` runs."""
 
 from clawblox.luau.cli import main
 

@@ -7,9 +7,9 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from clawblox.luau import syntax as ast
+from clawblox.luau.deep import recursion_is_unchecked
 from clawblox.luau.errors import LuauSyntaxError, chunk_id
 from clawblox.luau.infer import NumberLocals
-from clawblox.luau.deep import recursion_is_unchecked
 from clawblox.luau.ir import (
     Block,
     Site,

@@ -1,4 +1,4 @@
-"""``python -m clawblox.luau run FILE [--conformance]``"""
+"""The command ``python -m clawblox.luau run FILE [--conformance]``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from clawblox.luau.conformance import prepare
 from clawblox.luau.errors import LuaError
 from clawblox.luau.vm import VM
 
@@ -28,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
 def run_file(path: Path, *, conformance: bool) -> int:
     """Run a file; return 0 if it went well."""
     vm = VM(output=None if conformance else _write_line)
+    if conformance:
+        prepare(vm)
     vm.sandbox()
     try:
         main_function = vm.load(path.read_bytes(), f"={path.name}", vm.new_environment())

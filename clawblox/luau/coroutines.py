@@ -44,6 +44,7 @@ class WrapFunction(NativeFunction):
         self.coroutine = coroutine
 
     def __call__(self, *values: Any) -> Any:
+        """Call it as scripts do."""
         ok, result = resume(self.coroutine, values)
         if ok:
             return as_result(result)

@@ -87,7 +87,7 @@ def _join(thread: threading.Thread) -> BaseException | None:
 
 
 def _raise_limit() -> None:
-    global _active, _usual_limit  # noqa: PLW0603
+    global _active, _usual_limit
     with _lock:
         if not _active:
             _usual_limit = sys.getrecursionlimit()
@@ -96,7 +96,7 @@ def _raise_limit() -> None:
 
 
 def _lower_limit() -> None:
-    global _active  # noqa: PLW0603
+    global _active
     with _lock:
         _active -= 1
         if not _active and sys.getrecursionlimit() == max(_usual_limit, MAX_CALLS):
@@ -108,7 +108,7 @@ def recursion_is_unchecked() -> bool:
 
     The answer comes from an experiment, made once.
     """
-    global _is_defective  # noqa: PLW0603
+    global _is_defective
     if _is_defective is None:
         _is_defective = run_deep(_probe)
     return _is_defective

@@ -94,9 +94,11 @@ def _understand(error: TypeError) -> LuaError:
     last = links[-1].tb_frame if links else None
     text = str(error)
     if text.endswith("object is not callable"):
-        return RuntimeFault(f"attempt to call a {_named_type(text)} value") if (
-            last is None or not is_generated(last.f_code)
-        ) else _call_fault(links[-1], text)
+        return (
+            RuntimeFault(f"attempt to call a {_named_type(text)} value")
+            if (last is None or not is_generated(last.f_code))
+            else _call_fault(links[-1], text)
+        )
     if last is None or not is_generated(last.f_code):
         raise error
     if "subscriptable" in text or "item assignment" in text or "indices must be" in text:

@@ -1,12 +1,12 @@
 """The exceptions of the VM, and how a chunk's name looks in messages.
 
-    Exception
-    ├── LuaError            a Luau error value on its way to a ``pcall`` or to the host
-    │   ├── RuntimeFault    an error of the runtime, still without its position
-    │   ├── OutOfMemory
-    │   └── LuauSyntaxError a chunk that does not compile
-    ├── SnapshotError       a state or document that cannot be saved or restored
-    └── HostError           the host misused the interface
+Exception
+├── LuaError            a Luau error value on its way to a ``pcall`` or to the host
+│   ├── RuntimeFault    an error of the runtime, still without its position
+│   ├── OutOfMemory
+│   └── LuauSyntaxError a chunk that does not compile
+├── SnapshotError       a state or document that cannot be saved or restored
+└── HostError           the host misused the interface
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class LuaError(Exception):
         return f"Luau error value: {self.value!r}"
 
 
-class RuntimeFault(LuaError):
+class RuntimeFault(LuaError):  # noqa: N818 - it becomes an error when it has its position
     """An error of the runtime itself; its text still lacks the position of the running line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, located=False)
 
 
-class OutOfMemory(LuaError):
+class OutOfMemory(LuaError):  # noqa: N818 - it says the condition
     """The heap is full; this error has no position."""
 
     def __init__(self) -> None:

@@ -38,6 +38,7 @@ class HostFunction(NativeFunction):
         self.function = function
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call it as scripts do."""
         result = self.function(*map(to_python, arguments))
         if result is None:
             return ()

@@ -61,8 +61,9 @@ class NumberLocals:
     def _statement(self, statement: ast.Statement) -> None:
         match statement:
             case ast.LocalStatement():
-                self._pairs([ast.LocalName(0, local) for local in statement.locals],
-                            statement.values)
+                self._pairs(
+                    [ast.LocalName(0, local) for local in statement.locals], statement.values
+                )
             case ast.Assignment():
                 self._pairs(statement.targets, statement.values)
             case ast.CompoundAssignment(target=ast.LocalName(local=local) as target):

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_NAMES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b(?:[A-Za-z_]\w*_\d+|t\d+|va|E|F\d+)\b")
+_NAMES = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b(?:[A-Za-z_]\w*_\d+|t\d+|va|E|F\d+)\b"
+)
 _TEMP = re.compile(r"t\d+")
 _TARGET = re.compile(r"(t\d+) = (.*)")
 _WALRUS = re.compile(r"\((t\d+) := ")

@@ -48,7 +48,7 @@ def count(start: Any, limit: Any, step: Any) -> Any:
     if step == 1.0:
         if not start <= limit:
             return ()
-        if start.is_integer() and -_EXACT < start and limit < _EXACT:
+        if start.is_integer() and start > -_EXACT and limit < _EXACT:
             first, last = int(start), math.floor(limit)
             if first >= 0 and last < _CACHED:
                 consume(last - first + 1)
@@ -140,7 +140,7 @@ class TableLoop(LoopIterator):
         consume(len(keys) + 1)
         shown = [key_value(key) for key in keys] if _has_flags(self.state) else keys
         self._position = iter(shown)
-        return zip(self._position, map(self.state.get, keys))
+        return zip(self._position, map(self.state.get, keys), strict=False)
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         """Return the running iteration and what is left."""
@@ -167,7 +167,7 @@ class SequenceLoop(LoopIterator):
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         start = int(self.control) + 1
         numbers, again = tee(chain.from_iterable(_charged_numbers(start)))
-        return zip(numbers, iter(map(self.state.get, again).__next__, None))
+        return zip(numbers, iter(map(self.state.get, again).__next__, None), strict=False)
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         """Return the running iteration and what is left."""
@@ -201,9 +201,9 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
     """
     if function is builtin_iterators["next"] and control is None and isinstance(state, LuaTable):
         return TableLoop(state, ordered_keys(state))
-    if function is builtin_iterators["inext"] and isinstance(state, LuaTable):
-        if control.__class__ is float:
-            return SequenceLoop(state, control)
+    is_sequence = function is builtin_iterators["inext"] and isinstance(state, LuaTable)
+    if is_sequence and control.__class__ is float:
+        return SequenceLoop(state, control)
     if is_function(function):
         return FunctionLoop(function, state, control)
     handler = metamethod(function, "__iter")
@@ -218,7 +218,11 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
         return FunctionLoop(function, state, control)
     if isinstance(function, LuaTable) and not is_call:
         return TableLoop(function, ordered_keys(function))
-    if not isinstance(function, LuaTable) and callable(function) and not isinstance(function, (float, str)):
+    if (
+        not isinstance(function, LuaTable)
+        and callable(function)
+        and not isinstance(function, (float, str))
+    ):
         return FunctionLoop(function, state, control)
     raise RuntimeFault(f"attempt to iterate over a {type_name(function)} value")
 

@@ -11,9 +11,11 @@ from typing import NamedTuple, NoReturn
 from clawblox.luau.errors import LuauSyntaxError
 
 KEYWORDS = frozenset(
-    "and break do else elseif end false for function if in local nil not or repeat return then "
-    "true until while".split()
-)
+    (
+        "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in",
+        "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
+    )
+)  # fmt: skip
 
 _SKIP = re.compile(r"[ \t\r\n\v\f]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -200,8 +202,9 @@ class Lexer:
         if stop not in "`{":
             self.fail("Malformed interpolated string; did you forget to add a '`'?")
         if self._source.startswith("{{", self._position):
-            self.fail("Double braces are not permitted within interpolated strings; "
-                      "did you mean '\\{'?")
+            self.fail(
+                "Double braces are not permitted within interpolated strings; did you mean '\\{'?"
+            )
         self._position += 1
         if stop == "{":
             self._braces.append(True)

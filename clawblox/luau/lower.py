@@ -59,21 +59,21 @@ class FunctionCompiler(ExpressionCompiler):
 
     # Plain statements
 
-    def _lower_CallStatement(self, statement: ast.CallStatement) -> None:  # noqa: N802
+    def _lower_CallStatement(self, statement: ast.CallStatement) -> None:
         self.call(statement.call, "drop")
 
-    def _lower_Do(self, statement: ast.Do) -> None:  # noqa: N802
+    def _lower_Do(self, statement: ast.Do) -> None:
         self.statements(statement.body)
 
-    def _lower_Break(self, statement: ast.Break) -> None:  # noqa: N802
+    def _lower_Break(self, statement: ast.Break) -> None:
         if self.break_flags[-1]:
             self.emit(f"{self.break_flags[-1]} = True", statement.line)
         self.emit("break", statement.line)
 
-    def _lower_Continue(self, statement: ast.Continue) -> None:  # noqa: N802
+    def _lower_Continue(self, statement: ast.Continue) -> None:
         self.emit("continue", statement.line)
 
-    def _lower_Return(self, statement: ast.Return) -> None:  # noqa: N802
+    def _lower_Return(self, statement: ast.Return) -> None:
         values = statement.values
         if len(values) == 1 and isinstance(values[0], (ast.Call, ast.MethodCall)):
             self.call(values[0], "return")
@@ -86,7 +86,7 @@ class FunctionCompiler(ExpressionCompiler):
         else:
             self.emit(f"return ({texts})", statement.line)
 
-    def _lower_LocalStatement(self, statement: ast.LocalStatement) -> None:  # noqa: N802
+    def _lower_LocalStatement(self, statement: ast.LocalStatement) -> None:
         if len(statement.locals) == len(statement.values) == 1:
             local, source = statement.locals[0], statement.values[0]
             if isinstance(source, (ast.Call, ast.MethodCall)) and not local.boxed:
@@ -104,7 +104,7 @@ class FunctionCompiler(ExpressionCompiler):
             self.kinds[local] = value.kind
         self.show(name)
 
-    def _lower_LocalFunction(self, statement: ast.LocalFunction) -> None:  # noqa: N802
+    def _lower_LocalFunction(self, statement: ast.LocalFunction) -> None:
         local, name = statement.local, self.local_name(statement.local)
         self.show(name)
         if local.boxed:
@@ -115,7 +115,7 @@ class FunctionCompiler(ExpressionCompiler):
 
     # Assignments
 
-    def _lower_Assignment(self, statement: ast.Assignment) -> None:  # noqa: N802
+    def _lower_Assignment(self, statement: ast.Assignment) -> None:
         if len(statement.targets) == 1 and len(statement.values) == 1:
             self._assign_one(statement.targets[0], statement.values[0], statement.line)
             return
@@ -127,8 +127,10 @@ class FunctionCompiler(ExpressionCompiler):
             self._store(target, place, value, target.line)
 
     def _assign_one(self, target: ast.Expression, source: ast.Expression, line: int) -> None:
-        if isinstance(source, (ast.Call, ast.MethodCall)) and isinstance(target, ast.LocalName):
-            if target.local.owner is self.body and not target.local.boxed:
+        is_local = isinstance(target, ast.LocalName) and target.local.owner is self.body
+        if isinstance(source, (ast.Call, ast.MethodCall)) and is_local:
+            assert isinstance(target, ast.LocalName)
+            if not target.local.boxed:
                 self.call(source, "one", self.local_name(target.local))
                 return
         place = self._place(target, pin=False, later=self.has_call(source))
@@ -164,13 +166,10 @@ class FunctionCompiler(ExpressionCompiler):
             assert place is not None
             self.store(*place, value, line)
 
-    def _lower_CompoundAssignment(self, statement: ast.CompoundAssignment) -> None:  # noqa: N802
+    def _lower_CompoundAssignment(self, statement: ast.CompoundAssignment) -> None:
         target, line = statement.target, statement.line
         place = self._place(target, pin=True, later=True)
-        if place is None:
-            before = self.expression(target)
-        else:
-            before = self.read(*place)
+        before = self.expression(target) if place is None else self.read(*place)
         if self.has_call(statement.value):
             before = self.pin(before, line)
         after = self.operate(statement.operator, before, self.expression(statement.value))
@@ -178,7 +177,7 @@ class FunctionCompiler(ExpressionCompiler):
 
     # Control flow
 
-    def _lower_If(self, statement: ast.If) -> None:  # noqa: N802
+    def _lower_If(self, statement: ast.If) -> None:
         with self._scope():
             arm = self._hidden()  # in scope of the conditions, which may be suspended
             blocks: list[tuple[Block, str]] = []
@@ -208,9 +207,7 @@ class FunctionCompiler(ExpressionCompiler):
             self.statements(statement.otherwise)
         into += block
 
-    def _numbered_arms(
-        self, statement: ast.If, blocks: list[tuple[Block, str]], arm: str
-    ) -> None:
+    def _numbered_arms(self, statement: ast.If, blocks: list[tuple[Block, str]], arm: str) -> None:
         """Find the arm first, then branch on its number, so that long chains stay flat."""
         self.emit(f"{arm} = 0", statement.line)
         for number, (block, text) in enumerate(blocks, 1):
@@ -222,7 +219,7 @@ class FunctionCompiler(ExpressionCompiler):
         conditions = [f"{arm} == {number}" for number in range(1, len(blocks) + 1)]
         self._chain(conditions, [body for _, body in statement.arms], statement)
 
-    def _lower_While(self, statement: ast.While) -> None:  # noqa: N802
+    def _lower_While(self, statement: ast.While) -> None:
         loop = charged_loop(statement.line)
         self.block.append(loop)
         with self.sub_block() as loop.body, self._in_loop():
@@ -239,7 +236,7 @@ class FunctionCompiler(ExpressionCompiler):
         yield
         self.break_flags.pop()
 
-    def _lower_Repeat(self, statement: ast.Repeat) -> None:  # noqa: N802
+    def _lower_Repeat(self, statement: ast.Repeat) -> None:
         loop = charged_loop(statement.line)
         self.block.append(loop)
         with self.sub_block() as loop.body, self._scope():
@@ -268,7 +265,7 @@ class FunctionCompiler(ExpressionCompiler):
             self._open_statements(statement.body)
         self.emit(f"if {flag}: break", statement.line)
 
-    def _lower_NumericFor(self, statement: ast.NumericFor) -> None:  # noqa: N802
+    def _lower_NumericFor(self, statement: ast.NumericFor) -> None:
         line = statement.line
         step = statement.step or ast.Constant(line, 1.0)
         bounds = self.ordered([statement.start, statement.limit, step])
@@ -299,7 +296,7 @@ class FunctionCompiler(ExpressionCompiler):
         self.emit(f"{name} = {value.text}", line)
         return name
 
-    def _lower_GenericFor(self, statement: ast.GenericFor) -> None:  # noqa: N802
+    def _lower_GenericFor(self, statement: ast.GenericFor) -> None:
         line = statement.line
         start = self.adjusted(statement.values, 3)
         with self._scope():
@@ -342,9 +339,7 @@ class FunctionCompiler(ExpressionCompiler):
             self.emit_site(call, result, line)
             self.emit(f"{', '.join(names)} = {iterator}.take({result}, {len(names)})", line)
             self.emit(f"if {names[0]} is None: break", line)
-        step.otherwise.append(
-            If(f"{names[1]} is None", line, [Line("continue", line)])
-        )
+        step.otherwise.append(If(f"{names[1]} is None", line, [Line("continue", line)]))
         step.otherwise += [Line(f"{name} = None", line) for name in names[2:]]
         self.block.append(step)
 

@@ -215,7 +215,7 @@ class ExpressionCompiler:
             return self.pin(value, expression.line)
         return value
 
-    def _value_Constant(self, expression: ast.Constant) -> Value:  # noqa: N802
+    def _value_Constant(self, expression: ast.Constant) -> Value:
         value = expression.value
         kind = {bool: "bool", float: "num", str: "str"}.get(type(value), "nil")
         text = repr(value)
@@ -223,10 +223,10 @@ class ExpressionCompiler:
             text = "INF"
         return Value(text, kind, stable=True, simple=True, constant=True)
 
-    def _value_Vararg(self, expression: ast.Vararg) -> Value:  # noqa: N802
+    def _value_Vararg(self, expression: ast.Vararg) -> Value:
         return Value("(va[0] if va else None)", "any", stable=True)
 
-    def _value_LocalName(self, expression: ast.LocalName) -> Value:  # noqa: N802
+    def _value_LocalName(self, expression: ast.LocalName) -> Value:
         local = expression.local
         name = self.local_name(local)
         kind = "num" if local in self.numbers.numbers else self.kinds.get(local, "any")
@@ -234,26 +234,28 @@ class ExpressionCompiler:
             return Value(f"{name}[0]", kind if kind == "num" else "any")
         return Value(name, kind, stable=True, simple=True)
 
-    def _value_GlobalName(self, expression: ast.GlobalName) -> Value:  # noqa: N802
+    def _value_GlobalName(self, expression: ast.GlobalName) -> Value:
         return Value(f"E[{expression.name!r}]", "any")
 
-    def _value_Single(self, expression: ast.Single) -> Value:  # noqa: N802
+    def _value_Single(self, expression: ast.Single) -> Value:
         return self.expression(expression.inner)
 
-    def _value_Call(self, expression: ast.Call) -> Value:  # noqa: N802
+    def _value_Call(self, expression: ast.Call) -> Value:
         return Value(self.call(expression, "one"), "any", stable=True, simple=True)
 
     _value_MethodCall = _value_Call
 
-    def _value_FunctionExpression(self, expression: ast.FunctionExpression) -> Value:  # noqa: N802
+    def _value_FunctionExpression(self, expression: ast.FunctionExpression) -> Value:
         body = expression.body
-        captured = [self.local_name(local) for local in body.upvalues if not self._is_self(local, body)]
+        captured = [
+            self.local_name(local) for local in body.upvalues if not self._is_self(local, body)
+        ]
         return Value(f"M{body.index}({', '.join(['E', *captured])})", "func")
 
     def _is_self(self, local: ast.Local, body: ast.FunctionBody) -> bool:
         return local.self_function is body and not local.boxed
 
-    def _value_Index(self, expression: ast.Index) -> Value:  # noqa: N802
+    def _value_Index(self, expression: ast.Index) -> Value:
         holder, key = self.ordered([expression.object, expression.key])
         return self.read(holder, key)
 
@@ -261,9 +263,7 @@ class ExpressionCompiler:
         """Return the text that reads a field."""
         if holder.constant:
             holder = self.force(holder, self.line)
-        if key.constant and key.kind in ("str", "num"):
-            index = key.text
-        elif key.kind in ("str", "num"):
+        if (key.constant and key.kind in ("str", "num")) or key.kind in ("str", "num"):
             index = key.text
         else:
             key_text, again = self.twice(key)
@@ -274,10 +274,8 @@ class ExpressionCompiler:
             key = self.pin(key, self.line)
             return self.read(holder, key)
         text, again = self.twice(holder)
-        return Value(
-            f"({again}[{index}] if {text}.__class__ is not str else text_field({again}, {key.text}))",
-            "any",
-        )
+        otherwise = f"text_field({again}, {key.text})"
+        return Value(f"({again}[{index}] if {text}.__class__ is not str else {otherwise})", "any")
 
     def force(self, value: Value, line: int) -> Value:
         """Put a literal into a variable: Python warns of operations it knows to fail."""
@@ -333,7 +331,7 @@ class ExpressionCompiler:
 
     # Operators
 
-    def _value_Unary(self, expression: ast.Unary) -> Value:  # noqa: N802
+    def _value_Unary(self, expression: ast.Unary) -> Value:
         if expression.operator == "not":
             return Value(f"(not {self.condition(expression.operand)})", "bool")
         operand = self.expression(expression.operand)
@@ -348,7 +346,7 @@ class ExpressionCompiler:
         text, again = self.twice(operand)
         return Value(f"(-{again} if {text}.__class__ is float else minus({again}))", "any")
 
-    def _value_Binary(self, expression: ast.Binary) -> Value:  # noqa: N802
+    def _value_Binary(self, expression: ast.Binary) -> Value:
         operator = expression.operator
         if operator in ("and", "or"):
             return self._logical(expression)
@@ -438,8 +436,10 @@ class ExpressionCompiler:
                 test, again = left.text, "False" if is_and else "True"
             else:
                 test, again = self._truth_of(left)
-            text = f"({right.text} if {test} else {again})" if is_and else (
-                f"({again} if {test} else {right.text})"
+            text = (
+                f"({right.text} if {test} else {again})"
+                if is_and
+                else (f"({again} if {test} else {right.text})")
             )
             return Value(text, "bool" if kind == "bool" else "any")
         result = self.temporary()
@@ -486,9 +486,7 @@ class ExpressionCompiler:
         result = self.temporary()
         self.emit(f"{result} = {left}", self.line)
         test = result if expression.operator == "and" else f"not {result}"
-        self.block.append(
-            If(test, self.line, [*block, Line(f"{result} = {right}", self.line)])
-        )
+        self.block.append(If(test, self.line, [*block, Line(f"{result} = {right}", self.line)]))
         return result
 
     def _comparison(self, expression: ast.Binary) -> str:
@@ -522,7 +520,11 @@ class ExpressionCompiler:
         if right.constant:
             if right.kind in ("nil", "bool"):
                 return f"({left.text} is {right.text})"
-            if right.kind == "num" and left.kind != "num" and float(right.text.strip("()").replace("INF", "inf")) in (0, 1):
+            if (
+                right.kind == "num"
+                and left.kind != "num"
+                and float(right.text.strip("()").replace("INF", "inf")) in (0, 1)
+            ):
                 text, again = self.twice(left)
                 return f"({text} == {right.text} and {again}.__class__ is float)"
             return f"({left.text} == {right.text})"
@@ -542,7 +544,7 @@ class ExpressionCompiler:
             f"else equal({left.text}, {again}))"
         )
 
-    def _value_IfExpression(self, expression: ast.IfExpression) -> Value:  # noqa: N802
+    def _value_IfExpression(self, expression: ast.IfExpression) -> Value:
         return self._if_arms(expression.arms, expression.otherwise)
 
     def _if_arms(
@@ -565,7 +567,7 @@ class ExpressionCompiler:
         self.block.append(branch)
         return Value(result, kind, stable=True, simple=True)
 
-    def _value_Interpolation(self, expression: ast.Interpolation) -> Value:  # noqa: N802
+    def _value_Interpolation(self, expression: ast.Interpolation) -> Value:
         values = self.ordered(expression.values)
         texts = ", ".join(value.text for value in values)
         if not values:
@@ -574,7 +576,7 @@ class ExpressionCompiler:
 
     # Tables
 
-    def _value_TableLiteral(self, expression: ast.TableLiteral) -> Value:  # noqa: N802
+    def _value_TableLiteral(self, expression: ast.TableLiteral) -> Value:
         items = expression.items
         spread = None
         if items and items[-1][0] is None and is_multiple(items[-1][1]):
@@ -675,7 +677,11 @@ class ExpressionCompiler:
         outer, self.line = self.line, expression.line
         arguments, _ = self.value_list(expression.arguments)
         self.line = outer
-        return function, f"{holder.text}, {arguments}" if arguments else holder.text, expression.name
+        return (
+            function,
+            f"{holder.text}, {arguments}" if arguments else holder.text,
+            expression.name,
+        )
 
 
 def _is_safe_divisor(operator: str, value: Value) -> bool:

@@ -21,7 +21,6 @@ from clawblox.luau.values import (
     first,
     flag,
     hooks,
-    is_function,
     meta_equal,
     metamethod,
     truth,
@@ -80,6 +79,12 @@ def raise_to(left: float, right: float) -> float:
         return math.nan
 
 
+def _are_vectors(left: Any, right: Any, *, scales: bool) -> bool:
+    if left.__class__ is Vector:
+        return right.__class__ is Vector or (scales and right.__class__ is float)
+    return right.__class__ is Vector and scales and left.__class__ is float
+
+
 def _vector_pair(left: Any, right: Any, compute: Callable[[float, float], float]) -> Any:
     a = left if left.__class__ is Vector else Vector(left, left, left)
     b = right if right.__class__ is Vector else Vector(right, right, right)
@@ -101,11 +106,8 @@ def _arithmetic(
     def operate(left: Any, right: Any) -> Any:
         if left.__class__ is float and right.__class__ is float:
             return compute(left, right)
-        if left.__class__ is Vector or right.__class__ is Vector:
-            if left.__class__ is right.__class__ or (
-                scales and (left.__class__ is float or right.__class__ is float)
-            ):
-                return _vector_pair(left, right, compute)
+        if _are_vectors(left, right, scales=scales):
+            return _vector_pair(left, right, compute)
         handler = metamethod(left, event)
         if handler is None:
             handler = metamethod(right, event)
@@ -113,16 +115,17 @@ def _arithmetic(
             return first(call_hook(handler, left, right))
         a, b = to_number(left), to_number(right)
         if a is None or b is None:
-            _arithmetic_fault(word, left, right)
+            raise RuntimeFault(_arithmetic_refusal(word, left, right))
         return compute(a, b)
 
+    operate.__name__ = word
     return operate
 
 
-def _arithmetic_fault(word: str, left: Any, right: Any) -> None:
+def _arithmetic_refusal(word: str, left: Any, right: Any) -> str:
     a, b = type_name(left), type_name(right)
     kinds = a if a == b else f"{a} and {b}"
-    raise RuntimeFault(f"attempt to perform arithmetic ({word}) on {kinds}")
+    return f"attempt to perform arithmetic ({word}) on {kinds}"
 
 
 add = _arithmetic("__add", "add", float.__add__, scales=False)
@@ -345,7 +348,7 @@ def first_of(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     return values + (None,) * missing if missing > 0 else values[:count]
 
 
-def truthy_name(value: Any) -> str:
+def shown_type(value: Any) -> str:
     """Return what ``typeof`` returns: host objects have types of their own."""
     return value.type_name if isinstance(value, Userdata) else type_name(value)
 
@@ -393,9 +396,3 @@ def _fit(value: float) -> float:
 
 hooks["index"] = index
 hooks["put"] = put
-__all__ = [
-    "add", "adjust", "concat", "concat_all", "div", "equal", "first_of", "idiv",
-    "index", "interpolate", "is_function", "length", "less", "less_equal", "many", "minus", "mod",
-    "mul", "power", "put", "raw_equal", "sub", "table_of", "table_with", "text_field", "to_text",
-    "truthy_name",
-]  # fmt: skip

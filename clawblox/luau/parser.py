@@ -370,10 +370,12 @@ class Parser:
                 self.fail("Continue statement must be inside a loop", word.line)
             return ast.Continue(word.line)
         if word.value == "type" and self.token.kind in ("name", "function"):
-            return self.types.alias()
+            self.types.alias()
+            return None
         if word.value == "export" and self.token.value == "type":
             self.next()
-            return self.types.alias()
+            self.types.alias()
+            return None
         if word.value in _EXPERIMENTAL and self.token.kind in ("name", "function"):
             self.fail(f"'{word.value}' declarations are experimental and not supported", word.line)
         return _NOT_A_KEYWORD
@@ -416,8 +418,10 @@ class Parser:
             body.end_line = self.token.line
             self.expect_match("end", opener)
             if not self.scope.upvalues_fit():
-                self.fail("Out of upvalue registers when trying to allocate upvalue: "
-                          "exceeded limit 200", opener.line)
+                self.fail(
+                    "Out of upvalue registers when trying to allocate upvalue: exceeded limit 200",
+                    opener.line,
+                )
         return ast.FunctionExpression(opener.line, body)
 
     def _parameters(self, body: ast.FunctionBody) -> None:
@@ -537,9 +541,7 @@ class Parser:
                 self.fail("Malformed interpolated string, expected expression inside '{}'")
             values.append(self.expression())
             if self.token.kind not in ("interp", "interp-end"):
-                self.fail(
-                    "Malformed interpolated string; did you forget to add a '}'?"
-                )
+                self.fail("Malformed interpolated string; did you forget to add a '}'?")
         texts.append(self.next().value)
         return ast.Interpolation(line, texts, values)
 
@@ -624,8 +626,10 @@ class Parser:
             return ast.Call(line, expression, self._call_arguments())
         if token.kind == "<" and self._is_instantiation():
             self.types.instantiation()
-            return ast.Single(expression.line, expression) if self._ends_multi(expression) else (
-                expression
+            return (
+                ast.Single(expression.line, expression)
+                if self._ends_multi(expression)
+                else (expression)
             )
         return None
 
@@ -645,8 +649,9 @@ class Parser:
         if self.token.kind == "<" and self._is_instantiation():
             self.types.instantiation()
         if self.token.kind not in ("(", "{", "string"):
-            self.fail(f"Expected '(', '{{' or <string> when parsing function call, "
-                      f"got {self.token.text}")
+            self.fail(
+                f"Expected '(', '{{' or <string> when parsing function call, got {self.token.text}"
+            )
         return ast.MethodCall(name.line, expression, name.value, self._call_arguments())
 
     def _call_arguments(self) -> list[ast.Expression]:

@@ -33,7 +33,6 @@ from clawblox.luau.values import (
     Vector,
     class_of_users,
     flag,
-    is_function,
     raw_set,
 )
 
@@ -74,9 +73,7 @@ class Saver:
             "main": self.value(vm.main_coroutine),
             "kept": {name: self.value(vm.roots[name]) for name in sorted(vm.roots)},
         }
-        objects: list[Json] = []
-        for found in self._found:  # grows while it is read
-            objects.append(self._object(found))
+        objects = [self._object(found) for found in self._found]  # which grows meanwhile
         return {
             "format": NAME,
             "version": FORMAT,
@@ -99,7 +96,7 @@ class Saver:
                 serials.append([number, serial])
         return serials
 
-    def value(self, value: Any) -> Json:  # noqa: PLR0911
+    def value(self, value: Any) -> Json:
         """Return a value as it stands in the document."""
         kind = value.__class__
         if value is None or kind is bool or kind is str:
@@ -144,7 +141,7 @@ class Saver:
         parts = (loop.function, loop.state, loop.control)
         return ["l", "function", *map(self.value, parts)]
 
-    def _object(self, found: Any) -> Json:  # noqa: PLR0911
+    def _object(self, found: Any) -> Json:
         if isinstance(found, LuaTable):
             return self._table(found)
         if found.__class__ is list:
@@ -275,6 +272,7 @@ class Loader:
         for found, saved in zip(self._objects, document["objects"], strict=True):
             self._fill(found, saved)
         for table in self._users:
+            assert table._meta is not None
             table.__class__ = class_of_users(table._meta)
         for number, serial in document["serials"]:
             self._set_serial(self._objects[number], serial)
@@ -303,7 +301,7 @@ class Loader:
                 raise SnapshotError(f"the source of {name!r} has changed since the snapshot")
         return self._vm.compile(source, name)
 
-    def value(self, saved: Json) -> Any:  # noqa: PLR0911, PLR0912
+    def value(self, saved: Json) -> Any:
         """Return the value that stands in the document."""
         if saved.__class__ is not list:
             return float(saved) if saved.__class__ is int else saved
@@ -464,6 +462,3 @@ def _check_format(document: Json) -> None:
     version = document.get("version")
     if version != FORMAT:
         raise SnapshotError(f"the snapshot is of version {version}; this program reads {FORMAT}")
-
-
-__all__ = ["Loader", "Saver", "digest", "is_function"]

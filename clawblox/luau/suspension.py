@@ -1,5 +1,7 @@
-"""How running code becomes data: a `Yield` passes through the Python stack, and every generated
-function, ``pcall`` and ``xpcall`` on its way leaves a frame behind.
+"""How running code becomes data.
+
+A `Yield` passes through the Python stack, and every generated function, ``pcall`` and ``xpcall``
+on its way leaves a frame behind.
 """
 
 from __future__ import annotations

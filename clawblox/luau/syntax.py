@@ -62,12 +62,12 @@ class Statement(Node):
 class Constant(Expression):
     """A literal nil, boolean, number (float) or string (bytes as Latin-1 characters)."""
 
-    value: None | bool | float | str
+    value: bool | float | str | None
 
 
 @dataclass(slots=True, eq=False)
 class Vararg(Expression):
-    """``...``"""
+    """``...``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +101,7 @@ class Index(Expression):
 
 @dataclass(slots=True, eq=False)
 class Call(Expression):
-    """``function(arguments)``"""
+    """``function(arguments)``."""
 
     function: Expression
     arguments: list[Expression]
@@ -109,7 +109,7 @@ class Call(Expression):
 
 @dataclass(slots=True, eq=False)
 class MethodCall(Expression):
-    """``object:name(arguments)``"""
+    """``object:name(arguments)``."""
 
     object: Expression
     name: str
@@ -150,7 +150,7 @@ class TableLiteral(Expression):
 
 @dataclass(slots=True, eq=False)
 class Interpolation(Expression):
-    """A backtick string: texts[0] .. values[0] .. texts[1] …"""
+    """A backtick string: the first text, the first value, the second text, and so on."""
 
     texts: list[str]
     values: list[Expression]
@@ -165,7 +165,7 @@ class Single(Expression):
 
 @dataclass(slots=True, eq=False)
 class LocalStatement(Statement):
-    """``local a, b = …``"""
+    """``local a, b = …``."""
 
     locals: list[Local]
     values: list[Expression]
@@ -173,7 +173,7 @@ class LocalStatement(Statement):
 
 @dataclass(slots=True, eq=False)
 class LocalFunction(Statement):
-    """``local function f``"""
+    """``local function f``."""
 
     local: Local
     function: FunctionExpression
@@ -181,7 +181,7 @@ class LocalFunction(Statement):
 
 @dataclass(slots=True, eq=False)
 class Assignment(Statement):
-    """``a, b.c = …``"""
+    """``a, b.c = …``."""
 
     targets: list[Expression]
     values: list[Expression]
@@ -189,7 +189,7 @@ class Assignment(Statement):
 
 @dataclass(slots=True, eq=False)
 class CompoundAssignment(Statement):
-    """``a += b``"""
+    """``a += b``."""
 
     operator: str
     target: Expression
@@ -205,14 +205,14 @@ class CallStatement(Statement):
 
 @dataclass(slots=True, eq=False)
 class Do(Statement):
-    """``do … end``"""
+    """``do … end``."""
 
     body: list[Statement]
 
 
 @dataclass(slots=True, eq=False)
 class While(Statement):
-    """``while c do … end``"""
+    """``while c do … end``."""
 
     condition: Expression
     body: list[Statement]
@@ -220,7 +220,7 @@ class While(Statement):
 
 @dataclass(slots=True, eq=False)
 class Repeat(Statement):
-    """``repeat … until c``"""
+    """``repeat … until c``."""
 
     body: list[Statement]
     condition: Expression
@@ -228,7 +228,7 @@ class Repeat(Statement):
 
 @dataclass(slots=True, eq=False)
 class If(Statement):
-    """``if … elseif … else … end``"""
+    """``if … elseif … else … end``."""
 
     arms: list[tuple[Expression, list[Statement]]]
     otherwise: list[Statement]
@@ -236,7 +236,7 @@ class If(Statement):
 
 @dataclass(slots=True, eq=False)
 class NumericFor(Statement):
-    """``for i = a, b, c do … end``"""
+    """``for i = a, b, c do … end``."""
 
     local: Local
     start: Expression
@@ -247,7 +247,7 @@ class NumericFor(Statement):
 
 @dataclass(slots=True, eq=False)
 class GenericFor(Statement):
-    """``for k, v in … do … end``"""
+    """``for k, v in … do … end``."""
 
     locals: list[Local]
     values: list[Expression]
@@ -256,16 +256,16 @@ class GenericFor(Statement):
 
 @dataclass(slots=True, eq=False)
 class Return(Statement):
-    """``return …``"""
+    """``return …``."""
 
     values: list[Expression]
 
 
 @dataclass(slots=True, eq=False)
 class Break(Statement):
-    """``break``"""
+    """``break``."""
 
 
 @dataclass(slots=True, eq=False)
 class Continue(Statement):
-    """``continue``"""
+    """``continue``."""

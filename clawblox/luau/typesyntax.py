@@ -17,7 +17,7 @@ class TypeReader:
         self._parser = parser
 
     def alias(self) -> None:
-        """Read what follows ``type``: an alias or a type function."""
+        """Read what follows ``type``: an alias, or a type function."""
         parser = self._parser
         if parser.token.kind == "function":
             opener = parser.next()

@@ -56,6 +56,12 @@ class LuaTable(dict[Any, Any]):
 
     __slots__ = ("__weakref__", "_cursor", "_hint", "_meta", "_own_class", "_serial")
 
+    _meta: LuaTable | None
+    _own_class: type[MetaTable]
+    _hint: float  # where the last search for the end of the sequence stopped
+    _cursor: Any  # where `next` is
+    _serial: int
+
     meta: LuaTable | None = None
     __missing__ = dict.get
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -93,12 +99,13 @@ class MetaTable(LuaTable):
         raise RuntimeFault("'__index' chain too long; possibly loop")
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call it as scripts do."""
         handler = raw_get(self.meta, "__call") if self.meta is not None else None
         if handler is None:
             raise RuntimeFault("attempt to call a table value")
         return handler(self, *arguments)
 
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LuaTable) and meta_equal(self, other)
@@ -111,7 +118,7 @@ class SlowTable(MetaTable):
     """A table whose assignments need care: ``__newindex``, or it is itself a metatable."""
 
     __slots__ = ()
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
     def __setitem__(self, key: Any, value: Any) -> None:
         assign(self, key, value)
@@ -121,7 +128,7 @@ class FrozenTable(SlowTable):
     """A read-only table."""
 
     __slots__ = ()
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
 
 raw_get = dict.get
@@ -172,6 +179,7 @@ class Userdata:
             hooks["put"](handler, key, value)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call it as scripts do."""
         handler = self._handler("__call")
         if handler is None:
             raise RuntimeFault("attempt to call a userdata value")
@@ -195,9 +203,9 @@ class Vector:
 
     def __eq__(self, other: object) -> bool:
         return other.__class__ is Vector and (self.x, self.y, self.z) == (
-            other.x,  # type: ignore[attr-defined]
-            other.y,  # type: ignore[attr-defined]
-            other.z,  # type: ignore[attr-defined]
+            other.x,
+            other.y,
+            other.z,
         )
 
     def __hash__(self) -> int:

@@ -16,31 +16,40 @@ from clawblox.luau.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
 from clawblox.luau.coroutines import Coroutine, close, resume
 from clawblox.luau.deep import MAX_CALLS, run_deep
 from clawblox.luau.diagnose import settle
-from clawblox.luau.errors import HostError, LuaError, OutOfMemory, RuntimeFault, SnapshotError
+from clawblox.luau.errors import LuaError, OutOfMemory, RuntimeFault, SnapshotError
 from clawblox.luau.host import Host
 from clawblox.luau.lib import BUILTINS, build_globals
 from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
 from clawblox.luau.limits import BATCH, STEP_BYTES, Budget, batch
 from clawblox.luau.measure import heap_bytes
-from clawblox.luau.snapshot import Loader, Saver
 from clawblox.luau.numbers import format_number
-from clawblox.luau.values import LuaTable, as_tuple, class_of_users, freeze, set_metatable, type_name
+from clawblox.luau.snapshot import Loader, Saver
+from clawblox.luau.values import (
+    LuaTable,
+    as_tuple,
+    class_of_users,
+    flag,
+    freeze,
+    set_metatable,
+    type_name,
+)
 
 _STEPS_A_COLLECTION = 300_000  # so often dead entries leave weak tables
-_OPERATORS = {
-    name: getattr(operators, name)
-    for name in (
-        "add sub mul div idiv mod power minus length less less_equal equal concat concat_all put "
-        "text_field table_of table_with many adjust first_of interpolate"
-    ).split()
-}
+_OPERATORS = (
+    operators.add, operators.sub, operators.mul, operators.div, operators.idiv, operators.mod,
+    operators.power, operators.minus, operators.length, operators.less, operators.less_equal,
+    operators.equal, operators.concat, operators.concat_all, operators.put, operators.text_field,
+    operators.table_of, operators.table_with, operators.many, operators.adjust,
+    operators.first_of, operators.interpolate,
+)  # fmt: skip
 NAMES: dict[str, Any] = {
-    **_OPERATORS,
+    **{operator.__name__: operator for operator in _OPERATORS},
+    "power": operators.power,
     "T": LuaTable,
     "Y": suspension.Yield,
     "save": suspension.save,
-    "flag": operators.flag,
+    "flag": flag,
     "CALL": iteration.CALL,
     "ONCE": iteration.ONCE,
     "count": iteration.count,
@@ -70,6 +79,7 @@ class VM:
     ) -> None:
         self.step_limit = steps
         self.memory_limit = memory_bytes
+        self.block_limit: int | None = None  # the largest single allocation
         self.output = output
         self.c_calls = 0
         self.base_c_calls = 0
@@ -307,6 +317,8 @@ class VM:
 
     def allocate(self, size: int) -> None:
         """Account for bytes about to be allocated."""
+        if self.block_limit is not None and size > self.block_limit:
+            raise OutOfMemory
         if self.memory_limit is None:
             return
         self._allocated += size
@@ -349,6 +361,3 @@ class VM:
         """Return a new serial number."""
         self.serials_given += 1
         return 0x10000 + self.serials_given * 16
-
-
-__all__ = ["NAMES", "VM", "HostError"]

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.numbers import format_number, parse_number
-from clawblox.luau.operators import truthy_name
+from clawblox.luau.operators import shown_type
 from clawblox.luau.values import Buffer, LuaTable, Vector, is_function
 
 Arguments = tuple[Any, ...]
@@ -20,7 +20,7 @@ def wrong_type(args: Arguments, at: int, function: str, wanted: str) -> NoReturn
         raise RuntimeFault(f"missing argument #{at + 1} to '{function}' ({wanted} expected)")
     raise RuntimeFault(
         f"invalid argument #{at + 1} to '{function}' "
-        f"({wanted} expected, got {truthy_name(args[at])})"
+        f"({wanted} expected, got {shown_type(args[at])})"
     )
 
 
@@ -41,7 +41,7 @@ def number(args: Arguments, at: int, function: str) -> float:
     if at < len(args):
         value = args[at]
         if value.__class__ is float:
-            return value  # type: ignore[no-any-return]
+            return float(value)
         if value.__class__ is str:
             parsed = parse_number(value)
             if parsed is not None:
@@ -78,7 +78,7 @@ def string(args: Arguments, at: int, function: str) -> str:
     if at < len(args):
         value = args[at]
         if value.__class__ is str:
-            return value  # type: ignore[no-any-return]
+            return str(value)
         if value.__class__ is float:
             return format_number(value)
     wrong_type(args, at, function, "string")

@@ -16,7 +16,7 @@ from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.measure import heap_bytes
 from clawblox.luau.numbers import parse_in_base, to_number
-from clawblox.luau.operators import raw_equal, to_text, truthy_name
+from clawblox.luau.operators import raw_equal, shown_type, to_text
 from clawblox.luau.suspension import ProtectedFrame, Yield
 from clawblox.luau.values import (
     FrozenTable,
@@ -24,11 +24,10 @@ from clawblox.luau.values import (
     Userdata,
     as_result,
     as_tuple,
-    assign,
     border,
     check_key,
-    first,
     is_function,
+    metamethod,
     metatable_of,
     raw_assign,
     raw_get,
@@ -114,7 +113,7 @@ def type_(*args: Any) -> str:
 @builtin("typeof")
 def typeof(*args: Any) -> str:
     """Return the type of a value; userdata may have a name of its own."""
-    return truthy_name(arg.any_value(args, 0, "typeof"))
+    return shown_type(arg.any_value(args, 0, "typeof"))
 
 
 @builtin("tostring")
@@ -206,7 +205,7 @@ def next_(*args: Any) -> Any:
 def pairs(*args: Any) -> Any:
     """Return an iterator over a table's entries."""
     value = arg.any_value(args, 0, "pairs")
-    handler = raw_get(metatable_of(value), "__iter") if metatable_of(value) else None
+    handler = metamethod(value, "__iter")
     if handler is not None:
         return as_result((as_tuple(call_unyieldable(handler, value)) + (None,) * 3)[:3])
     return next_, arg.table(args, 0, "pairs"), None
@@ -367,4 +366,3 @@ def _function_of(frame: FrameType | None) -> Any:
 
 
 builtin_iterators.update(next=next_, inext=inext)
-__all__ = ["assign", "first"]

@@ -1,4 +1,4 @@
-"""``bit32``"""
+"""The ``bit32`` library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _bits(args: arg.Arguments, at: int, function: str) -> int:
     value = arg.number(args, at, function)
     if not math.isfinite(value):
         return 0
-    return int(round(value)) & _MASK if abs(value) < 2**52 else int(value) & _MASK
+    return round(value) & _MASK if abs(value) < 2**52 else int(value) & _MASK
 
 
 def _signed(args: arg.Arguments, at: int, function: str) -> int:

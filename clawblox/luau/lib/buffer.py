@@ -1,4 +1,4 @@
-"""``buffer``"""
+"""The ``buffer`` library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``coroutine``"""
+"""The ``coroutine`` library."""
 
 from __future__ import annotations
 

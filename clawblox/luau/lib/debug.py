@@ -1,4 +1,4 @@
-"""``debug``: ``info`` and ``traceback``."""
+"""The ``debug`` library: ``info`` and ``traceback``."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _level_of(function: Any) -> Level:
 def _fact(option: str, level: Level, subject: Any) -> list[Any]:
     prototype = level.prototype
     if option == "s":
-        return ["[C]" if prototype is None else _short_source(prototype.chunk.shown_name)]
+        return ["[C]" if prototype is None else prototype.chunk.shown_name]
     if option == "l":
         return [float(level.line)]
     if option == "n":
@@ -95,10 +95,6 @@ def _fact(option: str, level: Level, subject: Any) -> list[Any]:
             return [0.0, True]
         return [float(prototype.parameters), prototype.is_vararg]
     return [subject if is_function(subject) else _function_at(level)]
-
-
-def _short_source(name: str) -> str:
-    return name
 
 
 def _function_at(level: Level) -> Any:
@@ -127,8 +123,7 @@ def function_of_frame(frame: FrameType | None) -> Any:
         names = function.__code__.co_freevars
         cells = function.__closure__ or ()
         if all(
-            own.get(name) is cell.cell_contents
-            for name, cell in zip(names, cells, strict=True)
+            own.get(name) is cell.cell_contents for name, cell in zip(names, cells, strict=True)
         ):
             return function
     return None

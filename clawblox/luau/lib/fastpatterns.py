@@ -165,8 +165,10 @@ def _follow(rest: list[Item]) -> tuple[frozenset[str], bool]:
 def _ends_open(items: list[Item]) -> bool:
     """Return whether the only repeat is the last item, so that a start never fails late."""
     sets = [item for item in items if item[0] not in ("open", "close")]
-    return bool(sets) and all(item[0] == "set" and item[2] == "" for item in sets[:-1]) and (
-        sets[-1][0] == "set"
+    return (
+        bool(sets)
+        and all(item[0] == "set" and item[2] == "" for item in sets[:-1])
+        and (sets[-1][0] == "set")
     )
 
 

@@ -1,4 +1,4 @@
-"""``math``"""
+"""The ``math`` library."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from clawblox.luau.context import current
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
-from clawblox.luau.values import LuaTable, table_key, truth
+from clawblox.luau.values import LuaTable
 
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
 
@@ -102,6 +102,3 @@ def _format(form: str, parts: time.struct_time) -> list[str]:
 def difftime(*args: Any) -> float:
     """Return the seconds between two times."""
     return arg.number(args, 0, "difftime") - arg.optional_number(args, 1, "difftime", 0.0)
-
-
-__all__ = ["table_key", "truth"]

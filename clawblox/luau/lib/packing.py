@@ -1,4 +1,4 @@
-"""``string.pack``, ``string.unpack`` and ``string.packsize``"""
+"""What ``string.pack``, ``string.unpack`` and ``string.packsize`` do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clawblox.luau.lib import arguments as arg
 
 _MAX_INTEGER = 16
 _NATIVE_ALIGNMENT = 8
-_MAX_SIZE = 2**31 - 1
+_MAX_SIZE = 2**30
 _SIZES = {"b": 1, "h": 2, "i": 4, "l": 8, "j": 8}
 _FLOATS = {"f": "f", "d": "d", "n": "d"}
 
@@ -18,8 +18,8 @@ _FLOATS = {"f": "f", "d": "d", "n": "d"}
 class _Reader:
     """Reads a format string option by option.
 
-    An option is (kind, size, padding): ``int``, ``uint``, ``float``, ``char``, ``string``, ``zstr``,
-    ``padding``, ``align`` or ``none``.
+    An option is (kind, size, padding), the kind one of ``int``, ``uint``, ``float``, ``char``,
+    ``string``, ``zstr``, ``padding``, ``align`` and ``none``.
     """
 
     def __init__(self, form: str, function: str) -> None:
@@ -40,11 +40,12 @@ class _Reader:
         start = self._at
         while self._at < len(self._form) and "0" <= self._form[self._at] <= "9":
             self._at += 1
-            if self._at - start > 10:
-                raise RuntimeFault("size specifier is too large")
         if start == self._at:
             return None
-        return int(self._form[start : self._at])
+        size = int(self._form[start : self._at][:20])
+        if size > _MAX_SIZE:
+            raise RuntimeFault("size specifier is too large")
+        return size
 
     def _limited(self, default: int) -> int:
         size = self._digits()
@@ -154,9 +155,7 @@ def _pack_one(kind: str, size: int, reader: _Reader, args: arg.Arguments, at: in
     return len(text).to_bytes(size, byteorder) + text
 
 
-def _pack_integer(
-    kind: str, size: int, byteorder: Any, args: arg.Arguments, at: int
-) -> bytes:
+def _pack_integer(kind: str, size: int, byteorder: Any, args: arg.Arguments, at: int) -> bytes:
     value = arg.integer(args, at, "pack")
     if size < 8:
         limit = 1 << (8 * size)
@@ -174,8 +173,13 @@ def packsize(args: arg.Arguments) -> float:
     while reader:
         kind, size, padding = reader.option(total)
         if kind in ("string", "zstr"):
-            arg.wrong(0, "packsize", "variable-length format"
-                      if kind == "string" else "variable-size format in packsize")
+            arg.wrong(
+                0,
+                "packsize",
+                "variable-length format"
+                if kind == "string"
+                else "variable-size format in packsize",
+            )
         if total + size + padding > _MAX_SIZE:
             arg.wrong(0, "packsize", "format result too large")
         total += size + padding

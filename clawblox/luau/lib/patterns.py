@@ -189,7 +189,7 @@ class Matcher:
         finally:
             self._depth -= 1
 
-    def _match_items(self, at: int, item: int) -> int | None:  # noqa: C901, PLR0911, PLR0912
+    def _match_items(self, at: int, item: int) -> int | None:
         subject, items = self.subject, self._items
         while item < len(items):
             self._charge(1)

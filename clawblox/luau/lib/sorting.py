@@ -9,7 +9,7 @@ from clawblox.luau.context import call_unyieldable
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.iteration import consume
 from clawblox.luau.operators import less as less_than
-from clawblox.luau.values import truth, first
+from clawblox.luau.values import first, truth
 
 _Less = Callable[[Any, Any], bool]
 

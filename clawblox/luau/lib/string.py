@@ -1,4 +1,4 @@
-"""``string``"""
+"""The ``string`` library."""
 
 from __future__ import annotations
 
@@ -185,6 +185,7 @@ class MatchIterator(NativeFunction):
         self.last = last  # where the last match ended: an empty one there is no new one
 
     def __call__(self, *_: Any) -> Any:
+        """Call it as scripts do."""
         while self.position <= len(self.text):
             found = search(self.text, self.pattern, self.position, is_anchored=False)
             if found is None:
@@ -211,9 +212,7 @@ def gsub(*args: Any) -> tuple[str, float]:
     replacement = args[2] if len(args) > 2 else None
     if replacement.__class__ is float:
         replacement = arg.string(args, 2, "gsub")
-    if not (
-        isinstance(replacement, (str, LuaTable)) or is_function(replacement)
-    ):
+    if not (isinstance(replacement, (str, LuaTable)) or is_function(replacement)):
         arg.wrong_type(args, 2, "gsub", "string/function/table")
     limit = arg.optional_integer(args, 3, "gsub", len(text) + 1)
     pieces: list[str] = []

@@ -1,4 +1,4 @@
-"""``table``"""
+"""The ``table`` library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.lib.sorting import sort_values
 from clawblox.luau.numbers import format_number
-from clawblox.luau.operators import equal, index, put
+from clawblox.luau.operators import equal, index, put, shown_type
 from clawblox.luau.values import (
     FrozenTable,
     LuaTable,
@@ -19,13 +19,15 @@ from clawblox.luau.values import (
     border,
     clear_table,
     first,
-    freeze as freeze_table,
     key_value,
     raw_get,
     raw_has,
     raw_pop,
     raw_set,
     set_metatable,
+)
+from clawblox.luau.values import (
+    freeze as freeze_table,
 )
 
 MAX_UNPACK = 8000
@@ -53,10 +55,9 @@ def insert(*args: Any) -> tuple[()]:
     if len(args) == 2 and args[0].__class__ is LuaTable and args[1] is not None:
         table = args[0]
         size = float(len(table))
-        if size in table or not size:
-            if size + 1.0 not in table:
-                table[size + 1.0] = args[1]
-                return ()
+        if (size in table or not size) and size + 1.0 not in table:
+            table[size + 1.0] = args[1]
+            return ()
     table = _writable(args, "insert")
     size = border(table)
     if len(args) == 2:
@@ -110,7 +111,7 @@ def concat(*args: Any) -> str:
         if value.__class__ is float:
             value = format_number(value)
         elif value.__class__ is not str:
-            kind = arg.truthy_name(value)
+            kind = shown_type(value)
             raise RuntimeFault(f"invalid value ({kind}) at index {position} in table for 'concat'")
         parts.append(value)
     text = separator.join(parts)
@@ -123,8 +124,10 @@ def unpack(*args: Any) -> Any:
     """Return the values of a range."""
     table = arg.table(args, 0, "unpack")
     start = arg.optional_integer(args, 1, "unpack", 1)
-    end = arg.optional_integer(args, 2, "unpack", -1) if len(args) > 2 and args[2] is not None else (
-        int(border(table))
+    end = (
+        arg.optional_integer(args, 2, "unpack", -1)
+        if len(args) > 2 and args[2] is not None
+        else (int(border(table)))
     )
     if end < start:
         return ()

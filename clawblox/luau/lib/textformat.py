@@ -1,10 +1,9 @@
-"""``string.format``"""
+"""What ``string.format`` does."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.lib import arguments as arg
@@ -34,8 +33,11 @@ def format_text(args: arg.Arguments) -> str:
         assert spec is not None
         _check(spec)
         if next_argument >= len(args) and spec[5]:
-            raise RuntimeFault(f"missing argument #{next_argument + 1} to 'format'"
-                               if spec[5] in "*s" else _missing(next_argument, spec[5]))
+            raise RuntimeFault(
+                f"missing argument #{next_argument + 1} to 'format'"
+                if spec[5] in "*s"
+                else _missing(next_argument, spec[5])
+            )
         pieces.append(_convert(spec, args, next_argument))
         next_argument += 1
         at = spec.end()
@@ -141,6 +143,3 @@ def _hexadecimal(value: float, letter: str) -> str:
 
 def _quote(text: str) -> str:
     return '"' + "".join(_QUOTED.get(character, character) for character in text) + '"'
-
-
-__all__ = ["Any", "format_text"]

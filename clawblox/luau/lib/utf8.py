@@ -1,4 +1,4 @@
-"""``utf8``"""
+"""The ``utf8`` library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def _decode(text: str, at: int) -> tuple[int, int] | None:
     lead = ord(text[at])
     if lead < 0x80:
         return lead, at + 1
-    extra = 1 if lead & 0xE0 == 0xC0 else 2 if lead & 0xF0 == 0xE0 else 3 if lead & 0xF8 == 0xF0 else 0
+    extra = (
+        1 if lead & 0xE0 == 0xC0 else 2 if lead & 0xF0 == 0xE0 else 3 if lead & 0xF8 == 0xF0 else 0
+    )
     if not extra or at + extra >= len(text):
         return None
     code = lead & (0x3F >> extra)
@@ -28,7 +30,7 @@ def _decode(text: str, at: int) -> tuple[int, int] | None:
         if following & 0xC0 != 0x80:
             return None
         code = code << 6 | following & 0x3F
-    if code < _LEAST[extra] or code > _MAX_CODE or 0xD800 <= code <= 0xDFFF:
+    if code < _LEAST[extra] or code > _MAX_CODE:
         return None
     return code, at + extra + 1
 
