@@ -36,8 +36,8 @@ _MAX_CODE_POINT = 0x10FFFF
 class Token(NamedTuple):
     """One token.
 
-    ``kind`` is ``name``, ``number``, ``string``, ``interp`` (text before a ``{``), ``interp-end``,
-    ``eof``, or the symbol or keyword itself; ``value`` holds the name or the decoded literal and
+    ``kind`` is ``name``, ``number``, ``string``, ``eof``, for pieces of a backtick string
+    ``interp-begin``, ``interp-mid``, ``interp-end`` and ``interp-simple``, else the symbol or keyword itself; ``value`` holds the name or the decoded literal and
     ``text`` how error messages show it. ``end_line`` differs from ``line`` for long strings.
     """
 
@@ -144,7 +144,7 @@ class Lexer:
             self._scan_string(source[start])
         elif source[start] == "`":
             self._position += 1
-            self._scan_interpolated(start)
+            self._scan_interpolated(start, "begin", "simple")
         elif opening := _LONG_OPEN.match(source, start):
             self._scan_long_string(opening)
         elif symbol := _SYMBOL.match(source, start):
@@ -157,7 +157,7 @@ class Lexer:
             self._braces.append(False)
         elif symbol == "}" and self._braces and self._braces.pop():
             self._position = start + 1
-            self._scan_interpolated(start)
+            self._scan_interpolated(start, "mid", "end")
             return
         self._position = start + len(symbol)
         self._add(symbol, symbol, start)
@@ -193,7 +193,7 @@ class Lexer:
         self._position += 1
         self._add("string", value, start, text=f'"{self._source[start + 1 : self._position - 1]}"')
 
-    def _scan_interpolated(self, start: int) -> None:
+    def _scan_interpolated(self, start: int, before_value: str, at_end: str) -> None:
         """Read text up to the closing backtick or the next ``{``; we stand behind the opener."""
         value = self._text(_INTERP_RUN, "`{")
         stop = self._source[self._position : self._position + 1]
@@ -209,7 +209,8 @@ class Lexer:
         if stop == "{":
             self._braces.append(True)
         shown = f"`{value}{stop}"
-        self._add("interp" if stop == "{" else "interp-end", value, start, text=shown)
+        kind = before_value if stop == "{" else at_end
+        self._add(f"interp-{kind}", value, start, text=shown)
 
     def _text(self, run: re.Pattern[str], stops: str) -> str:
         source, parts = self._source, []

@@ -125,6 +125,9 @@ class FunctionCompiler(ExpressionCompiler):
         values = [self.pin(value, statement.line) for value in values]
         for target, place, value in zip(statement.targets, places, values, strict=True):
             self._store(target, place, value, target.line)
+        for value in values:  # they may be garbage as soon as they are overwritten
+            if not value.constant:
+                self.emit(f"{value.text} = None", statement.line)
 
     def _assign_one(self, target: ast.Expression, source: ast.Expression, line: int) -> None:
         is_local = isinstance(target, ast.LocalName) and target.local.owner is self.body

@@ -18,7 +18,7 @@ _HELPERS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "idiv", "%": "mod", "^": "power",
 }  # fmt: skip
 _COMPARE = {"<": "less", "<=": "less_equal"}
-_MAX_TEXT = 2000  # characters of one Python expression, which keeps its nesting within limits
+_MAX_TEXT = 700  # characters of one Python expression, which keeps its nesting within limits
 
 
 @dataclass(slots=True)
@@ -452,6 +452,8 @@ class ExpressionCompiler:
 
     def _truth_of(self, value: Value) -> tuple[str, str]:
         """Return the Python test of a value's truth, and the text that uses it again."""
+        if value.constant:
+            return str(value.text not in ("None", "False")), value.text
         if value.kind == "bool":
             return self.twice(value)
         text, again = self.twice(value)
@@ -515,6 +517,9 @@ class ExpressionCompiler:
         return f"({quick} if {' and '.join(guards)} else {slow})"
 
     def _equality(self, left: Value, right: Value) -> str:
+        if left.constant and right.constant:
+            same = left.kind == right.kind and left.text == right.text
+            return f"({left.text} == {right.text})" if left.kind == right.kind else str(same)
         if left.constant:
             left, right = right, left
         if right.constant:
@@ -600,7 +605,7 @@ class ExpressionCompiler:
             if key is None:
                 position += 1
                 texts.append(f"{float(position)!r}: {value.text}")
-            elif key.constant and key.kind in ("str", "num"):
+            elif key.constant and key.kind in ("str", "num") and not dynamic:
                 if not _shadowed(key, positional):
                     texts.append(f"{key.text}: {value.text}")
             else:
@@ -616,8 +621,9 @@ class ExpressionCompiler:
         if not dynamic:
             return Value(text, "table")
         table = self.pin(Value(text, "table"), self.line)
+        limit = None if spread is not None else positional
         for key, value in dynamic:
-            self.emit(f"put({table.text}, {key.text}, {value.text})", self.line)
+            self.emit(f"place({table.text}, {key.text}, {value.text}, {limit})", self.line)
         return table
 
     # Calls

@@ -143,7 +143,7 @@ def minus(value: Any) -> Any:
         return Vector(-value.x, -value.y, -value.z)
     handler = metamethod(value, "__unm")
     if handler is not None:
-        return first(call_hook(handler, value))
+        return first(call_hook(handler, value, value))
     number = to_number(value)
     if number is None:
         raise RuntimeFault(f"attempt to perform arithmetic (unm) on {type_name(value)}")
@@ -317,6 +317,21 @@ def table_of(fields: dict[Any, Any]) -> LuaTable:
             del table[key]
         table._hint = float(sum(key.__class__ is float for key in fields))
     return table
+
+
+def place(table: LuaTable, key: Any, value: Any, positional: int | None) -> None:
+    """Set a field of a table literal, unless one of its positional items is there.
+
+    Args:
+        table: The new table.
+        key: The key.
+        value: The value.
+        positional: How many positional items there are; None if `table_with` has counted them.
+    """
+    if positional is None:
+        positional = int(getattr(table, "_hint", 0.0))
+    if key.__class__ is not float or not (1.0 <= key <= positional and key.is_integer()):
+        put(table, key, value)
 
 
 def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> LuaTable:

@@ -532,18 +532,17 @@ class Parser:
         return ast.IfExpression(opener.line, arms, self.expression())
 
     def _interpolation(self) -> ast.Expression:
-        line = self.token.line
-        texts: list[str] = []
-        values: list[ast.Expression] = []
-        while self.token.kind == "interp":
-            texts.append(self.next().value)
-            if self.token.kind in ("interp", "interp-end"):
+        token = self.next()
+        texts, values = [token.value], []
+        while token.kind not in ("interp-simple", "interp-end"):
+            if self.token.kind in ("interp-mid", "interp-end"):
                 self.fail("Malformed interpolated string, expected expression inside '{}'")
             values.append(self.expression())
-            if self.token.kind not in ("interp", "interp-end"):
+            if self.token.kind not in ("interp-mid", "interp-end"):
                 self.fail("Malformed interpolated string; did you forget to add a '}'?")
-        texts.append(self.next().value)
-        return ast.Interpolation(line, texts, values)
+            token = self.next()
+            texts.append(token.value)
+        return ast.Interpolation(token.line, texts, values)
 
     def _table(self) -> ast.Expression:
         opener = self.expect("{")
@@ -691,6 +690,6 @@ _SIMPLE = {
     "@": "_attributed_function",
     "if": "_if_expression",
     "{": "_table",
-    "interp": "_interpolation",
-    "interp-end": "_interpolation",
+    "interp-begin": "_interpolation",
+    "interp-simple": "_interpolation",
 }

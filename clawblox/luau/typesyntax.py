@@ -105,7 +105,7 @@ class TypeReader:
         if kind == "@":
             parser._attributes()
             self._simple()
-        elif kind in ("nil", "true", "false", "string", "interp-end"):
+        elif kind in ("nil", "true", "false", "string", "interp-simple"):
             parser.next()
         elif kind == "{":
             self._table()

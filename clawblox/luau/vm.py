@@ -40,7 +40,7 @@ _OPERATORS = (
     operators.add, operators.sub, operators.mul, operators.div, operators.idiv, operators.mod,
     operators.power, operators.minus, operators.length, operators.less, operators.less_equal,
     operators.equal, operators.concat, operators.concat_all, operators.put, operators.text_field,
-    operators.table_of, operators.table_with, operators.many, operators.adjust,
+    operators.table_of, operators.place, operators.table_with, operators.many, operators.adjust,
     operators.first_of, operators.interpolate,
 )  # fmt: skip
 NAMES: dict[str, Any] = {

@@ -231,7 +231,7 @@ def getmetatable(*args: Any) -> Any:
     """Return a metatable, or what its ``__metatable`` says instead."""
     value = arg.any_value(args, 0, "getmetatable")
     if value.__class__ is str:
-        return current.vm.string_metatable
+        return raw_get(current.vm.string_metatable, "__metatable")
     meta = metatable_of(value)
     if meta is None:
         return None
