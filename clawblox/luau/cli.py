@@ -33,7 +33,10 @@ def run_file(path: Path, *, conformance: bool) -> int:
         prepare(vm)
     vm.sandbox()
     try:
-        main_function = vm.load(path.read_bytes(), f"={path.name}", vm.new_environment())
+        environment = vm.main_environment = vm.new_environment()
+        if conformance:
+            environment["_G"] = environment
+        main_function = vm.load(path.read_bytes(), f"={path.name}", environment)
         coroutine = vm.coroutine(main_function)
         vm.main_coroutine = coroutine
         values = vm.resume(coroutine)

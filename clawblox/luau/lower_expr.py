@@ -6,6 +6,7 @@ was computed before a call and is needed after it is pinned to a temporary first
 
 from __future__ import annotations
 
+import ast as python
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from clawblox.luau import syntax as ast
 from clawblox.luau.infer import ARITHMETIC, NumberLocals, is_multiple
 from clawblox.luau.ir import Block, If, Line, Site
+from clawblox.luau.layout import literal_order
 
 _HELPERS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "idiv", "%": "mod", "^": "power",
@@ -599,32 +601,38 @@ class ExpressionCompiler:
     def _build_table(
         self, pairs: list[tuple[Value | None, Value]], spread: ast.Expression | None
     ) -> Value:
-        positional = sum(key is None for key, _ in pairs)
-        texts, dynamic, position = [], [], 0
+        items = [value for key, value in pairs if key is None]
+        fields: dict[str, Value] = {}
+        dynamic: list[tuple[Value, Value]] = []
         for key, value in pairs:
             if key is None:
-                position += 1
-                texts.append(f"{float(position)!r}: {value.text}")
-            elif key.constant and key.kind in ("str", "num") and not dynamic:
-                if not _shadowed(key, positional):
-                    texts.append(f"{key.text}: {value.text}")
+                continue
+            if key.constant and key.kind in ("str", "num") and not dynamic:
+                if not _shadowed(key, len(items)):
+                    fields[key.text] = value
             else:
                 dynamic.append((key, value))
-        maybe_nil = any(value.may_be_nil for _, value in pairs)
-        shape = f"{{{', '.join(texts)}}}"
-        if spread is not None:
-            text = f"table_with({shape}, {positional}, {self.spread(spread)})"
-        elif not texts:
-            text = "T()"
-        else:
-            text = f"{'table_of' if maybe_nil else 'T'}({shape})"
+        texts = [f"{float(at)!r}: {value.text}" for at, value in enumerate(items, 1)]
+        texts += [f"{key}: {fields[key].text}" for key in _as_iterated(list(fields))]
+        text = self._table_text(texts, [*items, *fields.values()], len(items), spread)
         if not dynamic:
             return Value(text, "table")
         table = self.pin(Value(text, "table"), self.line)
-        limit = None if spread is not None else positional
+        limit = None if spread is not None else len(items)
         for key, value in dynamic:
             self.emit(f"place({table.text}, {key.text}, {value.text}, {limit})", self.line)
         return table
+
+    def _table_text(
+        self, texts: list[str], values: list[Value], count: int, spread: ast.Expression | None
+    ) -> str:
+        shape = f"{{{', '.join(texts)}}}"
+        if spread is not None:
+            return f"table_with({shape}, {count}, {self.spread(spread)})"
+        if not texts:
+            return "T()"
+        maybe_nil = any(value.may_be_nil for value in values)
+        return f"{'table_of' if maybe_nil else 'T'}({shape})"
 
     # Calls
 
@@ -696,6 +704,14 @@ def _is_safe_divisor(operator: str, value: Value) -> bool:
         return False
     size = abs(float(value.text.strip("()")))
     return size != 0 if operator == "/" else size >= 1
+
+
+def _as_iterated(keys: list[str]) -> list[str]:
+    """Return the texts of literal keys in the order of iteration."""
+    names = {python.literal_eval(key): key for key in keys if key[0] in "'\""}
+    if len(names) != len(keys):
+        return keys
+    return [names[name] for name in literal_order(list(names))]
 
 
 def _shadowed(key: Value, positional: int) -> bool:

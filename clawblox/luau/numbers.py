@@ -12,7 +12,7 @@ _DECIMAL = re.compile(
 _HEXADECIMAL = re.compile(r"[ \t\n\v\f\r]*([+-]?)0[xX]([0-9a-fA-F]+)[ \t\n\v\f\r]*")
 _SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*", re.IGNORECASE)
 _MAX_PLAIN_EXPONENT = 21
-_MIN_PLAIN_EXPONENT = -7
+_MIN_PLAIN_EXPONENT = -6
 
 
 def format_number(value: float) -> str:

@@ -52,7 +52,7 @@ def assert_(*args: Any) -> Any:
 @builtin("error")
 def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
     """Raise a value; a string gets the position of the calling level in front."""
-    depth = 1 if level is None else int(arg.number((value, level), 1, "error"))
+    depth = 1 if level is None else arg.integer((value, level), 1, "error")
     if value.__class__ is str and depth > 0:
         levels = stack(sys._getframe(1))
         if depth <= len(levels):
@@ -309,9 +309,9 @@ def environment_cell(function: Any) -> CellType | None:
 
 def _frame_at(level: int, function: str) -> FrameType | None:
     levels = stack(sys._getframe(2))
-    if level >= len(levels):
+    if level > len(levels):
         arg.wrong(0, function, "invalid level")
-    return levels[level].frame
+    return levels[level - 1].frame
 
 
 @builtin("getfenv")

@@ -25,6 +25,7 @@ _CLASSES = {
     "u": frozenset(ascii_text.ascii_uppercase),
     "w": frozenset(ascii_text.ascii_letters + ascii_text.digits),
     "x": frozenset(ascii_text.hexdigits),
+    "z": frozenset("\0"),
 }
 
 Item = tuple[Any, ...]  # (kind, …): see `_Parser`
@@ -177,8 +178,8 @@ class Matcher:
     def _charge(self, steps: int) -> None:
         self._steps += steps
         if self._steps >= _STEPS_A_CHARGE:
-            consume(self._steps // _STEPS_A_CHARGE * 10)
-            self._steps %= _STEPS_A_CHARGE
+            consume(self._steps // 10)
+            self._steps = 0
 
     def _match(self, at: int, item: int) -> int | None:
         self._depth += 1

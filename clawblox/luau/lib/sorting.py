@@ -9,13 +9,19 @@ from clawblox.luau.context import call_unyieldable
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.iteration import consume
 from clawblox.luau.operators import less as less_than
-from clawblox.luau.values import first, truth
+from clawblox.luau.values import LuaTable, first, truth
 
 _Less = Callable[[Any, Any], bool]
 
 
-def sort_values(values: list[Any], comparator: Any) -> None:
-    """Sort a list in place, by a Luau function or by ``<``."""
+def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
+    """Sort a table's values in place, by a Luau function or by ``<``.
+
+    Args:
+        values: The values of its sequence.
+        comparator: The function; None for ``<``.
+        table: The table, which must not grow or shrink meanwhile.
+    """
     if not values:
         return
     consume(len(values) * max(1, len(values).bit_length()) // 4 + 1)
@@ -26,7 +32,15 @@ def sort_values(values: list[Any], comparator: Any) -> None:
             return
         _sort(values, less_than)
     else:
-        _sort(values, lambda a, b: truth(first(call_unyieldable(comparator, a, b))))
+        size = len(table)
+
+        def less(a: Any, b: Any) -> bool:
+            result = call_unyieldable(comparator, a, b)
+            if len(table) != size:
+                raise RuntimeFault("table modified during sorting")
+            return truth(first(result))
+
+        _sort(values, less)
 
 
 def _sort(values: list[Any], less: _Less) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from clawblox.luau.context import call_unyieldable, current
 from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import consume
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib import packing
 from clawblox.luau.lib.fastpatterns import search
@@ -215,6 +216,11 @@ def gsub(*args: Any) -> tuple[str, float]:
     if not (isinstance(replacement, (str, LuaTable)) or is_function(replacement)):
         arg.wrong_type(args, 2, "gsub", "string/function/table")
     limit = arg.optional_integer(args, 3, "gsub", len(text) + 1)
+    is_plain = replacement.__class__ is str and _SPECIALS.isdisjoint(pattern + replacement)
+    if is_plain and pattern and ")" not in pattern:
+        count = max(0, min(text.count(pattern), limit))
+        current.vm.allocate(len(text) + count * len(replacement))
+        return text.replace(pattern, replacement, count), float(count)
     pieces: list[str] = []
     position, count, copied = 0, 0, 0
     anchored = pattern.startswith("^")
@@ -223,6 +229,8 @@ def gsub(*args: Any) -> tuple[str, float]:
         if found is None:
             break
         count += 1
+        if not count & 63:
+            consume(64)
         pieces.append(text[copied : found.start])
         pieces.append(_replacement(replacement, found))
         copied = found.end

@@ -195,7 +195,7 @@ def sort(*args: Any) -> tuple[()]:
     keys = [float(at) for at in range(1, size + 1)]
     values = [raw_get(table, key) for key in keys]
     try:
-        sort_values(values, comparator)
+        sort_values(values, comparator, table)
     finally:
         for key, value in zip(keys, values, strict=True):
             raw_set(table, key, value)
@@ -216,17 +216,35 @@ def move(*args: Any) -> LuaTable:
         arg.wrong(3, "move", "destination wrap around")
     if target.__class__ is FrozenTable:
         raise RuntimeFault("attempt to modify a readonly table")
+    plain = source.meta is None and target.meta is None
+    if plain and end - start > 4 * (len(source) + len(target)):
+        _move_sparse(source, target, float(start), float(end), float(to))
+        return target
     consume(end - start + 1)
     positions = range(end - start + 1)
     if to > start and to <= end and target is source:
         positions = positions[::-1]
-    plain = source.meta is None and target.meta is None
     for at in positions:
         if plain:
             _set(target, float(to + at), raw_get(source, float(start + at)))
         else:
             put(target, float(to + at), index(source, float(start + at)))
     return target
+
+
+def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, to: float) -> None:
+    """Move a range much wider than what is in it."""
+    moved = {
+        key - start + to: value
+        for key, value in source.items()
+        if key.__class__ is float and start <= key <= end and key.is_integer()
+    }
+    last = end - start + to
+    for key in list(target):
+        if key.__class__ is float and to <= key <= last and key not in moved and key.is_integer():
+            raw_pop(target, key)
+    for key, value in moved.items():
+        raw_set(target, key, value)
 
 
 @builtin("table.clear")
