@@ -56,7 +56,7 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "bit32.btest(1, 2), bit32.countlz(1), bit32.countrz(8), bit32.countrz(0), bit32.byteswap(0x01020304)": (False, 31.0, 3.0, 32.0, 67305985.0),
     # utf8
     "utf8.char(72, 228, 8364), utf8.len('häß'), utf8.codepoint('ä', 1, -1)": ("H\u00c3\u00a4\u00e2\u0082\u00ac", 3.0, 228.0),
-    "utf8.len('\\xff'), utf8.offset('aäb', 3), utf8.offset('aäb', -1)": (None, 4.0, 4.0)[:1] + (4.0, 4.0),
+    "utf8.len('\\xff'), utf8.offset('aäb', 3), utf8.offset('aäb', -1)": (None, 4.0, 4.0),
     # vector
     "vector.create(1, 2).z, vector.create(1, 2, 3) == vector.create(1, 2, 3), vector.one.x": (0.0, True, 1.0),
     "vector.magnitude(vector.create(3, 4, 0)), vector.dot(vector.one, vector.create(1, 2, 3))": (5.0, 6.0),

@@ -216,8 +216,9 @@ def gsub(*args: Any) -> tuple[str, float]:
     if not (isinstance(replacement, (str, LuaTable)) or is_function(replacement)):
         arg.wrong_type(args, 2, "gsub", "string/function/table")
     limit = arg.optional_integer(args, 3, "gsub", len(text) + 1)
-    is_plain = replacement.__class__ is str and _SPECIALS.isdisjoint(pattern + replacement)
+    is_plain = isinstance(replacement, str) and _SPECIALS.isdisjoint(pattern + replacement)
     if is_plain and pattern and ")" not in pattern:
+        assert isinstance(replacement, str)
         count = max(0, min(text.count(pattern), limit))
         current.vm.allocate(len(text) + count * len(replacement))
         return text.replace(pattern, replacement, count), float(count)
