@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 from clawblox.luau import syntax as ast
+from clawblox.luau.direct import DirectFunctions, is_multiple
 
 ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "^"))
 
 
 class NumberLocals:
-    """The locals of a chunk that provably hold numbers."""
+    """The locals of a chunk that provably hold numbers, and the functions that return them."""
 
     def __init__(self, functions: list[ast.FunctionBody]) -> None:
+        self.direct = direct = DirectFunctions(functions)
         self._sources: dict[ast.Local, list[ast.Expression | None]] = {}
         for function in functions:
-            for parameter in function.params:
-                self._note(parameter, None)
+            for at, parameter in enumerate(function.params):
+                self._parameter(function, at, parameter)
             self._block(function.body)
         self.numbers: set[ast.Local] = set(self._sources)
-        self._shrink()
+        self.numeric_functions = set(direct.single)
+        while self._shrink() or self._shrink_functions():
+            pass
 
-    def _shrink(self) -> None:
-        while True:
-            wrong = [
-                local
-                for local in self.numbers
-                if not all(self.is_number(source) for source in self._sources[local])
-            ]
-            if not wrong:
-                return
-            self.numbers.difference_update(wrong)
+    def _parameter(self, function: ast.FunctionBody, at: int, parameter: ast.Local) -> None:
+        local = self.direct.locals_of.get(function)
+        if local is None:
+            self._note(parameter, None)
+            return
+        for call in self.direct.calls[local]:
+            self._note(parameter, call.arguments[at] if at < len(call.arguments) else None)
+
+    def _shrink(self) -> bool:
+        wrong = [
+            local
+            for local in self.numbers
+            if not all(self.is_number(source) for source in self._sources[local])
+        ]
+        self.numbers.difference_update(wrong)
+        return bool(wrong)
+
+    def _shrink_functions(self) -> bool:
+        wrong = [
+            local
+            for local in self.numeric_functions
+            if not all(
+                self.is_number(statement.values[0]) for statement in self.direct.returns[local]
+            )
+        ]
+        self.numeric_functions.difference_update(wrong)
+        return bool(wrong)
 
     def is_number(self, expression: ast.Expression | None) -> bool:
         """Return whether an expression always gives a number; None stands for anything."""
@@ -46,6 +67,8 @@ class NumberLocals:
             )
         if isinstance(expression, ast.Single):
             return self.is_number(expression.inner)
+        if isinstance(expression, ast.Call):
+            return self.direct.callee(expression) in self.numeric_functions
         if isinstance(expression, ast.IfExpression):
             values = [value for _, value in expression.arms]
             return all(self.is_number(value) for value in [*values, expression.otherwise])
@@ -89,11 +112,8 @@ class NumberLocals:
             if not isinstance(target, ast.LocalName):
                 continue
             is_plain = index < len(values) and not (
-                index == len(values) - 1 and is_multiple(values[index])
+                index == len(values) - 1
+                and is_multiple(values[index])
+                and self.direct.callee(values[index]) not in self.direct.single
             )
             self._note(target.local, values[index] if is_plain else None)
-
-
-def is_multiple(expression: ast.Expression) -> bool:
-    """Return whether an expression can give any number of values."""
-    return isinstance(expression, (ast.Call, ast.MethodCall, ast.Vararg))

@@ -37,8 +37,9 @@ class Token(NamedTuple):
     """One token.
 
     ``kind`` is ``name``, ``number``, ``string``, ``eof``, for pieces of a backtick string
-    ``interp-begin``, ``interp-mid``, ``interp-end`` and ``interp-simple``, else the symbol or keyword itself; ``value`` holds the name or the decoded literal and
-    ``text`` how error messages show it. ``end_line`` differs from ``line`` for long strings.
+    ``interp-begin``, ``interp-mid``, ``interp-end`` and ``interp-simple``, else the symbol or
+    keyword itself; ``value`` holds the name or the decoded literal and ``text`` how error messages
+    show it. ``end_line`` differs from ``line`` for long strings.
     """
 
     kind: str

@@ -31,6 +31,8 @@ class FunctionCompiler(ExpressionCompiler):
         if not (body.body and isinstance(body.body[-1], ast.Return)):
             self.emit("return ()", body.end_line)
         parameters = [f"{self.local_name(parameter)}=None" for parameter in body.params]
+        if body in self.numbers.direct.locals_of:
+            return ", ".join(parameters), self.block
         return ", ".join([*parameters, "*va" if body.is_vararg else "*_"]), self.block
 
     def statements(self, block: list[ast.Statement]) -> None:
@@ -290,6 +292,7 @@ class FunctionCompiler(ExpressionCompiler):
                     self.emit(f"{name} = [{control}]" if boxed else f"{name} = {control}", line)
                 else:
                     self.kinds[statement.local] = "num"
+                    self.loop_names.add(name)
                 self.statements(statement.body)
 
     def _kept(self, value: Value, line: int) -> str:

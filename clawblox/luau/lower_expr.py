@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from clawblox.luau import syntax as ast
-from clawblox.luau.infer import ARITHMETIC, NumberLocals, is_multiple
+from clawblox.luau.direct import is_multiple
+from clawblox.luau.infer import ARITHMETIC, NumberLocals
 from clawblox.luau.ir import Block, If, Line, Site
 from clawblox.luau.layout import literal_order
 
@@ -61,6 +62,7 @@ class ExpressionCompiler:
         self.visible = ["E", "va", f"F{body.index}"]
         self.visible += [self.local_name(local) for local in body.upvalues]
         self.break_flags: list[str] = [""]
+        self.loop_names: set[str] = set()
         self.hidden_count = 0
         self.line = body.line
         self._temporaries = 0
@@ -243,7 +245,9 @@ class ExpressionCompiler:
         return self.expression(expression.inner)
 
     def _value_Call(self, expression: ast.Call) -> Value:
-        return Value(self.call(expression, "one"), "any", stable=True, simple=True)
+        callee = self.numbers.direct.callee(expression)
+        kind = "num" if callee in self.numbers.numeric_functions else "any"
+        return Value(self.call(expression, "one"), kind, stable=True, simple=True)
 
     _value_MethodCall = _value_Call
 
@@ -321,11 +325,16 @@ class ExpressionCompiler:
         if not value.simple:
             value = self.pin(value, line)
         tests = [f"{value.text} is not None"] if value.may_be_nil else []
-        if key.kind == "num":
+        if key.text in self.loop_names:
+            pass  # what a numeric loop counts through is never NaN
+        elif key.kind == "num":
             tests.append(f"{key.text} == {key.text}")
         else:
             k = key.text
             tests.append(f"({k}.__class__ is float and {k} == {k} or {k}.__class__ is str)")
+        if not tests:
+            self.emit(f"{holder.text}[{key.text}] = {value.text}", line)
+            return
         node = If(" and ".join(tests), line)
         node.then.append(Line(f"{holder.text}[{key.text}] = {value.text}", line))
         node.otherwise.append(Line(f"put({holder.text}, {key.text}, {value.text})", line))
@@ -655,7 +664,7 @@ class ExpressionCompiler:
             if not callee.stable and any(self.has_call(part) for part in expression.arguments):
                 callee = self.pin(callee, expression.line)
             outer, self.line = self.line, expression.line
-            arguments, _ = self.value_list(expression.arguments)
+            arguments = self._arguments(expression)
             self.line = outer
             function = callee.text
         text = f"{function}({arguments})"
@@ -665,12 +674,22 @@ class ExpressionCompiler:
         result = target or self.temporary()
         is_return = want == "return"
         self.emit_site(text, result, expression.line, is_return=is_return, method=method)
-        if want == "one":
+        if want == "one" and self.numbers.direct.callee(expression) not in (
+            self.numbers.direct.single
+        ):
             self.emit(
                 f"if {result}.__class__ is tuple: {result} = {result}[0] if {result} else None",
                 expression.line,
             )
         return result
+
+    def _arguments(self, expression: ast.Call) -> str:
+        direct = self.numbers.direct
+        local = direct.callee(expression)
+        if local is None:
+            return self.value_list(expression.arguments)[0]
+        values = self.adjusted(expression.arguments, len(direct.body(local).params))
+        return ", ".join(value.text for value in values)
 
     def _method_parts(self, expression: ast.MethodCall) -> tuple[str, str, str]:
         holder = self.expression(expression.object)
