@@ -233,6 +233,7 @@ def write_function(
     writer.put(indent, f"def F{index}({signature}):", 0)
     if not has_sites(body):
         writer.block(body, indent + 1)
+        writer.put(indent + 1, "return E", 0)  # never reached; it keeps the globals at hand
         return
     if counts_depth:
         writer.put(indent + 1, "deeper()", body[0].line)
@@ -243,7 +244,7 @@ def write_function(
 
 def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: bool) -> None:
     writer.put(indent, "except Y as y:", 0)
-    writer.put(indent + 1, f"save(y, P[{index}], locals())", 0)
+    writer.put(indent + 1, f"save(y, P[{index}], locals(), E)", 0)
     writer.put(indent + 1, "raise", 0)
     if counts_depth:
         writer.put(indent, "finally:", 0)
@@ -257,7 +258,7 @@ def write_continuation(
     rest = Writer()
     rest.rest(body, site, 2)
     rest.put(2, "return ()", 0)
-    live = live_names(rest.text, site)
+    live = sorted({*live_names(rest.text, site), "E"})
     writer = Writer()
     parameters = [site.target or "_r", *live]
     writer.put(0, f"def F{index}({', '.join(parameters)}):", 0)

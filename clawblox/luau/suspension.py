@@ -74,8 +74,12 @@ class ProtectedFrame(Frame):
         return handled(self.handler, error)
 
 
-def save(suspended: Yield, prototype: Prototype, variables: dict[str, Any]) -> None:
-    """Leave the frame of the function a `Yield` is passing through."""
+def save(suspended: Yield, prototype: Prototype, variables: dict[str, Any], _: Any) -> None:
+    """Leave the frame of the function a `Yield` is passing through.
+
+    Its globals are the last argument, so that every function that calls another has them at hand:
+    ``getfenv`` and ``setfenv`` look for them there.
+    """
     trace = suspended.__traceback__
     assert trace is not None
     unit = prototype.chunk.units[trace.tb_frame.f_code.co_filename]
