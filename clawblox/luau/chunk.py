@@ -23,6 +23,7 @@ from clawblox.luau.lower import FunctionCompiler
 from clawblox.luau.parser import parse
 
 UNIT_PREFIX = "<luau "
+_TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
 FORMAT = 1  # part of every snapshot: lowering the same source differently needs a new number
 
 
@@ -106,15 +107,23 @@ class Chunk:
         self.name = name
         self.shown_name = chunk_id(name)
         self.units: dict[str, Unit] = {}
-        _, functions = parse(source, name)
-        self.prototypes = [Prototype(self, body) for body in functions]
+        self.prototypes: list[Prototype] = []
         self.namespace = {**names, "CHUNK": self, "P": self.prototypes}
+        try:
+            writer = self._lower()
+        except RecursionError:
+            raise LuauSyntaxError(name, 1, _TOO_NESTED) from None
+        self.compile(writer, "main", into=self.namespace)
+
+    def _lower(self) -> Writer:
+        _, functions = parse(self.source, self.name)
+        self.prototypes += [Prototype(self, body) for body in functions]
         writer = Writer()
         numbers = NumberLocals(functions)
         kinds: dict[ast.Local, str] = {}
         for body, prototype in zip(functions, self.prototypes, strict=True):
             _write(writer, body, prototype, FunctionCompiler(body, numbers, kinds))
-        self.compile(writer, "main", into=self.namespace)
+        return writer
 
     def compile(
         self, writer: Writer, name: str, into: dict[str, Any] | None = None
@@ -127,9 +136,7 @@ class Chunk:
             code = compile(text, filename, "exec", dont_inherit=True, optimize=0)
         except (SyntaxError, RecursionError, MemoryError) as error:
             line = writer.lines[error.lineno or 0] if isinstance(error, SyntaxError) else 1
-            raise LuauSyntaxError(
-                self.name, line, "Exceeded allowed nesting; simplify your code to make it compile"
-            ) from None
+            raise LuauSyntaxError(self.name, line, _TOO_NESTED) from None
         made = self.namespace if into is None else into
         if into is None:
             made = {}

@@ -103,15 +103,16 @@ def is_multiple(expression: ast.Expression) -> bool:
     return isinstance(expression, (ast.Call, ast.MethodCall, ast.Vararg))
 
 
-def walk(part: Any) -> Iterator[ast.Node]:
-    """Go through all nodes of a syntax tree, but not into functions within it."""
-    if isinstance(part, (list, tuple)):
-        for item in part:
-            yield from walk(item)
-    elif isinstance(part, ast.Node):
-        yield part
-        for name in _parts(type(part)):
-            yield from walk(getattr(part, name))
+def walk(block: list[ast.Statement]) -> Iterator[ast.Node]:
+    """Go through all nodes of a block, but not into functions within it, in no certain order."""
+    pending: list[Any] = [block]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, (list, tuple)):
+            pending += part
+        elif isinstance(part, ast.Node):
+            yield part
+            pending += [getattr(part, name) for name in _parts(type(part))]
 
 
 _known_parts: dict[type[ast.Node], tuple[str, ...]] = {}

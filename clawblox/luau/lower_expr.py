@@ -153,7 +153,10 @@ class ExpressionCompiler:
                 parts = [part for item in expression.items for part in item if part is not None]
             case _:
                 return False
-        return any(self.has_call(part) for part in parts)
+        for part in parts:  # noqa: SIM110 - a generator would take C stack at every level
+            if self.has_call(part):
+                return True
+        return False
 
     def ordered(self, expressions: list[ast.Expression]) -> list[Value]:
         """Lower several expressions so that their texts can be used together afterwards."""
