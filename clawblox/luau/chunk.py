@@ -19,7 +19,7 @@ from clawblox.luau.ir import (
     write_continuation,
     write_function,
 )
-from clawblox.luau.lower import FunctionCompiler
+from clawblox.luau.lower import FunctionLowering
 from clawblox.luau.parser import parse
 
 UNIT_PREFIX = "<luau "
@@ -122,7 +122,7 @@ class Chunk:
         numbers = NumberLocals(functions)
         kinds: dict[ast.Local, str] = {}
         for body, prototype in zip(functions, self.prototypes, strict=True):
-            _write(writer, body, prototype, FunctionCompiler(body, numbers, kinds))
+            _write(writer, body, prototype, FunctionLowering(body, numbers, kinds))
         return writer
 
     def compile(
@@ -151,7 +151,7 @@ class Chunk:
 
 
 def _write(
-    writer: Writer, body: ast.FunctionBody, prototype: Prototype, compiler: FunctionCompiler
+    writer: Writer, body: ast.FunctionBody, prototype: Prototype, compiler: FunctionLowering
 ) -> None:
     signature, block = compiler.compile()
     if has_sites(block):

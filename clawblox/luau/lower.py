@@ -1,6 +1,6 @@
 """Lowers the statements of a function to structured code (`ir`).
 
-Expressions are in `lower_expr`. The names generated code may use are listed in `runtime.NAMES`.
+Expressions are in `lower_expr`. The names generated code may use are listed in `vm.NAMES`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from contextlib import contextmanager
 
 from clawblox.luau import syntax as ast
 from clawblox.luau.ir import Block, If, Line, Loop, charged_loop, toll, walrus_names
-from clawblox.luau.lower_expr import ExpressionCompiler, Value
+from clawblox.luau.lower_expr import ExpressionLowering
+from clawblox.luau.lowering import Value
 
 _HIDDEN_IDENTS = 1_000_000  # above the idents of any chunk's locals
 
 
-class FunctionCompiler(ExpressionCompiler):
+class FunctionLowering(ExpressionLowering):
     """Lowers one function."""
 
     def compile(self) -> tuple[str, Block]:

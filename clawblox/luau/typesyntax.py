@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clawblox.luau.parser import Parser
+    from clawblox.luau.expressions import ExpressionParser
 
 _ACCESS = {"read", "write"}
 
@@ -13,7 +13,7 @@ _ACCESS = {"read", "write"}
 class TypeReader:
     """Steps the parser's tokens over types."""
 
-    def __init__(self, parser: Parser) -> None:
+    def __init__(self, parser: ExpressionParser) -> None:
         self._parser = parser
 
     def alias(self) -> None:
@@ -22,7 +22,7 @@ class TypeReader:
         if parser.token.kind == "function":
             opener = parser.next()
             name = parser.expect_name("type function name")
-            parser._function_body(opener, name.value)
+            parser.function_body(opener, name.value)
             return
         parser.expect_name("type name")
         self.generics(defaults=True)
@@ -85,14 +85,14 @@ class TypeReader:
     def type(self) -> None:
         """Read one type."""
         parser = self._parser
-        parser._enter("type annotation")
+        parser.enter("type annotation")
         if parser.token.kind in ("|", "&"):
             parser.next()
         self._suffixed()
         while parser.token.kind in ("|", "&"):
             parser.next()
             self._suffixed()
-        parser._leave()
+        parser.leave()
 
     def _suffixed(self) -> None:
         self._simple()
@@ -103,7 +103,7 @@ class TypeReader:
         parser = self._parser
         kind = parser.token.kind
         if kind == "@":
-            parser._attributes()
+            parser.attributes()
             self._simple()
         elif kind in ("nil", "true", "false", "string", "interp-simple"):
             parser.next()

@@ -55,7 +55,7 @@ def info(*args: Any) -> Any:
     if is_function(subject):
         level = _level_of(subject)
     elif subject.__class__ is float:
-        number = int(subject)
+        number = arg.integer(args, shift, "info")
         if number < 0:
             arg.wrong(shift, "info", "level can't be negative")
         arg.string(args, shift + 1, "info")
