@@ -101,6 +101,7 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
         coroutine.error = error
         return False, (error.value,)
     except BaseException:
+        coroutine.frames.clear()
         coroutine.status = "dead"
         raise
     finally:

@@ -30,18 +30,30 @@ def is_deep() -> bool:
     return getattr(_local, "is_deep", False)
 
 
-def run_deep(function: Callable[[], Result]) -> Result:
+def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | None = None) -> Result:
     """Run a function on a deep thread, on this one if it is deep already; return its result.
 
+    Args:
+        function: What to run.
+        interrupt: Called when an exception, such as KeyboardInterrupt, hits the waiting thread: it
+            makes the function end. None waits for the function.
+
     Raises:
-        BaseException: Whatever the function raises. An exception in this thread meanwhile, such
-            as KeyboardInterrupt, is raised when the function has ended.
+        BaseException: Whatever the function raises; or what hit the waiting thread, once the
+            function has ended.
     """
     if is_deep():
         return function()
     outcome: list[Any] = []
-    thread = _start(lambda: outcome.append(_attempt(function)))
-    interruption = _join(thread)
+    done = threading.Event()
+
+    def run() -> None:
+        outcome.append(_attempt(function))
+        done.set()
+
+    thread = _start(run)
+    interruption = _wait(done, interrupt)
+    thread.join()
     if interruption is not None:
         raise interruption
     result, error = outcome[0]
@@ -76,13 +88,19 @@ def _start(target: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-def _join(thread: threading.Thread) -> BaseException | None:
+def _wait(done: threading.Event, interrupt: Callable[[], None] | None) -> BaseException | None:
+    """Wait for the end; return what hit this thread meanwhile.
+
+    An event, because an exception within ``Thread.join`` makes the thread look ended.
+    """
     interruption = None
-    while thread.is_alive():
+    while not done.is_set():
         try:
-            thread.join()
+            done.wait()
         except BaseException as error:  # noqa: BLE001 - raised when the thread has ended
             interruption = error
+            if interrupt is not None:
+                interrupt()
     return interruption
 
 

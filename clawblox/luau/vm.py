@@ -161,15 +161,28 @@ class VM:
         Raises:
             LuaError: The function failed.
         """
-        with_result: tuple[Any, ...] = run_deep(lambda: self._call(function, arguments))
-        return with_result
+        return self._run(lambda: self._call(function, arguments))
+
+    def _run(self, function: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Run a call of the host; an exception that hits the waiting thread ends the script."""
+        was_interrupted = self._budget.is_interrupted
+        try:
+            return run_deep(function, self.interrupt)
+        except LuaError:
+            raise
+        except BaseException:
+            self._budget.is_interrupted = was_interrupted
+            raise
 
     def _call(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         with self.entered():
+            self.c_calls += 1  # nothing in it may yield past the host
             try:
                 return as_tuple(function(*arguments))
             except Exception as error:  # noqa: BLE001 - settle raises what is not the script's
                 raise settle(error) from None
+            finally:
+                self.c_calls -= 1
 
     def resume(self, coroutine: Coroutine, *values: Any) -> tuple[Any, ...]:
         """Run a coroutine until it yields or returns; return those values.
@@ -177,7 +190,7 @@ class VM:
         Raises:
             LuaError: It failed, or it cannot be resumed.
         """
-        return run_deep(lambda: self._resume(coroutine, values))
+        return self._run(lambda: self._resume(coroutine, values))
 
     def _resume(self, coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[Any, ...]:
         with self.entered():

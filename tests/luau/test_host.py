@@ -138,6 +138,30 @@ def test_luau_calls_python_calls_luau(zoo: Zoo) -> None:
         vm.call(vm.load("twice(function() error('inner') end, 1)"))
 
 
+def test_what_the_host_calls_cannot_yield_past_it(zoo: Zoo) -> None:
+    vm = zoo.lend(VM())
+
+    @zoo.function("call")
+    def call(function: Any) -> Any:
+        return vm.call(function)
+
+    vm.globals["call"] = call
+    co = vm.coroutine(vm.load("return pcall(call, function() coroutine.yield() end)", "=zoo"))
+    assert vm.resume(co) == (
+        False, "zoo:1: attempt to yield across metamethod/C-call boundary",
+    )  # fmt: skip
+
+
+def test_a_coroutine_that_a_host_error_passed_through_is_dead(zoo: Zoo) -> None:
+    vm = zoo.lend(VM())
+    co = vm.coroutine(vm.load("coroutine.yield() fail('python')"))
+    vm.resume(co)
+    with pytest.raises(ValueError, match="python"):
+        vm.resume(co)
+    assert co.status == "dead"
+    assert vm.call(vm.load("return 1")) == (1.0,)
+
+
 def test_snapshots_name_objects_and_functions_by_the_hosts_ids(zoo: Zoo) -> None:
     vm = zoo.lend(VM())
     vm.roots["co"] = vm.coroutine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 
@@ -137,6 +138,19 @@ def test_another_thread_can_interrupt() -> None:
         vm.call(function)
     timer.join()
     vm.clear_interrupt()
+    assert vm.call(vm.load("return 1")) == (1.0,)
+
+
+def test_control_c_ends_the_script() -> None:
+    vm = VM()
+    function = vm.load("while true do end")
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        vm.call(function)
+    timer.join()
     assert vm.call(vm.load("return 1")) == (1.0,)
 
 
