@@ -20,7 +20,6 @@ from clawblox.luau.errors import RuntimeFault
 Function = Callable[..., Any]
 
 MAX_INDEX_CHAIN = 100
-NOT_AVAILABLE = object()
 
 
 class Flag:
@@ -58,7 +57,7 @@ class LuaTable(dict[Any, Any]):
 
     _meta: LuaTable | None
     _own_class: type[MetaTable]
-    _hint: float  # where the last search for the end of the sequence stopped
+    _hint: float  # how many elements it was made for, where that is known
     _cursor: Any  # where `next` is
     _serial: int
 
@@ -438,26 +437,27 @@ def freeze(table: LuaTable) -> None:
 
 
 def border(table: LuaTable) -> float:
-    """Return the length of a table without ``__len``."""
+    """Return the length of a table without ``__len``.
+
+    Where there are holes it is, like the reference's, a border that depends on how many elements
+    the table was made for: it is looked for by bisection.
+    """
     size = float(len(table))
     if size == 0.0:
         return 0.0
-    if raw_has(table, size) and not raw_has(table, size + 1.0):
-        return size
     known: float = getattr(table, "_hint", 0.0)
     if known and not raw_has(table, known):
         return _bisect(table, 0.0, known)
-    for _ in range(4):
-        if not raw_has(table, known + 1.0):
-            break
-        known += 1.0
-    else:
-        high = known + 1.0
-        while raw_has(table, high):
-            known, high = high, high * 2.0
-        known = _bisect(table, known, high)
-    table._hint = known
-    return known
+    if size >= known and raw_has(table, size) and not raw_has(table, size + 1.0):
+        return size
+    low, high = known, known + 1.0
+    if not known:
+        if not raw_has(table, 1.0):
+            return 0.0
+        high = 2.0 ** int(size).bit_length()
+    while raw_has(table, high):
+        low, high = high, high * 2.0
+    return _bisect(table, low, high)
 
 
 def _bisect(table: LuaTable, low: float, high: float) -> float:

@@ -54,8 +54,9 @@ def insert(*args: Any) -> tuple[()]:
     """Insert a value at a position, by default at the end."""
     if len(args) == 2 and args[0].__class__ is LuaTable and args[1] is not None:
         table = args[0]
+        made_for = getattr(table, "_hint", 0.0)
         size = float(len(table))
-        if (size in table or not size) and size + 1.0 not in table:
+        if (size in table or not size) and size + 1.0 not in table and size >= made_for:
             table[size + 1.0] = args[1]
             return ()
     table = _writable(args, "insert")
