@@ -447,17 +447,30 @@ def border(table: LuaTable) -> float:
         return 0.0
     known: float = getattr(table, "_hint", 0.0)
     if known and not raw_has(table, known):
-        return _bisect(table, 0.0, known)
+        return _array_border(table, int(known))
     if size >= known and raw_has(table, size) and not raw_has(table, size + 1.0):
         return size
-    low, high = known, known + 1.0
     if not known:
         if not raw_has(table, 1.0):
             return 0.0
-        high = 2.0 ** int(size).bit_length()
+        room = 1 << int(size).bit_length()
+        if not raw_has(table, float(room)):
+            return _array_border(table, room)
+        known = float(room)
+    low, high = known, known + 1.0
     while raw_has(table, high):
         low, high = high, high * 2.0
     return _bisect(table, low, high)
+
+
+def _array_border(table: LuaTable, room: int) -> float:
+    """Return the border the reference finds in an array whose last place is empty."""
+    base, rest = 0, room
+    while half := rest >> 1:
+        if raw_has(table, float(base + half + 1)):
+            base += half
+        rest -= half
+    return float(base + raw_has(table, float(base + 1)))
 
 
 def _bisect(table: LuaTable, low: float, high: float) -> float:
