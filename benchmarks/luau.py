@@ -1,0 +1,281 @@
+"""Times the Luau implementation against hand-written CPython and lupa's Lua 5.4.
+
+``pip install lupa`` first; without it the comparison with Lua is left out.
+
+    python benchmarks/luau.py [--repeat 5]
+
+Times are CPU time; each is the median of several runs in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from clawblox.luau.deep import run_deep
+from clawblox.luau.vm import VM
+
+LUAU = {
+    "fib": """
+        local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
+        return function() return fib(24) end""",
+    "loop": """
+        return function() local s = 0.5 for i = 1, 1000000 do s = s + i end return s end""",
+    "table": """
+        return function()
+            local t = {}
+            for i = 1, 200000 do t[i] = i * 2 end
+            local s = 0
+            for i = 1, 200000 do s = s + t[i] end
+            return s
+        end""",
+    "method": """
+        local C = {} C.__index = C
+        function C:inc(x) self.n = self.n + x end
+        return function()
+            local o = setmetatable({n = 0}, C)
+            for i = 1, 200000 do o:inc(i) end
+            return o.n
+        end""",
+    "str": """
+        return function()
+            local n = 0
+            for i = 1, 50000 do local s = "item" .. i .. ":" .. (i * 2) n = n + #s end
+            return n
+        end""",
+    "heartbeat": """
+        local entities = {}
+        for i = 1, 200 do
+            entities[i] = {pos = {x = i, y = 0, z = 0}, vel = {x = 1, y = 2, z = 3}}
+        end
+        return function()
+            local dt = 1 / 60
+            for tick = 1, 50 do
+                for i, e in ipairs(entities) do
+                    local p, v = e.pos, e.vel
+                    v.y = v.y - 9.8 * dt
+                    p.x = p.x + v.x * dt
+                    p.y = p.y + v.y * dt
+                    p.z = p.z + v.z * dt
+                    if p.y < 0 then p.y = 0 v.y = -v.y * 0.5 end
+                end
+            end
+            return #entities
+        end""",
+    "closure": """
+        return function()
+            local function counter() local n = 0 return function(d) n = n + d return n end end
+            local c, r = counter(), 0
+            for i = 1, 200000 do r = c(i) end
+            return r
+        end""",
+    "coroutine": """
+        return function()
+            local function inner(i) coroutine.yield(i) end
+            local co = coroutine.wrap(function() for i = 1, 30000 do inner(i) end end)
+            local s, v = 0, co()
+            while v do s = s + v v = co() end
+            return s
+        end""",
+}
+
+
+def fib(n: float) -> float:
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+def loop() -> float:
+    s = 0.5
+    for i in range(1, 1000001):
+        s = s + i
+    return s
+
+
+def table() -> float:
+    t = []
+    for i in range(1, 200001):
+        t.append(i * 2.0)  # noqa: PERF401 - as the Luau does it
+    s = 0.0
+    for i in range(200000):
+        s = s + t[i]
+    return s
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.n = 0.0
+
+    def inc(self, x: float) -> None:
+        self.n = self.n + x
+
+
+def method() -> float:
+    o = Counter()
+    for i in range(1, 200001):
+        o.inc(i)
+    return o.n
+
+
+def string() -> float:
+    n = 0
+    for i in range(1, 50001):
+        s = f"item{i}:{i * 2}"
+        n = n + len(s)
+    return n
+
+
+# The same data as the Luau has: a table is a dictionary.
+ENTITIES = [
+    {"pos": {"x": float(i), "y": 0.0, "z": 0.0}, "vel": {"x": 1.0, "y": 2.0, "z": 3.0}}
+    for i in range(1, 201)
+]
+
+
+def heartbeat() -> float:
+    dt = 1 / 60
+    for _ in range(50):
+        for e in ENTITIES:
+            p, v = e["pos"], e["vel"]
+            v["y"] = v["y"] - 9.8 * dt
+            p["x"] = p["x"] + v["x"] * dt
+            p["y"] = p["y"] + v["y"] * dt
+            p["z"] = p["z"] + v["z"] * dt
+            if p["y"] < 0:
+                p["y"] = 0.0
+                v["y"] = -v["y"] * 0.5
+    return len(ENTITIES)
+
+
+def closure() -> float:
+    def counter() -> Callable[[float], float]:
+        n = 0.0
+
+        def add(d: float) -> float:
+            nonlocal n
+            n = n + d
+            return n
+
+        return add
+
+    c, r = counter(), 0.0
+    for i in range(1, 200001):
+        r = c(i)
+    return r
+
+
+def coroutine() -> float:
+    def inner(i: int) -> Any:
+        yield i
+
+    def outer() -> Any:
+        for i in range(1, 30001):
+            yield from inner(i)
+
+    return float(sum(outer()))
+
+
+PYTHON: dict[str, Callable[[], float]] = {
+    "fib": lambda: fib(24),
+    "loop": loop,
+    "table": table,
+    "method": method,
+    "str": string,
+    "heartbeat": heartbeat,
+    "closure": closure,
+    "coroutine": coroutine,
+}
+
+
+def median_ms(function: Callable[[], Any], repeat: int) -> tuple[float, Any]:
+    times = []
+    result = None
+    for _ in range(repeat):
+        started = time.process_time()
+        result = function()
+        times.append((time.process_time() - started) * 1000)
+    return statistics.median(times), result
+
+
+def lua_functions() -> dict[str, Callable[[], Any]] | None:
+    try:
+        from lupa.lua54 import LuaRuntime
+    except ImportError:
+        return None
+    lua = LuaRuntime()
+    return {name: lua.execute(source) for name, source in LUAU.items()}
+
+
+def compare(repeat: int) -> None:
+    lua = lua_functions()
+    ratios: dict[str, list[float]] = {"python": [], "lua": []}
+    print(f"{'ms':10} {'here':>8} {'CPython':>8} {'ratio':>6} {'Lua 5.4':>8} {'ratio':>6}")
+    for name, source in LUAU.items():
+        vm = VM()
+        (function,) = vm.call(vm.load(source, f"={name}"))
+        here, result = median_ms(lambda vm=vm, function=function: vm.call(function), repeat)
+        python, expected = median_ms(PYTHON[name], repeat)
+        assert result == (float(expected),), (name, result, expected)
+        line = f"{name:10} {here:8.1f} {python:8.1f} {here / python:6.1f}"
+        ratios["python"].append(here / python)
+        if lua is not None:
+            theirs, _ = median_ms(lua[name], repeat)
+            line += f" {theirs:8.1f} {here / theirs:6.1f}"
+            ratios["lua"].append(here / theirs)
+        print(line)
+    for other, values in ratios.items():
+        if values:
+            seven = math.prod(values[:-1]) ** (1 / (len(values) - 1))
+            eight = math.prod(values) ** (1 / len(values))
+            print(f"geometric mean, times {other}: {seven:.2f} without coroutine, {eight:.2f} with")
+
+
+def snapshots(repeat: int) -> None:
+    vm = VM()
+    vm.call(vm.load("t = {} for i = 1, 100000 do t[i] = i * 1.5 end"))
+    took, document = median_ms(vm.snapshot, repeat)
+    dumped, text = median_ms(lambda: json.dumps(document), repeat)
+    loaded, _ = median_ms(lambda: VM.restore(json.loads(text)), repeat)
+    size = len(text) / 1e6
+    print(f"snapshot of 1e5 numbers: {took:.0f} ms + {dumped:.0f} ms JSON, {size:.2f} MB; "
+          f"load and restore {loaded:.0f} ms")  # fmt: skip
+    vm = VM()
+    vm.call(
+        vm.load(
+            "t = {} for i = 1, 10000 do t[i] = {a=1,b=2,c=3,d='x',e='y',f=i,g=i,h=i,k=1,l=2} end"
+        )
+    )
+    took, document = median_ms(vm.snapshot, repeat)
+    dumped, text = median_ms(lambda: json.dumps(document), repeat)
+    loaded, _ = median_ms(lambda: VM.restore(json.loads(text)), repeat)
+    print(f"snapshot of 1e4 tables of 10 fields: {took:.0f} ms + {dumped:.0f} ms JSON, "
+          f"{len(text) / 1e6:.2f} MB; load and restore {loaded:.0f} ms")  # fmt: skip
+
+
+def compilation(repeat: int) -> None:
+    block = LUAU["heartbeat"].replace("return function", "local function tick", 1)
+    lines = block.count("\n") + 1
+    source = "\n".join(f"do {block} end" for _ in range(1000 // lines + 1))
+    took, _ = median_ms(lambda: VM().load(source), repeat)
+    print(f"compiling 1,000 lines: {took * 1000 / (source.count(chr(10)) + 1):.0f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=5)
+    repeat = parser.parse_args().repeat
+    compare(repeat)
+    snapshots(repeat)
+    compilation(repeat)
+
+
+if __name__ == "__main__":
+    run_deep(main)

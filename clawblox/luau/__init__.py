@@ -1,0 +1,1 @@
+"""Luau in pure Python, its whole state serialisable at any point."""

@@ -1,0 +1,196 @@
+"""A compiled chunk: its functions, their Python code, and the continuations made on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from clawblox.luau import syntax as ast
+from clawblox.luau.deep import recursion_is_unchecked
+from clawblox.luau.errors import LuauSyntaxError, chunk_id
+from clawblox.luau.infer import NumberLocals
+from clawblox.luau.ir import (
+    Block,
+    Site,
+    Writer,
+    has_sites,
+    toll,
+    write_continuation,
+    write_function,
+)
+from clawblox.luau.lower import FunctionLowering
+from clawblox.luau.parser import parse
+
+UNIT_PREFIX = "<luau "
+_TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
+FORMAT = 1  # part of every snapshot: lowering the same source differently needs a new number
+
+
+class Unit:
+    """The Python text of one compilation, with the Luau line and call site of every line."""
+
+    __slots__ = ("lines", "sites", "text")
+
+    def __init__(self, writer: Writer) -> None:
+        self.text = writer.text
+        self.lines = writer.lines
+        self.sites = writer.sites
+
+
+class Continuation:
+    """The rest of a function behind one call."""
+
+    __slots__ = ("function", "names", "prototype", "site")
+
+    def __init__(
+        self, prototype: Prototype, site: Site, function: Callable[..., Any], names: list[str]
+    ) -> None:
+        self.prototype = prototype
+        self.site = site
+        self.function = function
+        self.names = names
+
+
+class Prototype:
+    """One function of a chunk."""
+
+    __slots__ = (
+        "_continuations", "block", "chunk", "index", "is_vararg", "line", "name", "parameters",
+        "sites", "upvalues",
+    )  # fmt: skip
+
+    def __init__(self, chunk: Chunk, body: ast.FunctionBody) -> None:
+        self.chunk = chunk
+        self.index = body.index
+        self.name = body.name
+        self.line = body.line
+        self.parameters = len(body.params)
+        self.is_vararg = body.is_vararg
+        self.upvalues: list[str] = []
+        self.block: Block = []
+        self.sites: list[Site] = []
+        self._continuations: dict[int, Continuation] = {}
+
+    def continuation(self, ordinal: int) -> Continuation:
+        """Return the code behind a call site, compiling it at the first use."""
+        known = self._continuations.get(ordinal)
+        if known is None:
+            known = self._continuations[ordinal] = self._compile(self.sites[ordinal])
+        return known
+
+    def _compile(self, site: Site) -> Continuation:
+        writer, names = write_continuation(
+            self.index, self.block, site, counts_depth=recursion_is_unchecked()
+        )
+        made = self.chunk.compile(writer, f"{self.index}/{site.ordinal}")
+        return Continuation(self, site, made[f"F{self.index}"], names)
+
+
+class Chunk:
+    """One loaded source."""
+
+    __slots__ = ("__weakref__", "name", "namespace", "prototypes", "shown_name", "source", "units")
+
+    def __init__(self, source: str, name: str, names: dict[str, Any]) -> None:
+        """Compile a source.
+
+        Args:
+            source: The source, one character a byte.
+            name: The chunk name, ``=x``, ``@x``, or source text.
+            names: What generated code may call.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau, or too deeply nested.
+        """
+        self.source = source
+        self.name = name
+        self.shown_name = chunk_id(name)
+        self.units: dict[str, Unit] = {}
+        self.prototypes: list[Prototype] = []
+        self.namespace = {**names, "CHUNK": self, "P": self.prototypes}
+        try:
+            writer = self._lower()
+        except RecursionError:
+            raise LuauSyntaxError(name, 1, _TOO_NESTED) from None
+        self.compile(writer, "main", into=self.namespace)
+
+    def _lower(self) -> Writer:
+        _, functions = parse(self.source, self.name)
+        self.prototypes += [Prototype(self, body) for body in functions]
+        writer = Writer()
+        numbers = NumberLocals(functions)
+        kinds: dict[ast.Local, str] = {}
+        for body, prototype in zip(functions, self.prototypes, strict=True):
+            _write(writer, body, prototype, FunctionLowering(body, numbers, kinds))
+        return writer
+
+    def compile(
+        self, writer: Writer, name: str, into: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Compile and run a unit's text; return the names it defines."""
+        filename = f"{UNIT_PREFIX}{name}>"
+        self.units[filename] = Unit(writer)
+        text = "\n".join(writer.text) + "\n"
+        try:
+            code = compile(text, filename, "exec", dont_inherit=True, optimize=0)
+        except (SyntaxError, RecursionError, MemoryError) as error:
+            line = writer.lines[error.lineno or 0] if isinstance(error, SyntaxError) else 1
+            raise LuauSyntaxError(self.name, line, _TOO_NESTED) from None
+        made = self.namespace if into is None else into
+        if into is None:
+            made = {}
+            exec(code, self.namespace, made)  # noqa: S102 - the text is our own
+        else:
+            exec(code, made)  # noqa: S102
+        return made
+
+    def main(self, environment: Any) -> Any:
+        """Return the chunk's main function with this environment."""
+        return self.namespace["M0"](environment)
+
+
+def _write(
+    writer: Writer, body: ast.FunctionBody, prototype: Prototype, compiler: FunctionLowering
+) -> None:
+    signature, block = compiler.compile()
+    if has_sites(block):
+        block.insert(0, toll(body.line))
+    prototype.block, prototype.sites = block, compiler.sites
+    captured = [
+        f"{local.name}_{local.ident}"
+        for local in body.upvalues
+        if not (local.self_function is body and not local.boxed)
+    ]
+    prototype.upvalues = ["E", *captured]
+    writer.put(0, f"def M{body.index}({', '.join(prototype.upvalues)}):", 0)
+    counts_depth = recursion_is_unchecked()
+    write_function(writer, body.index, signature, block, indent=1, counts_depth=counts_depth)
+    writer.put(1, f"return F{body.index}", 0)
+
+
+def is_generated(code: CodeType) -> bool:
+    """Return whether a code object was compiled from Luau."""
+    return code.co_filename.startswith(UNIT_PREFIX)
+
+
+def prototype_of(function: FunctionType) -> Prototype | None:
+    """Return the prototype of a Luau function; None for a built-in one."""
+    code = function.__code__
+    if not is_generated(code):
+        return None
+    return prototype_in(code, function.__globals__)
+
+
+def prototype_in(code: CodeType, names: dict[str, Any]) -> Prototype:
+    """Return the prototype that generated code belongs to."""
+    found: Prototype = names["P"][int(code.co_name[1:])]
+    return found
+
+
+def place_of(frame: FrameType, line: int | None = None) -> tuple[Prototype, int]:
+    """Return the prototype and Luau line of a generated frame."""
+    code = frame.f_code
+    chunk: Chunk = frame.f_globals["CHUNK"]
+    unit = chunk.units[code.co_filename]
+    return prototype_in(code, frame.f_globals), unit.lines[line or frame.f_lineno or 0]

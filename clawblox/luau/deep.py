@@ -1,0 +1,152 @@
+"""Runs code on a thread whose stack is large enough for Luau's recursion.
+
+Luau calls are Python calls. Some of them need C stack too, and an ordinary thread has too little:
+recursion would kill the process. A deep thread has 512 MB of address space (used as needed), and
+a recursion limit that ends in a ``RecursionError`` long before that.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+STACK_BYTES = 512 << 20
+MAX_CALLS = 20_012  # the reference's 20,000, and what starting a call takes
+_PROBE_CALLS = 3_000
+_PROBE_LIMIT = 500
+_lock = threading.Lock()
+_local = threading.local()
+_active = 0
+_usual_limit = 0
+_is_defective: bool | None = None
+
+
+def is_deep() -> bool:
+    """Return whether this thread was started by `run_deep`."""
+    return getattr(_local, "is_deep", False)
+
+
+def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | None = None) -> Result:
+    """Run a function on a deep thread, on this one if it is deep already; return its result.
+
+    Args:
+        function: What to run.
+        interrupt: Called when an exception, such as KeyboardInterrupt, hits the waiting thread: it
+            makes the function end. None waits for the function.
+
+    Raises:
+        BaseException: Whatever the function raises; or what hit the waiting thread, once the
+            function has ended.
+    """
+    if is_deep():
+        return function()
+    outcome: list[Any] = []
+    done = threading.Event()
+
+    def run() -> None:
+        outcome.append(_attempt(function))
+        done.set()
+
+    thread = _start(run)
+    interruption = _wait(done, interrupt)
+    thread.join()
+    if interruption is not None:
+        raise interruption
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def _attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    _local.is_deep = True
+    try:
+        return function(), None
+    except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+        return None, error
+
+
+def _start(target: Callable[[], Any]) -> threading.Thread:
+    def run() -> None:
+        _raise_limit()
+        try:
+            target()
+        finally:
+            _lower_limit()
+
+    with _lock:
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            thread = threading.Thread(target=run, name="luau", daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    return thread
+
+
+def _wait(done: threading.Event, interrupt: Callable[[], None] | None) -> BaseException | None:
+    """Wait for the end; return what hit this thread meanwhile.
+
+    An event, because an exception within ``Thread.join`` makes the thread look ended.
+    """
+    interruption = None
+    while not done.is_set():
+        try:
+            done.wait()
+        except BaseException as error:  # noqa: BLE001 - raised when the thread has ended
+            interruption = error
+            if interrupt is not None:
+                interrupt()
+    return interruption
+
+
+def _raise_limit() -> None:
+    global _active, _usual_limit
+    with _lock:
+        if not _active:
+            _usual_limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_usual_limit, MAX_CALLS))
+        _active += 1
+
+
+def _lower_limit() -> None:
+    global _active
+    with _lock:
+        _active -= 1
+        if not _active and sys.getrecursionlimit() == max(_usual_limit, MAX_CALLS):
+            sys.setrecursionlimit(_usual_limit)
+
+
+def recursion_is_unchecked() -> bool:
+    """Return whether this interpreter misses some recursion (CPython 3.13.0 to 3.13.7 do).
+
+    The answer comes from an experiment, made once.
+    """
+    global _is_defective
+    if _is_defective is None:
+        _is_defective = run_deep(_probe)
+    return _is_defective
+
+
+def _probe() -> bool:
+    calls = 0
+
+    def dive(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < _PROBE_CALLS:
+            dive(None)
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(_PROBE_LIMIT)
+    try:
+        dive()
+    except RecursionError:
+        return False
+    finally:
+        sys.setrecursionlimit(limit)
+    return True

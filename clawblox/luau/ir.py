@@ -1,0 +1,286 @@
+"""The structured code of one function, and its two written forms.
+
+A function is a tree of `Line`, `If` and `Loop`. `write_function` prints it as one Python function;
+`write_continuation` prints what is left of it behind one call: the rest of the innermost block,
+then the rest of every block around it, every enclosing loop entered in the middle.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_NAMES = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b(?:[A-Za-z_]\w*_\d+|t\d+|va|E|F\d+)\b"
+)
+_TEMP = re.compile(r"t\d+")
+_TARGET = re.compile(r"(t\d+) = (.*)")
+_WALRUS = re.compile(r"\((t\d+) := ")
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """A call at which a function can be suspended.
+
+    Attributes:
+        ordinal: Its number within the function, in order of lowering; part of every snapshot.
+        target: The variable its result goes to; None where it is dropped.
+        is_return: Whether the function returns the result as it is.
+        visible: The variables in scope.
+        method: The method name for messages, if this is a method call.
+    """
+
+    ordinal: int
+    target: str | None
+    is_return: bool
+    visible: frozenset[str]
+    method: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """One Python statement on one line."""
+
+    text: str
+    line: int
+    site: Site | None = None
+
+
+@dataclass(slots=True, eq=False)
+class If:
+    """A condition with two blocks."""
+
+    condition: str
+    line: int
+    then: Block = field(default_factory=list)
+    otherwise: Block = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """A Python ``for``; ``resumed`` is its header when it is entered in the middle.
+
+    A charged loop runs on the step iterator, and goes on with a new one when that is used up.
+    """
+
+    header: str
+    resumed: str
+    line: int
+    body: Block = field(default_factory=list)
+    otherwise: str = ""
+    is_charged: bool = False
+
+
+Block = list[Line | If | Loop]
+
+
+class Writer:
+    """Collects the lines of a compile unit with their Luau lines and call sites."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.lines: list[int] = [0]
+        self.sites: list[Site | None] = [None]
+        self._flags = 0
+
+    def put(self, indent: int, text: str, line: int, site: Site | None = None) -> None:
+        """Append one line."""
+        self.text.append(" " * indent + text)
+        self.lines.append(line)
+        self.sites.append(site)
+
+    def block(self, block: Block, indent: int) -> None:
+        """Append a whole block."""
+        for node in block:
+            self._node(node, indent)
+        if not block:
+            self.put(indent, "pass", 0)
+
+    def _node(self, node: Line | If | Loop, indent: int) -> None:
+        if isinstance(node, Line):
+            self.put(indent, node.text, node.line, node.site)
+        elif isinstance(node, If):
+            self._if(node, indent, "if")
+        else:
+            indent = self._loop_start(node, indent)
+            self.put(indent, node.header, node.line)
+            self.block(node.body, indent + 1)
+            self._loop_end(node, indent)
+
+    def _if(self, node: If, indent: int, word: str) -> None:
+        while True:
+            self.put(indent, f"{word} {node.condition}:", node.line)
+            self.block(node.then, indent + 1)
+            if len(node.otherwise) == 1 and isinstance(node.otherwise[0], If):
+                node, word = node.otherwise[0], "elif"
+                continue
+            if node.otherwise:
+                self.put(indent, "else:", node.line)
+                self.block(node.otherwise, indent + 1)
+            return
+
+    def _loop_start(self, node: Loop, indent: int) -> int:
+        if not node.is_charged:
+            return indent
+        self.put(indent, "while True:", node.line)
+        return indent + 1
+
+    def _loop_end(self, node: Loop, indent: int) -> None:
+        if node.is_charged:
+            self.put(indent, "else:", node.line)
+            self.put(indent + 1, "more(); continue", node.line)
+            self.put(indent, "break", node.line)
+        elif node.otherwise:
+            self.put(indent, "else:", node.line)
+            self.put(indent + 1, node.otherwise, node.line)
+
+    def rest(self, block: Block, site: Site, indent: int) -> bool:
+        """Append what follows a site in a block; False if the site is not in it."""
+        for index, node in enumerate(block):
+            if self._enter(node, site, indent):
+                for following in block[index + 1 :]:
+                    self._node(following, indent)
+                return True
+        return False
+
+    def _enter(self, node: Line | If | Loop, site: Site, indent: int) -> bool:
+        if isinstance(node, Line):
+            if node.site is site and site.is_return:
+                self.put(indent, f"return {site.target}", node.line)
+            return node.site is site
+        if isinstance(node, If):
+            return self.rest(node.then, site, indent) or self.rest(node.otherwise, site, indent)
+        if not holds(node.body, site):
+            return False
+        self._flags += 1
+        flag = f"q{self._flags}"
+        self.put(indent, f"{flag} = True", node.line)
+        indent = self._loop_start(node, indent)
+        self.put(indent, node.resumed, node.line)
+        self.put(indent + 1, f"if {flag}:", node.line)
+        self.put(indent + 2, f"{flag} = False", node.line)
+        self.rest(node.body, site, indent + 2)
+        self.put(indent + 1, "else:", node.line)
+        self.block(node.body, indent + 2)
+        self._loop_end(node, indent)
+        return True
+
+
+def walrus_names(text: str) -> list[str]:
+    """Return the temporaries a piece of Python sets."""
+    return _WALRUS.findall(text)
+
+
+def holds(block: Block, site: Site) -> bool:
+    """Return whether a site lies within a block."""
+    for node in block:
+        if isinstance(node, Line):
+            if node.site is site:
+                return True
+        elif isinstance(node, If):
+            if holds(node.then, site) or holds(node.otherwise, site):
+                return True
+        elif holds(node.body, site):
+            return True
+    return False
+
+
+def live_names(text: list[str], site: Site) -> list[str]:
+    """Return the variables a continuation reads from its frame, sorted.
+
+    Locals count when they are in scope at the site and mentioned; temporaries when the text reads
+    them before it sets them.
+    """
+    live: set[str] = set()
+    settled: set[str] = {site.target} if site.target else set()
+    for line in text:
+        stripped = line.strip()
+        defined = set(_WALRUS.findall(stripped))
+        if (target := _TARGET.fullmatch(stripped)) and target[1] not in target[2]:
+            defined.add(target[1])
+        settled |= defined - live
+        for name in _NAMES.findall(stripped):
+            if name[0] in "'\"" or name in settled:
+                continue
+            if _TEMP.fullmatch(name) or name in site.visible:
+                live.add(name)
+    return sorted(live)
+
+
+def charged_loop(line: int) -> Loop:
+    """Return an endless loop whose iterations are charged."""
+    return Loop("for _ in B:", "for _ in B:", line, is_charged=True)
+
+
+def toll(line: int) -> Loop:
+    """Return the charge of one step."""
+    return Loop("for _ in B:", "for _ in B:", line, [Line("break", line)], "more()")
+
+
+def write_function(
+    writer: Writer, index: int, signature: str, body: Block, *, indent: int, counts_depth: bool
+) -> None:
+    """Append a function; it saves itself when a `Yield` passes through.
+
+    Args:
+        writer: Where to.
+        index: The function's number in its chunk.
+        signature: Its Python parameters.
+        body: Its code.
+        indent: How deep it stands.
+        counts_depth: Whether it has to guard against recursion itself.
+    """
+    writer.put(indent, f"def F{index}({signature}):", 0)
+    if not has_sites(body):
+        writer.block(body, indent + 1)
+        writer.put(indent + 1, "return E", 0)  # never reached; it keeps the globals at hand
+        return
+    if counts_depth:
+        writer.put(indent + 1, "deeper()", body[0].line)
+    writer.put(indent + 1, "try:", 0)
+    writer.block(body, indent + 2)
+    _write_capture(writer, index, indent + 1, counts_depth=counts_depth)
+
+
+def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: bool) -> None:
+    writer.put(indent, "except Y as y:", 0)
+    writer.put(indent + 1, f"save(y, P[{index}], locals(), E)", 0)
+    writer.put(indent + 1, "raise", 0)
+    if counts_depth:
+        writer.put(indent, "finally:", 0)
+        writer.put(indent + 1, "shallower()", 0)
+
+
+def write_continuation(
+    index: int, body: Block, site: Site, *, counts_depth: bool
+) -> tuple[Writer, list[str]]:
+    """Return the continuation behind a site, and the names its frame holds."""
+    rest = Writer()
+    rest.rest(body, site, 2)
+    rest.put(2, "return ()", 0)
+    live = sorted({*live_names(rest.text, site), "E"})
+    writer = Writer()
+    parameters = [site.target or "_r", *live]
+    writer.put(0, f"def F{index}({', '.join(parameters)}):", 0)
+    if counts_depth:
+        writer.put(1, "deeper()", 0)
+    writer.put(1, "try:", 0)
+    writer.text += rest.text
+    writer.lines += rest.lines[1:]
+    writer.sites += rest.sites[1:]
+    _write_capture(writer, index, 1, counts_depth=counts_depth)
+    return writer, live
+
+
+def has_sites(block: Block) -> bool:
+    """Return whether a block can suspend."""
+    for node in block:
+        if isinstance(node, Line):
+            if node.site is not None:
+                return True
+        elif isinstance(node, If):
+            if has_sites(node.then) or has_sites(node.otherwise):
+                return True
+        elif has_sites(node.body):
+            return True
+    return False

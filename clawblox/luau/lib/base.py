@@ -1,0 +1,368 @@
+"""The global functions."""
+
+from __future__ import annotations
+
+import sys
+from types import CellType, FrameType, FunctionType
+from typing import Any
+
+from clawblox.luau.chunk import is_generated, prototype_of
+from clawblox.luau.context import MAX_C_CALLS, call_unyieldable, current
+from clawblox.luau.diagnose import run_handler, settle, stack
+from clawblox.luau.errors import LuaError, LuauSyntaxError, RuntimeFault
+from clawblox.luau.iteration import builtin_iterators, next_entry
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.garbage import collect
+from clawblox.luau.lib.registry import builtin
+from clawblox.luau.measure import heap_bytes
+from clawblox.luau.numbers import parse_in_base, to_number
+from clawblox.luau.operators import raw_equal, shown_type, to_text
+from clawblox.luau.suspension import ProtectedFrame, Yield
+from clawblox.luau.values import (
+    FrozenTable,
+    LuaTable,
+    Userdata,
+    as_result,
+    as_tuple,
+    border,
+    check_key,
+    is_function,
+    metamethod,
+    metatable_of,
+    raw_assign,
+    raw_get,
+    raw_has,
+    set_metatable,
+    table_key,
+    truth,
+    type_name,
+)
+
+
+@builtin("assert")
+def assert_(*args: Any) -> Any:
+    """Return the arguments if the first is true, else raise the second."""
+    if not truth(arg.any_value(args, 0, "assert")):
+        if len(args) > 1 and args[1].__class__ is not str:
+            raise LuaError(args[1])
+        raise RuntimeFault(args[1] if len(args) > 1 else "assertion failed!")
+    return as_result(args)
+
+
+@builtin("error")
+def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
+    """Raise a value; a string gets the position of the calling level in front."""
+    depth = 1 if level is None else arg.integer((value, level), 1, "error")
+    if value.__class__ is str and depth > 0:
+        levels = stack(sys._getframe(1))
+        if depth <= len(levels):
+            found = levels[depth - 1]
+            if found.prototype is not None:
+                value = f"{found.prototype.chunk.shown_name}:{found.line}: {value}"
+    raise LuaError(value)
+
+
+@builtin("pcall")
+def pcall(*args: Any) -> Any:
+    """Call a function; return true and its results, or false and the error."""
+    arg.any_value(args, 0, "pcall")
+    vm = current.vm
+    vm.c_calls += 1
+    vm.base_c_calls += 1
+    try:
+        if vm.c_calls >= MAX_C_CALLS:
+            vm.check_c_calls()
+        return (True, *as_tuple(args[0](*args[1:])))
+    except Yield as suspended:
+        suspended.frames.append(ProtectedFrame(None))
+        raise
+    except Exception as caught:  # noqa: BLE001 - settle raises what is not the script's
+        return False, settle(caught).value
+    finally:
+        vm.c_calls -= 1
+        vm.base_c_calls -= 1
+
+
+@builtin("xpcall")
+def xpcall(*args: Any) -> Any:
+    """Call a function; return true and its results, or false and what the handler returns."""
+    handler = arg.function(args, 1, "xpcall")
+    vm = current.vm
+    vm.c_calls += 1
+    vm.base_c_calls += 1
+    try:
+        if vm.c_calls >= MAX_C_CALLS:
+            vm.check_c_calls()
+        return (True, *as_tuple(args[0](*args[2:])))
+    except Yield as suspended:
+        suspended.frames.append(ProtectedFrame(handler))
+        raise
+    except Exception as caught:  # noqa: BLE001
+        return run_handler(handler, settle(caught))
+    finally:
+        vm.c_calls -= 1
+        vm.base_c_calls -= 1
+
+
+@builtin("type")
+def type_(*args: Any) -> str:
+    """Return the type of a value."""
+    return type_name(arg.any_value(args, 0, "type"))
+
+
+@builtin("typeof")
+def typeof(*args: Any) -> str:
+    """Return the type of a value; userdata may have a name of its own."""
+    return shown_type(arg.any_value(args, 0, "typeof"))
+
+
+@builtin("tostring")
+def tostring(*args: Any) -> str:
+    """Return a value as text."""
+    return to_text(arg.any_value(args, 0, "tostring"))
+
+
+@builtin("tonumber")
+def tonumber(*args: Any) -> float | None:
+    """Return a value as a number, perhaps in another base."""
+    base = arg.optional_integer(args, 1, "tonumber", 10)
+    if base == 10:
+        return to_number(arg.any_value(args, 0, "tonumber"))
+    text = arg.string(args, 0, "tonumber")
+    if not 2 <= base <= 36:
+        arg.wrong(1, "tonumber", "base out of range")
+    return parse_in_base(text, base)
+
+
+@builtin("print")
+def print_(*args: Any) -> tuple[()]:
+    """Hand a line to the host's output."""
+    text = "\t".join(to_text(value) for value in args)
+    output = current.vm.output
+    if output is not None:
+        output(text)
+    return ()
+
+
+@builtin("select")
+def select(*args: Any) -> Any:
+    """Return the arguments from a position on, or their number."""
+    if args and args[0].__class__ is str and args[0][:1] == "#":
+        return float(len(args) - 1)
+    at = arg.integer(args, 0, "select")
+    if at < 0:
+        at += len(args)
+    if at < 1:
+        arg.wrong(0, "select", "index out of range")
+    return as_result(args[at:])
+
+
+@builtin("rawget")
+def rawget(*args: Any) -> Any:
+    """Read a field without metamethods."""
+    table = arg.table(args, 0, "rawget")
+    return raw_get(table, table_key(arg.any_value(args, 1, "rawget")))
+
+
+@builtin("rawset")
+def rawset(*args: Any) -> Any:
+    """Write a field without metamethods."""
+    table = arg.table(args, 0, "rawset")
+    key = table_key(arg.any_value(args, 1, "rawset"))
+    value = arg.any_value(args, 2, "rawset")
+    if table.__class__ is FrozenTable:
+        raise RuntimeFault("attempt to modify a readonly table")
+    check_key(key)
+    raw_assign(table, key, value)
+    return table
+
+
+@builtin("rawequal")
+def rawequal(*args: Any) -> bool:
+    """Compare without metamethods."""
+    return raw_equal(arg.any_value(args, 0, "rawequal"), arg.any_value(args, 1, "rawequal"))
+
+
+@builtin("rawlen")
+def rawlen(*args: Any) -> float:
+    """Return a length without metamethods."""
+    value = arg.any_value(args, 0, "rawlen")
+    if isinstance(value, LuaTable):
+        return border(value)
+    if value.__class__ is str:
+        return float(len(value))
+    arg.wrong(0, "rawlen", "table or string expected")
+
+
+@builtin("next")
+def next_(*args: Any) -> Any:
+    """Return the entry of a table behind a key."""
+    table = arg.table(args, 0, "next")
+    return next_entry(table, table_key(args[1]) if len(args) > 1 else None)
+
+
+@builtin("pairs")
+def pairs(*args: Any) -> Any:
+    """Return an iterator over a table's entries."""
+    value = arg.any_value(args, 0, "pairs")
+    handler = metamethod(value, "__iter")
+    if handler is not None:
+        return as_result((as_tuple(call_unyieldable(handler, value)) + (None,) * 3)[:3])
+    return next_, arg.table(args, 0, "pairs"), None
+
+
+@builtin("ipairs.next", internal=True)
+def inext(*args: Any) -> Any:
+    """Return the entry behind an index."""
+    table = arg.table(args, 0, "ipairs")
+    at = arg.number(args, 1, "ipairs") + 1.0
+    value = raw_get(table, at)
+    return None if value is None else (at, value)
+
+
+@builtin("ipairs")
+def ipairs(*args: Any) -> Any:
+    """Return an iterator over 1, 2, 3, … up to the first nil."""
+    return inext, arg.table(args, 0, "ipairs"), 0.0
+
+
+@builtin("getmetatable")
+def getmetatable(*args: Any) -> Any:
+    """Return a metatable, or what its ``__metatable`` says instead."""
+    value = arg.any_value(args, 0, "getmetatable")
+    if value.__class__ is str:
+        return raw_get(current.vm.string_metatable, "__metatable")
+    meta = metatable_of(value)
+    if meta is None:
+        return None
+    shown = raw_get(meta, "__metatable")
+    return meta if shown is None else shown
+
+
+@builtin("setmetatable")
+def setmetatable(*args: Any) -> Any:
+    """Give a table a metatable."""
+    table = arg.table(args, 0, "setmetatable")
+    meta = args[1] if len(args) > 1 else None
+    if len(args) < 2 or not (meta is None or isinstance(meta, LuaTable)):
+        arg.wrong_type(args, 1, "setmetatable", "nil or table")
+    if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
+        raise RuntimeFault("cannot change a protected metatable")
+    if table.__class__ is FrozenTable:
+        raise RuntimeFault("attempt to modify a readonly table")
+    set_metatable(table, meta)
+    if meta is not None and raw_has(meta, "__mode"):
+        current.vm.has_weak_tables = True
+    return table
+
+
+@builtin("newproxy")
+def newproxy(*args: Any) -> Userdata:
+    """Return a new userdata, with an empty metatable if asked."""
+    wants = args[0] if args else None
+    if wants is not None and wants.__class__ is not bool:
+        arg.wrong_type(args, 0, "newproxy", "nil or boolean")
+    return Userdata(LuaTable() if wants is True else None)
+
+
+@builtin("loadstring")
+def loadstring(*args: Any) -> Any:
+    """Compile a chunk; return its function, or nil and the message."""
+    source = arg.string(args, 0, "loadstring")
+    name = arg.optional_string(args, 1, "loadstring", source)
+    try:
+        chunk = current.vm.compile(source, name)
+    except LuauSyntaxError as error:
+        return None, error.value
+    return chunk.main(_thread_environment())
+
+
+@builtin("collectgarbage")
+def collectgarbage(*args: Any) -> Any:
+    """Collect garbage, or return the size of the heap in KB."""
+    option = arg.optional_string(args, 0, "collectgarbage", "collect")
+    if option == "collect":
+        collect()
+        return 0.0
+    if option == "count":
+        return float(heap_bytes(current.vm, sys._getframe())) / 1024.0
+    arg.wrong(0, "collectgarbage", f"invalid option '{option}'")
+
+
+# Environments
+
+
+def _thread_environment() -> Any:
+    running = current.vm.running
+    return current.vm.main_environment if running is None else running.environment
+
+
+def environment_cell(function: Any) -> CellType | None:
+    """Return where a Luau function keeps its globals; None if it uses none."""
+    if not isinstance(function, FunctionType) or not is_generated(function.__code__):
+        return None
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name == "E":
+            return cell
+    return None
+
+
+def _frame_at(level: int, function: str) -> FrameType | None:
+    levels = stack(sys._getframe(2))
+    if level > len(levels):
+        arg.wrong(0, function, "invalid level")
+    return levels[level - 1].frame
+
+
+@builtin("getfenv")
+def getfenv(*args: Any) -> Any:
+    """Return the globals of a function, of a level of the stack, or of the thread (0)."""
+    target = args[0] if args and args[0] is not None else 1.0
+    if is_function(target):
+        cell = environment_cell(target)
+        return current.vm.main_environment if cell is None else cell.cell_contents
+    level = arg.integer((target,), 0, "getfenv")
+    if level < 0:
+        arg.wrong(0, "getfenv", "level must be non-negative")
+    if level == 0:
+        return _thread_environment()
+    frame = _frame_at(level, "getfenv")
+    environment = frame.f_locals.get("E") if frame is not None else None
+    return current.vm.main_environment if environment is None else environment
+
+
+@builtin("setfenv")
+def setfenv(*args: Any) -> Any:
+    """Set the globals of a function, of a level of the stack, or of the thread (0)."""
+    environment = arg.table(args, 1, "setfenv")
+    target = args[0]
+    if not is_function(target):
+        level = arg.integer(args, 0, "setfenv")
+        if level == 0:
+            _set_thread_environment(environment)
+            return ()
+        frame = _frame_at(level, "setfenv")
+        target = _function_of(frame)
+    cell = environment_cell(target)
+    if cell is not None:
+        cell.cell_contents = environment
+    elif not (isinstance(target, FunctionType) and prototype_of(target) is not None):
+        raise RuntimeFault("'setfenv' cannot change environment of given object")
+    return target
+
+
+def _set_thread_environment(environment: LuaTable) -> None:
+    running = current.vm.running
+    if running is None:
+        current.vm.main_environment = environment
+    else:
+        running.environment = environment
+
+
+def _function_of(frame: FrameType | None) -> Any:
+    from clawblox.luau.lib.debug import function_of_frame
+
+    return function_of_frame(frame)
+
+
+builtin_iterators.update(next=next_, inext=inext)

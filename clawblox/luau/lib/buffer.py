@@ -1,0 +1,187 @@
+"""The ``buffer`` library."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from clawblox.luau.context import current
+from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.noise import single
+from clawblox.luau.lib.registry import builtin
+from clawblox.luau.values import Buffer
+
+MAX_SIZE = 1 << 30
+_KINDS = {
+    "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I",
+    "f32": "<f", "f64": "<d",
+}  # fmt: skip
+
+
+def _out_of_bounds() -> None:
+    raise RuntimeFault("buffer access out of bounds")
+
+
+def _offset(args: arg.Arguments, at: int, function: str, size: int, length: int) -> int:
+    offset = arg.integer(args, at, function)
+    if offset < 0 or offset + size > length:
+        _out_of_bounds()
+    return offset
+
+
+def _wrapped(value: float, bits: int, signed: bool) -> int:
+    whole = 0 if not math.isfinite(value) else int(value)
+    whole %= 1 << bits
+    return whole - (1 << bits) if signed and whole >> (bits - 1) else whole
+
+
+def _install(kind: str, form: str) -> None:
+    layout = struct.Struct(form)
+
+    def read(*args: Any) -> float:
+        data = arg.buffer(args, 0, f"read{kind}").data
+        offset = _offset(args, 1, f"read{kind}", layout.size, len(data))
+        return float(layout.unpack_from(data, offset)[0])
+
+    def write(*args: Any) -> tuple[()]:
+        data = arg.buffer(args, 0, f"write{kind}").data
+        offset = arg.integer(args, 1, f"write{kind}")
+        value = arg.number(args, 2, f"write{kind}")
+        if offset < 0 or offset + layout.size > len(data):
+            _out_of_bounds()
+        if kind == "f32":
+            layout.pack_into(data, offset, single(value))
+        elif kind == "f64":
+            layout.pack_into(data, offset, value)
+        else:
+            layout.pack_into(data, offset, _wrapped(value, layout.size * 8, kind[0] == "i"))
+        return ()
+
+    for verb, function in (("read", read), ("write", write)):
+        function.__code__ = function.__code__.replace(co_name=f"{verb}{kind}")
+        builtin(f"buffer.{verb}{kind}")(function)
+
+
+for _kind, _form in _KINDS.items():
+    _install(_kind, _form)
+
+
+@builtin("buffer.create")
+def create(*args: Any) -> Buffer:
+    """Return a buffer of zeros."""
+    size = arg.integer(args, 0, "create")
+    if size < 0:
+        arg.wrong(0, "create", "size")
+    if size > MAX_SIZE:
+        raise RuntimeFault("not enough memory")
+    current.vm.allocate(size)
+    return Buffer(bytearray(size))
+
+
+@builtin("buffer.fromstring")
+def fromstring(*args: Any) -> Buffer:
+    """Return a buffer with the bytes of a string."""
+    return Buffer(bytearray(arg.string(args, 0, "fromstring").encode("latin-1")))
+
+
+@builtin("buffer.tostring")
+def tostring(*args: Any) -> str:
+    """Return the bytes as a string."""
+    return arg.buffer(args, 0, "tostring").data.decode("latin-1")
+
+
+@builtin("buffer.len")
+def len_(*args: Any) -> float:
+    """Return the size in bytes."""
+    return float(len(arg.buffer(args, 0, "len").data))
+
+
+@builtin("buffer.readstring")
+def readstring(*args: Any) -> str:
+    """Return some bytes as a string."""
+    data = arg.buffer(args, 0, "readstring").data
+    offset, size = arg.integer(args, 1, "readstring"), arg.integer(args, 2, "readstring")
+    if size < 0:
+        arg.wrong(2, "readstring", "size")
+    if offset < 0 or offset + size > len(data):
+        _out_of_bounds()
+    return data[offset : offset + size].decode("latin-1")
+
+
+@builtin("buffer.writestring")
+def writestring(*args: Any) -> tuple[()]:
+    """Write a string's bytes."""
+    data = arg.buffer(args, 0, "writestring").data
+    offset = arg.integer(args, 1, "writestring")
+    text = arg.string(args, 2, "writestring").encode("latin-1")
+    size = arg.optional_integer(args, 3, "writestring", len(text))
+    if size < 0:
+        arg.wrong(3, "writestring", "count")
+    if size > len(text):
+        raise RuntimeFault("string length overflow")
+    if offset < 0 or offset + size > len(data):
+        _out_of_bounds()
+    data[offset : offset + size] = text[:size]
+    return ()
+
+
+@builtin("buffer.copy")
+def copy(*args: Any) -> tuple[()]:
+    """Copy bytes from one buffer to another."""
+    target = arg.buffer(args, 0, "copy").data
+    to = arg.integer(args, 1, "copy")
+    source = arg.buffer(args, 2, "copy").data
+    start = arg.optional_integer(args, 3, "copy", 0)
+    size = arg.optional_integer(args, 4, "copy", len(source) - start)
+    if size < 0 or start < 0 or to < 0 or start + size > len(source) or to + size > len(target):
+        _out_of_bounds()
+    target[to : to + size] = source[start : start + size]
+    return ()
+
+
+@builtin("buffer.fill")
+def fill(*args: Any) -> tuple[()]:
+    """Set bytes to a value."""
+    data = arg.buffer(args, 0, "fill").data
+    offset = arg.integer(args, 1, "fill")
+    value = arg.integer(args, 2, "fill") & 255
+    size = arg.optional_integer(args, 3, "fill", len(data) - offset)
+    if offset < 0 or size < 0 or offset + size > len(data):
+        _out_of_bounds()
+    data[offset : offset + size] = bytes([value]) * size
+    return ()
+
+
+def _bit_range(args: arg.Arguments, function: str, length: int) -> tuple[int, int]:
+    offset, count = arg.integer(args, 1, function), arg.integer(args, 2, function)
+    if offset < 0:
+        _out_of_bounds()
+    if not 0 <= count <= 32:
+        raise RuntimeFault("bit count is out of range of [0; 32]")
+    if offset + count > length * 8:
+        _out_of_bounds()
+    return offset, count
+
+
+@builtin("buffer.readbits")
+def readbits(*args: Any) -> float:
+    """Return up to 32 bits from a bit offset."""
+    data = arg.buffer(args, 0, "readbits").data
+    offset, count = _bit_range(args, "readbits", len(data))
+    piece = int.from_bytes(data[offset // 8 : (offset + count + 7) // 8], "little")
+    return float(piece >> offset % 8 & (1 << count) - 1)
+
+
+@builtin("buffer.writebits")
+def writebits(*args: Any) -> tuple[()]:
+    """Write up to 32 bits at a bit offset."""
+    data = arg.buffer(args, 0, "writebits").data
+    offset, count = _bit_range(args, "writebits", len(data))
+    value = _wrapped(arg.number(args, 3, "writebits"), 32, signed=False) & (1 << count) - 1
+    first, last = offset // 8, (offset + count + 7) // 8
+    piece = int.from_bytes(data[first:last], "little")
+    mask = (1 << count) - 1 << offset % 8
+    data[first:last] = (piece & ~mask | value << offset % 8).to_bytes(last - first, "little")
+    return ()

@@ -1,0 +1,76 @@
+"""The ``coroutine`` library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.luau import coroutines
+from clawblox.luau.context import current
+from clawblox.luau.coroutines import Coroutine, WrapFunction
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.registry import builtin
+
+
+def _thread(args: arg.Arguments, function: str) -> Coroutine:
+    if args and args[0].__class__ is Coroutine:
+        found: Coroutine = args[0]
+        return found
+    arg.wrong_type(args, 0, function, "thread")
+
+
+def _new(args: arg.Arguments, function: str) -> Coroutine:
+    vm = current.vm
+    environment = vm.main_environment if vm.running is None else vm.running.environment
+    return Coroutine(arg.function(args, 0, function), environment)
+
+
+@builtin("coroutine.create")
+def create(*args: Any) -> Coroutine:
+    """Return a coroutine that will run a function."""
+    return _new(args, "create")
+
+
+@builtin("coroutine.wrap")
+def wrap(*args: Any) -> WrapFunction:
+    """Return a function that resumes a new coroutine."""
+    return WrapFunction(_new(args, "wrap"))
+
+
+@builtin("coroutine.resume")
+def resume(*args: Any) -> Any:
+    """Resume a coroutine; return true and what it yields, or false and the error."""
+    ok, values = coroutines.resume(_thread(args, "resume"), args[1:])
+    return (ok, *values)
+
+
+@builtin("coroutine.yield")
+def yield_(*args: Any) -> Any:
+    """Suspend the running coroutine."""
+    return coroutines.yield_values(args)
+
+
+@builtin("coroutine.status")
+def status(*args: Any) -> str:
+    """Return what a coroutine is doing."""
+    return _thread(args, "status").status
+
+
+@builtin("coroutine.running")
+def running(*_: Any) -> Any:
+    """Return the running coroutine, or nil."""
+    vm = current.vm
+    return None if vm.running is vm.main_coroutine else vm.running
+
+
+@builtin("coroutine.isyieldable")
+def isyieldable(*_: Any) -> bool:
+    """Return whether the running coroutine may yield here."""
+    vm = current.vm
+    return vm.running is not None and vm.c_calls <= vm.base_c_calls
+
+
+@builtin("coroutine.close")
+def close(*args: Any) -> Any:
+    """Kill a coroutine; return true, or false and the error that had killed it."""
+    result = coroutines.close(_thread(args, "close"))
+    return result[0] if len(result) == 1 else result

@@ -1,0 +1,146 @@
+"""The ``debug`` library: ``info`` and ``traceback``."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import FrameType, FunctionType
+from typing import Any
+
+from clawblox.luau.chunk import prototype_of
+from clawblox.luau.context import current
+from clawblox.luau.coroutines import Coroutine
+from clawblox.luau.diagnose import Level, describe, stack, suspended_levels
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.registry import BUILTINS, builtin
+from clawblox.luau.operators import to_text
+from clawblox.luau.values import as_result, is_function
+
+_OPTIONS = "slnaf"
+
+
+@builtin("debug.traceback")
+def traceback(*args: Any) -> Any:
+    """Return the stack as text, behind a message, from a level on."""
+    coroutine = args[0] if args and args[0].__class__ is Coroutine else None
+    rest = args if coroutine is None else args[1:]
+    message = rest[0] if rest else None
+    if message is not None and message.__class__ not in (str, float):
+        return message
+    level = arg.optional_integer(rest, 1, "traceback", 1 if coroutine is None else 0)
+    text = _stack_text(coroutine, level, sys._getframe(1))
+    return text if message is None else f"{to_text(message)}\n{text}"
+
+
+def _stack_text(coroutine: Coroutine | None, level: int, frame: FrameType | None) -> str:
+    if coroutine is None or coroutine is current.vm.running:
+        pending = current.vm.error_stack
+        return (pending or "") + describe(stack(frame)[max(level - 1, 0) :])
+    if coroutine.error is not None:
+        return coroutine.error.traceback
+    return describe(_levels_of(coroutine)[max(level, 0) :])
+
+
+def _levels_of(coroutine: Coroutine) -> list[Level]:
+    levels = suspended_levels(coroutine.frames)
+    return [Level("yield", None, -1, None), *levels] if levels else levels
+
+
+@builtin("debug.info")
+def info(*args: Any) -> Any:
+    """Return facts of a function or of a level of the stack, by the letters ``slnaf``."""
+    coroutine = args[0] if args and args[0].__class__ is Coroutine else None
+    shift = 0 if coroutine is None else 1
+    subject = args[shift] if len(args) > shift else None
+    if is_function(subject):
+        level = _level_of(subject)
+    elif subject.__class__ is float:
+        number = arg.integer(args, shift, "info")
+        if number < 0:
+            arg.wrong(shift, "info", "level can't be negative")
+        arg.string(args, shift + 1, "info")
+        found = _level_at(coroutine, number, sys._getframe(1))
+        if found is None:
+            return ()
+        level = found
+    else:
+        arg.wrong(shift, "info", "function or level expected")
+    options = arg.string(args, shift + 1, "info")
+    seen: set[str] = set()
+    values: list[Any] = []
+    for option in options:
+        if option not in _OPTIONS or option in seen:
+            why = "invalid option" if option not in _OPTIONS else "duplicate option"
+            arg.wrong(shift + 1, "info", why)
+        seen.add(option)
+        values += _fact(option, level, subject)
+    return as_result(tuple(values))
+
+
+def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None) -> Level | None:
+    if coroutine is not None and coroutine is not current.vm.running:
+        levels = _levels_of(coroutine)
+        return levels[number] if number < len(levels) else None
+    if number == 0:
+        return Level("info", None, -1, None)
+    levels = stack(frame)
+    return levels[number - 1] if number <= len(levels) else None
+
+
+def _level_of(function: Any) -> Level:
+    prototype = prototype_of(function) if isinstance(function, FunctionType) else None
+    if prototype is None:
+        name = BUILTINS.name_of(function) or ""
+        return Level(name.rpartition(".")[2], None, -1, None)
+    return Level(prototype.name, prototype, prototype.line, None)
+
+
+def _fact(option: str, level: Level, subject: Any) -> list[Any]:
+    prototype = level.prototype
+    if option == "s":
+        return ["[C]" if prototype is None else prototype.chunk.shown_name]
+    if option == "l":
+        return [float(level.line)]
+    if option == "n":
+        return [level.name]
+    if option == "a":
+        if prototype is None:
+            return [0.0, True]
+        return [float(prototype.parameters), prototype.is_vararg]
+    return [subject if is_function(subject) else _function_at(level)]
+
+
+def _function_at(level: Level) -> Any:
+    if level.prototype is None:
+        return (
+            BUILTINS.find(f"debug.{level.name}")
+            if level.frame is None
+            else (_builtin_of(level.frame))
+        )
+    return function_of_frame(level.frame)
+
+
+def _builtin_of(frame: FrameType) -> Any:
+    for functions in (BUILTINS.functions, BUILTINS.internal):
+        for function in functions.values():
+            if function.__code__ is frame.f_code:
+                return function
+    return None
+
+
+def function_of_frame(frame: FrameType | None) -> Any:
+    """Return the Luau function a frame runs: the one with its code and its variables."""
+    if frame is None:
+        return None
+    own = frame.f_locals
+    candidates = [
+        found for found in gc.get_referrers(frame.f_code) if isinstance(found, FunctionType)
+    ]
+    for function in candidates:
+        names = function.__code__.co_freevars
+        cells = function.__closure__ or ()
+        if all(
+            own.get(name) is cell.cell_contents for name, cell in zip(names, cells, strict=True)
+        ):
+            return function
+    return None

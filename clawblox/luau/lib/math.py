@@ -1,0 +1,274 @@
+"""The ``math`` library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from clawblox.luau.context import current
+from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.noise import noise as perlin
+from clawblox.luau.lib.registry import builtin
+from clawblox.luau.operators import divide, raise_to
+
+CONSTANTS: dict[str, Any] = {
+    "math.pi": math.pi,
+    "math.huge": math.inf,
+    "math.nan": math.nan,
+    "math.e": math.e,
+    "math.tau": math.tau,
+    "math.phi": (1 + math.sqrt(5)) / 2,
+    "math.sqrt2": math.sqrt(2),
+}
+
+
+def _guarded(name: str, compute: Callable[[float], float], at_overflow: float) -> None:
+    """Register a function of one number; what Python refuses gives NaN, or what C gives."""
+
+    def apply(*args: Any) -> float:
+        value = args[0] if args and args[0].__class__ is float else arg.number(args, 0, name)
+        try:
+            return float(compute(value))
+        except ValueError:
+            return math.nan
+        except OverflowError:
+            return math.copysign(at_overflow, value) if at_overflow < 0 else at_overflow
+
+    # Every function needs code of its own: tracebacks find its name by it.
+    apply.__code__ = apply.__code__.replace(co_name=name)
+    apply.__doc__ = f"Return ``math.{name}`` of a number."
+    builtin(f"math.{name}")(apply)
+
+
+def _logarithm(value: float) -> float:
+    return -math.inf if value == 0 else math.log(value)
+
+
+def _round(value: float) -> float:
+    if not math.isfinite(value):
+        return value
+    rounded = math.floor(abs(value))
+    rounded += abs(value) - rounded >= 0.5
+    return math.copysign(float(rounded), value)
+
+
+def _floor(value: float) -> float:
+    if not math.isfinite(value):
+        return value
+    return math.copysign(0.0, value) if value == 0 else float(math.floor(value))
+
+
+def _ceil(value: float) -> float:
+    if not math.isfinite(value):
+        return value
+    whole = float(math.ceil(value))
+    return math.copysign(whole, value) if whole == 0 else whole
+
+
+for _name, _function, _overflow in (
+    ("sin", math.sin, math.nan),
+    ("cos", math.cos, math.nan),
+    ("tan", math.tan, math.nan),
+    ("asin", math.asin, math.nan),
+    ("acos", math.acos, math.nan),
+    ("atan", math.atan, math.nan),
+    ("sinh", math.sinh, -math.inf),
+    ("cosh", math.cosh, math.inf),
+    ("tanh", math.tanh, math.nan),
+    ("exp", math.exp, math.inf),
+    ("sqrt", math.sqrt, math.nan),
+    ("log10", lambda value: -math.inf if value == 0 else math.log10(value), math.inf),
+    ("deg", lambda value: value * (180.0 / math.pi), math.inf),
+    ("rad", lambda value: value * (math.pi / 180.0), math.inf),
+    ("round", _round, math.inf),
+    ("sign", lambda value: float((value > 0) - (value < 0)), math.nan),
+):
+    _guarded(_name, _function, _overflow)
+
+
+@builtin("math.floor")
+def floor(*args: Any) -> float:
+    """Return a number rounded down."""
+    return _floor(args[0] if args and args[0].__class__ is float else arg.number(args, 0, "floor"))
+
+
+@builtin("math.ceil")
+def ceil(*args: Any) -> float:
+    """Return a number rounded up."""
+    return _ceil(args[0] if args and args[0].__class__ is float else arg.number(args, 0, "ceil"))
+
+
+@builtin("math.abs")
+def abs_(*args: Any) -> float:
+    """Return a number without its sign."""
+    return abs(arg.number(args, 0, "abs"))
+
+
+@builtin("math.log")
+def log(*args: Any) -> float:
+    """Return a logarithm, natural or to a base."""
+    value = arg.number(args, 0, "log")
+    if len(args) < 2 or args[1] is None:
+        return math.nan if value < 0 else _logarithm(value)
+    base = arg.number(args, 1, "log")
+    if value < 0 or base < 0:
+        return math.nan
+    if value > 0 and base == 2.0:
+        return math.log2(value)
+    if value > 0 and base == 10.0:
+        return math.log10(value)
+    return divide(_logarithm(value), _logarithm(base))
+
+
+@builtin("math.pow")
+def pow_(*args: Any) -> float:
+    """Return a power."""
+    return raise_to(arg.number(args, 0, "pow"), arg.number(args, 1, "pow"))
+
+
+@builtin("math.atan2")
+def atan2(*args: Any) -> float:
+    """Return the angle of a point."""
+    return math.atan2(arg.number(args, 0, "atan2"), arg.number(args, 1, "atan2"))
+
+
+@builtin("math.fmod")
+def fmod(*args: Any) -> float:
+    """Return the remainder of a division that rounds towards zero."""
+    try:
+        return math.fmod(arg.number(args, 0, "fmod"), arg.number(args, 1, "fmod"))
+    except ValueError:
+        return math.nan
+
+
+@builtin("math.modf")
+def modf(*args: Any) -> tuple[float, float]:
+    """Return the whole and the fractional part."""
+    value = arg.number(args, 0, "modf")
+    fraction, whole = math.modf(value)
+    return whole, fraction
+
+
+@builtin("math.frexp")
+def frexp(*args: Any) -> tuple[float, float]:
+    """Return the mantissa and the exponent."""
+    mantissa, exponent = math.frexp(arg.number(args, 0, "frexp"))
+    return mantissa, float(exponent)
+
+
+@builtin("math.ldexp")
+def ldexp(*args: Any) -> float:
+    """Return ``x * 2 ^ exponent``."""
+    value = arg.number(args, 0, "ldexp")
+    try:
+        return math.ldexp(value, max(-5000, min(5000, arg.integer(args, 1, "ldexp"))))
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+@builtin("math.min")
+def min_(*args: Any) -> float:
+    """Return the smallest argument."""
+    smallest = arg.number(args, 0, "min")
+    for at in range(1, len(args)):
+        value = arg.number(args, at, "min")
+        if value < smallest:
+            smallest = value
+    return smallest
+
+
+@builtin("math.max")
+def max_(*args: Any) -> float:
+    """Return the largest argument."""
+    largest = arg.number(args, 0, "max")
+    for at in range(1, len(args)):
+        value = arg.number(args, at, "max")
+        if value > largest:
+            largest = value
+    return largest
+
+
+@builtin("math.clamp")
+def clamp(*args: Any) -> float:
+    """Return the nearest number within bounds."""
+    value, low, high = (arg.number(args, at, "clamp") for at in range(3))
+    if not low <= high:
+        arg.wrong(2, "clamp", "max must be greater than or equal to min")
+    return low if value < low else high if value > high else value
+
+
+@builtin("math.lerp")
+def lerp(*args: Any) -> float:
+    """Return a number between two others; exactly the second where t is 1."""
+    low, high, t = (arg.number(args, at, "lerp") for at in range(3))
+    return high if t == 1.0 else low + (high - low) * t
+
+
+@builtin("math.map")
+def map_(*args: Any) -> float:
+    """Return a number carried from one range to another."""
+    x, in_low, in_high, out_low, out_high = (arg.number(args, at, "map") for at in range(5))
+    return out_low + divide((x - in_low) * (out_high - out_low), in_high - in_low)
+
+
+@builtin("math.isnan")
+def isnan(*args: Any) -> bool:
+    """Return whether a number is NaN."""
+    return math.isnan(arg.number(args, 0, "isnan"))
+
+
+@builtin("math.isinf")
+def isinf(*args: Any) -> bool:
+    """Return whether a number is infinite."""
+    return math.isinf(arg.number(args, 0, "isinf"))
+
+
+@builtin("math.isfinite")
+def isfinite(*args: Any) -> bool:
+    """Return whether a number is neither infinite nor NaN."""
+    return math.isfinite(arg.number(args, 0, "isfinite"))
+
+
+@builtin("math.noise")
+def noise(*args: Any) -> float:
+    """Return Perlin noise."""
+    return perlin(
+        arg.number(args, 0, "noise"),
+        arg.optional_number(args, 1, "noise", 0.0),
+        arg.optional_number(args, 2, "noise", 0.0),
+    )
+
+
+def _int32(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+@builtin("math.random")
+def random(*args: Any) -> float:
+    """Return a random fraction, or a random integer up to or between bounds."""
+    generator = current.vm.random
+    if not args:
+        return generator.fraction()
+    if len(args) > 2:
+        raise RuntimeFault("wrong number of arguments")
+    if len(args) == 1:
+        low, high = 1, _int32(arg.integer(args, 0, "random"))
+        if high < 1:
+            arg.wrong(0, "random", "interval is empty")
+    else:
+        low = _int32(arg.integer(args, 0, "random"))
+        high = _int32(arg.integer(args, 1, "random"))
+        if low > high:
+            arg.wrong(1, "random", "interval is empty")
+        if high - low >= 2**32 - 1:
+            arg.wrong(1, "random", "interval is too large")
+    return float(generator.between(low, high))
+
+
+@builtin("math.randomseed")
+def randomseed(*args: Any) -> tuple[()]:
+    """Start a random stream."""
+    current.vm.random.seed(_int32(arg.integer(args, 0, "randomseed")))
+    return ()

@@ -1,0 +1,104 @@
+"""``os``: clocks and dates, nothing that touches the machine."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from typing import Any
+
+from clawblox.luau.context import current
+from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.registry import builtin
+from clawblox.luau.values import LuaTable
+
+_OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
+
+
+@builtin("os.clock")
+def clock(*_: Any) -> float:
+    """Return a time in seconds for measuring."""
+    return current.vm.clock()
+
+
+@builtin("os.time")
+def time_(*args: Any) -> Any:
+    """Return the current time, or the time a table of UTC fields stands for."""
+    if not args or args[0] is None:
+        return float(int(current.vm.wall_clock()))
+    table = arg.table(args, 0, "time")
+    fields = [
+        _field(table, name, default)
+        for name, default in (
+            ("year", None), ("month", None), ("day", None), ("hour", 12), ("min", 0), ("sec", 0),
+        )
+    ]  # fmt: skip
+    year, month, day, hour, minute, second = fields
+    year += (month - 1) // 12
+    month = (month - 1) % 12 + 1
+    if not 1 <= year <= 9999:
+        return None
+    days = calendar.timegm((year, month, 1, 0, 0, 0)) // 86400 + day - 1
+    return float(days * 86400 + hour * 3600 + minute * 60 + second)
+
+
+def _field(table: LuaTable, name: str, default: int | None) -> int:
+    value = table[name]
+    if value.__class__ is float:
+        return int(value)
+    if value.__class__ is str:
+        return arg.integer((value,), 0, "time")
+    if default is None:
+        raise RuntimeFault(f"field '{name}' missing in date table")
+    return default
+
+
+@builtin("os.date")
+def date(*args: Any) -> Any:
+    """Return a date as text, or as a table (``*t``)."""
+    form = arg.optional_string(args, 0, "date", "%c")
+    stamp = arg.optional_number(args, 1, "date", current.vm.wall_clock())
+    utc = form.startswith("!")
+    form = form.removeprefix("!")
+    try:
+        parts = time.gmtime(int(stamp)) if utc else time.localtime(int(stamp))
+    except (OverflowError, ValueError, OSError):
+        return None
+    if stamp < 0:
+        return None
+    if form[:2] == "*t":
+        return _date_table(parts)
+    return "".join(_format(form, parts))
+
+
+def _date_table(parts: time.struct_time) -> LuaTable:
+    table = LuaTable()
+    for name, value in (
+        ("sec", parts.tm_sec), ("min", parts.tm_min), ("hour", parts.tm_hour),
+        ("day", parts.tm_mday), ("month", parts.tm_mon), ("year", parts.tm_year),
+        ("wday", (parts.tm_wday + 1) % 7 + 1), ("yday", parts.tm_yday),
+    ):  # fmt: skip
+        table[name] = float(value)
+    if parts.tm_isdst >= 0:
+        table["isdst"] = parts.tm_isdst > 0
+    return table
+
+
+def _format(form: str, parts: time.struct_time) -> list[str]:
+    pieces, at = [], 0
+    while at < len(form):
+        if form[at] != "%" or at + 1 == len(form):
+            pieces.append(form[at])
+            at += 1
+            continue
+        if form[at + 1] not in _OPTIONS:
+            arg.wrong(0, "date", "invalid conversion specifier")
+        pieces.append(time.strftime("%" + form[at + 1], parts))
+        at += 2
+    return pieces
+
+
+@builtin("os.difftime")
+def difftime(*args: Any) -> float:
+    """Return the seconds between two times."""
+    return arg.number(args, 0, "difftime") - arg.optional_number(args, 1, "difftime", 0.0)

@@ -1,0 +1,292 @@
+"""The ``string`` library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.luau.context import call_unyieldable, current
+from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import consume
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib import packing
+from clawblox.luau.lib.fastpatterns import search
+from clawblox.luau.lib.registry import builtin
+from clawblox.luau.lib.textformat import format_text
+from clawblox.luau.operators import MAX_STRING, index
+from clawblox.luau.values import (
+    LuaTable,
+    NativeFunction,
+    as_result,
+    first,
+    is_function,
+    truth,
+    type_name,
+)
+
+_SPECIALS = frozenset("^$*+?.([%-")
+
+
+@builtin("string.len")
+def len_(*args: Any) -> float:
+    """Return the number of bytes."""
+    return float(len(arg.string(args, 0, "len")))
+
+
+def _start(position: int, length: int) -> int:
+    """Return a position counted from 1, negative ones from the end."""
+    return position if position >= 0 else max(length + position + 1, 0)
+
+
+@builtin("string.sub")
+def sub(*args: Any) -> str:
+    """Return a part of a string."""
+    text = arg.string(args, 0, "sub")
+    start = _start(arg.integer(args, 1, "sub"), len(text))
+    end = _start(arg.optional_integer(args, 2, "sub", -1), len(text))
+    return text[max(start, 1) - 1 : end] if end > 0 else ""
+
+
+@builtin("string.upper")
+def upper(*args: Any) -> str:
+    """Return a string in capitals; only ASCII letters change."""
+    return arg.string(args, 0, "upper").translate(_UPPER)
+
+
+@builtin("string.lower")
+def lower(*args: Any) -> str:
+    """Return a string in small letters; only ASCII letters change."""
+    return arg.string(args, 0, "lower").translate(_LOWER)
+
+
+_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+@builtin("string.rep")
+def rep(*args: Any) -> str:
+    """Return a string repeated, with an optional separator."""
+    text = arg.string(args, 0, "rep")
+    count = arg.integer(args, 1, "rep")
+    separator = arg.optional_string(args, 2, "rep", "")
+    if count <= 0:
+        return ""
+    size = (len(text) + len(separator)) * count
+    if size >= MAX_STRING:
+        raise RuntimeFault("resulting string too large")
+    current.vm.allocate(size)
+    return separator.join([text] * count) if separator else text * count
+
+
+@builtin("string.reverse")
+def reverse(*args: Any) -> str:
+    """Return a string backwards."""
+    return arg.string(args, 0, "reverse")[::-1]
+
+
+@builtin("string.byte")
+def byte(*args: Any) -> Any:
+    """Return the codes of some bytes."""
+    text = arg.string(args, 0, "byte")
+    start = _start(arg.optional_integer(args, 1, "byte", 1), len(text))
+    end = _start(arg.optional_integer(args, 2, "byte", start), len(text))
+    part = text[max(start, 1) - 1 : max(end, 0)]
+    if len(part) > MAX_RESULTS:
+        raise RuntimeFault("string slice too long")
+    return as_result(tuple(map(float, part.encode("latin-1"))))
+
+
+MAX_RESULTS = 8000
+
+
+@builtin("string.char")
+def char(*args: Any) -> str:
+    """Return the string of some byte codes."""
+    codes = [arg.integer(args, at, "char") for at in range(len(args))]
+    for at, code in enumerate(codes):
+        if not 0 <= code <= 255:
+            arg.wrong(at, "char", "invalid value")
+    return "".join(map(chr, codes))
+
+
+@builtin("string.split")
+def split(*args: Any) -> LuaTable:
+    """Return the parts between separators."""
+    text = arg.string(args, 0, "split")
+    separator = arg.optional_string(args, 1, "split", ",")
+    parts = text.split(separator) if separator else list(text)
+    current.vm.allocate(100 * len(parts))
+    return LuaTable(zip(map(float, range(1, len(parts) + 1)), parts, strict=True))
+
+
+@builtin("string.format")
+def format_(*args: Any) -> str:
+    """Return formatted text."""
+    text = format_text(args)
+    current.vm.allocate(len(text))
+    return text
+
+
+@builtin("string.pack")
+def pack(*args: Any) -> str:
+    """Return values as bytes."""
+    return packing.pack(args)
+
+
+@builtin("string.unpack")
+def unpack(*args: Any) -> Any:
+    """Return values from bytes."""
+    return as_result(packing.unpack(args))
+
+
+@builtin("string.packsize")
+def packsize(*args: Any) -> float:
+    """Return the size of a format."""
+    return packing.packsize(args)
+
+
+# Patterns
+
+
+@builtin("string.find")
+def find(*args: Any) -> Any:
+    """Return where a pattern matches, and its captures."""
+    text, pattern = arg.string(args, 0, "find"), arg.string(args, 1, "find")
+    start = max(_start(arg.optional_integer(args, 2, "find", 1), len(text)), 1)
+    if start > len(text) + 1:
+        return None
+    if (len(args) > 3 and truth(args[3])) or _SPECIALS.isdisjoint(pattern):
+        at = text.find(pattern, start - 1)
+        return None if at < 0 else (float(at + 1), float(at + len(pattern)))
+    found = search(text, pattern, start - 1)
+    if found is None:
+        return None
+    return (float(found.start + 1), float(found.end), *found.captures(whole=False))
+
+
+@builtin("string.match")
+def match(*args: Any) -> Any:
+    """Return the captures of a pattern, or its whole match."""
+    text, pattern = arg.string(args, 0, "match"), arg.string(args, 1, "match")
+    start = max(_start(arg.optional_integer(args, 2, "match", 1), len(text)), 1)
+    if start > len(text) + 1:
+        return None
+    found = search(text, pattern, start - 1)
+    return None if found is None else as_result(found.captures(whole=True))
+
+
+class MatchIterator(NativeFunction):
+    """What ``string.gmatch`` returns."""
+
+    __slots__ = ("last", "pattern", "position", "text")
+
+    def __init__(self, text: str, pattern: str, position: int = 0, last: int = -1) -> None:
+        self.text = text
+        self.pattern = pattern
+        self.position = position
+        self.last = last  # where the last match ended: an empty one there is no new one
+
+    def __call__(self, *_: Any) -> Any:
+        """Call it as scripts do."""
+        while self.position <= len(self.text):
+            found = search(self.text, self.pattern, self.position, is_anchored=False)
+            if found is None:
+                break
+            if found.end == self.last and found.start == found.end:
+                self.position = found.end + 1
+                continue
+            self.position = self.last = found.end
+            return as_result(found.captures(whole=True))
+        self.position = len(self.text) + 1
+        return None
+
+
+@builtin("string.gmatch")
+def gmatch(*args: Any) -> MatchIterator:
+    """Return an iterator over all matches."""
+    return MatchIterator(arg.string(args, 0, "gmatch"), arg.string(args, 1, "gmatch"))
+
+
+@builtin("string.gsub")
+def gsub(*args: Any) -> tuple[str, float]:
+    """Return a string with matches replaced, and their number."""
+    text, pattern = arg.string(args, 0, "gsub"), arg.string(args, 1, "gsub")
+    replacement = args[2] if len(args) > 2 else None
+    if replacement.__class__ is float:
+        replacement = arg.string(args, 2, "gsub")
+    if not (isinstance(replacement, (str, LuaTable)) or is_function(replacement)):
+        arg.wrong_type(args, 2, "gsub", "string/function/table")
+    limit = arg.optional_integer(args, 3, "gsub", len(text) + 1)
+    is_plain = isinstance(replacement, str) and _SPECIALS.isdisjoint(pattern + replacement)
+    if is_plain and pattern and ")" not in pattern:
+        assert isinstance(replacement, str)
+        count = max(0, min(text.count(pattern), limit))
+        current.vm.allocate(len(text) + count * len(replacement))
+        return text.replace(pattern, replacement, count), float(count)
+    pieces: list[str] = []
+    position, count, copied = 0, 0, 0
+    anchored = pattern.startswith("^")
+    while count < limit:
+        found = search(text, pattern, position)
+        if found is None:
+            break
+        count += 1
+        if not count & 63:
+            consume(64)
+        pieces.append(text[copied : found.start])
+        pieces.append(_replacement(replacement, found))
+        copied = found.end
+        position = found.end
+        if found.start == found.end:
+            pieces.append(text[position : position + 1])
+            position += 1
+            copied = position
+        if anchored or position > len(text):
+            break
+    pieces.append(text[copied:])
+    size = sum(map(len, pieces))
+    current.vm.allocate(size)
+    if size >= MAX_STRING:
+        raise RuntimeFault("resulting string too large")
+    return "".join(pieces), float(count)
+
+
+def _replacement(replacement: Any, found: Any) -> str:
+    whole: str = found.text[found.start : found.end]
+    if replacement.__class__ is str:
+        return _expand(replacement, found, whole)
+    if isinstance(replacement, LuaTable):
+        value = index(replacement, found.captures(whole=True)[0])
+    else:
+        value = first(call_unyieldable(replacement, *found.captures(whole=True)))
+    if not truth(value):
+        return whole
+    if value.__class__ is float:
+        return arg.string((value,), 0, "gsub")
+    if value.__class__ is not str:
+        raise RuntimeFault(f"invalid replacement value (a {type_name(value)})")
+    return str(value)
+
+
+def _expand(form: str, found: Any, whole: str) -> str:
+    if "%" not in form:
+        return form
+    pieces, at = [], 0
+    while at < len(form):
+        character = form[at]
+        if character != "%":
+            end = form.find("%", at)
+            end = len(form) if end < 0 else end
+            pieces.append(form[at:end])
+            at = end
+            continue
+        letter = form[at + 1 : at + 2]
+        at += 2
+        if letter == "0":
+            pieces.append(whole)
+        elif letter.isdigit():
+            pieces.append(arg.string((found.capture(int(letter) - 1),), 0, "gsub"))
+        elif letter == "%":
+            pieces.append("%")
+        else:
+            raise RuntimeFault("invalid use of '%' in replacement string")
+    return "".join(pieces)

@@ -1,0 +1,325 @@
+"""The ``table`` library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.luau.context import call_unyieldable, current
+from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import consume, ordered_keys
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.registry import builtin
+from clawblox.luau.lib.sorting import sort_values
+from clawblox.luau.numbers import format_number
+from clawblox.luau.operators import equal, index, put, shown_type
+from clawblox.luau.values import (
+    FrozenTable,
+    LuaTable,
+    as_result,
+    border,
+    clear_table,
+    first,
+    key_value,
+    raw_get,
+    raw_has,
+    raw_pop,
+    raw_set,
+    set_metatable,
+)
+from clawblox.luau.values import (
+    freeze as freeze_table,
+)
+
+MAX_UNPACK = 8000
+MAX_ITEMS = 1 << 26
+_BIGGEST = 2**31 - 1
+
+
+def _writable(args: arg.Arguments, function: str) -> LuaTable:
+    table = arg.table(args, 0, function)
+    if table.__class__ is FrozenTable:
+        raise RuntimeFault("attempt to modify a readonly table")
+    return table
+
+
+def _set(table: LuaTable, key: float, value: Any) -> None:
+    if value is None:
+        raw_pop(table, key, None)
+    else:
+        raw_set(table, key, value)
+
+
+@builtin("table.insert")
+def insert(*args: Any) -> tuple[()]:
+    """Insert a value at a position, by default at the end."""
+    if len(args) == 2 and args[0].__class__ is LuaTable and args[1] is not None:
+        table = args[0]
+        made_for = getattr(table, "_hint", 0.0)
+        size = float(len(table))
+        if (size in table or not size) and size + 1.0 not in table and size >= made_for:
+            table[size + 1.0] = args[1]
+            return ()
+    table = _writable(args, "insert")
+    size = border(table)
+    if len(args) == 2:
+        _set(table, size + 1.0, args[1])
+        return ()
+    if len(args) != 3:
+        raise RuntimeFault("wrong number of arguments to 'insert'")
+    at = float(arg.integer(args, 1, "insert"))
+    if 1.0 <= at <= size:
+        consume(int(size - at) + 1)
+        position = size
+        while position >= at:
+            raw_set(table, position + 1.0, raw_get(table, position))
+            position -= 1.0
+    _set(table, at, args[2])
+    return ()
+
+
+@builtin("table.remove")
+def remove(*args: Any) -> Any:
+    """Remove and return the value at a position, by default the last."""
+    table = _writable(args, "remove")
+    size = border(table)
+    if len(args) == 1 and size:
+        return raw_pop(table, size)
+    at = float(arg.optional_integer(args, 1, "remove", int(size)))
+    if not 1.0 <= at <= size:
+        return ()
+    value = raw_get(table, at)
+    if at < size:
+        consume(int(size - at))
+    while at < size:
+        raw_set(table, at, raw_get(table, at + 1.0))
+        at += 1.0
+    raw_pop(table, at, None)
+    return value
+
+
+@builtin("table.concat")
+def concat(*args: Any) -> str:
+    """Return the strings of a sequence in a row."""
+    table = arg.table(args, 0, "concat")
+    separator = arg.optional_string(args, 1, "concat", "")
+    start = arg.optional_integer(args, 2, "concat", 1)
+    end = arg.optional_integer(args, 3, "concat", int(border(table)))
+    if end - start >= 64:
+        consume(end - start)
+    parts = []
+    for position in range(start, end + 1):
+        value = raw_get(table, float(position))
+        if value.__class__ is float:
+            value = format_number(value)
+        elif value.__class__ is not str:
+            kind = shown_type(value)
+            raise RuntimeFault(f"invalid value ({kind}) at index {position} in table for 'concat'")
+        parts.append(value)
+    text = separator.join(parts)
+    current.vm.allocate(len(text))
+    return text
+
+
+@builtin("table.unpack")
+def unpack(*args: Any) -> Any:
+    """Return the values of a range."""
+    table = arg.table(args, 0, "unpack")
+    start = arg.optional_integer(args, 1, "unpack", 1)
+    end = (
+        arg.optional_integer(args, 2, "unpack", -1)
+        if len(args) > 2 and args[2] is not None
+        else (int(border(table)))
+    )
+    if end < start:
+        return ()
+    if end - start >= MAX_UNPACK - 1:
+        raise RuntimeFault("too many results to unpack")
+    current.vm.allocate(8 * (end - start + 1))
+    return as_result(tuple(raw_get(table, float(at)) for at in range(start, end + 1)))
+
+
+@builtin("table.pack")
+def pack(*args: Any) -> LuaTable:
+    """Return a table of the arguments, with their number in ``n``."""
+    table = LuaTable()
+    for position, value in enumerate(args, 1):
+        if value is not None:
+            table[float(position)] = value
+    table["n"] = float(len(args))
+    return table
+
+
+@builtin("table.create")
+def create(*args: Any) -> LuaTable:
+    """Return a table with room for, or full of, a number of values."""
+    size = arg.integer(args, 0, "create")
+    if not 0 <= size <= _BIGGEST:
+        arg.wrong(0, "create", "size out of range")
+    if size > MAX_ITEMS:
+        raise RuntimeFault("table overflow")
+    current.vm.allocate(16 * size)
+    table = LuaTable()
+    if len(args) > 1 and args[1] is not None:
+        current.vm.allocate(44 * size)
+        consume(size // 8 + 1)
+        table.update(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
+    if size:
+        table._hint = float(size)  # as the reference finds the end of an array this size
+    return table
+
+
+@builtin("table.find")
+def find(*args: Any) -> float | None:
+    """Return where a value is in a sequence."""
+    table = arg.table(args, 0, "find")
+    wanted = arg.any_value(args, 1, "find")
+    at = float(arg.optional_integer(args, 2, "find", 1))
+    if at < 1.0:
+        arg.wrong(2, "find", "index out of range")
+    while (value := raw_get(table, at)) is not None:
+        if value is wanted or (value.__class__ is wanted.__class__ and equal(value, wanted)):
+            return at
+        at += 1.0
+        if not int(at) & 63:
+            consume(16)
+    return None
+
+
+@builtin("table.sort")
+def sort(*args: Any) -> tuple[()]:
+    """Sort a sequence in place."""
+    table = _writable(args, "sort")
+    size = int(border(table))
+    comparator = None
+    if len(args) > 1 and args[1] is not None:
+        comparator = arg.function(args, 1, "sort")
+    keys = [float(at) for at in range(1, size + 1)]
+    values = [raw_get(table, key) for key in keys]
+    try:
+        sort_values(values, comparator, table)
+    finally:
+        for key, value in zip(keys, values, strict=True):
+            raw_set(table, key, value)
+    return ()
+
+
+@builtin("table.move")
+def move(*args: Any) -> LuaTable:
+    """Copy a range to another place, perhaps of another table."""
+    source = arg.table(args, 0, "move")
+    start, end, to = (arg.integer(args, at, "move") for at in (1, 2, 3))
+    target = arg.table(args, 4, "move") if len(args) > 4 and args[4] is not None else source
+    if end < start:
+        return target
+    if not (start > 0 or end < _BIGGEST + start):
+        arg.wrong(2, "move", "too many elements to move")
+    if to > _BIGGEST - (end - start + 1) + 1:
+        arg.wrong(3, "move", "destination wrap around")
+    if target.__class__ is FrozenTable:
+        raise RuntimeFault("attempt to modify a readonly table")
+    plain = source.meta is None and target.meta is None
+    if plain and end - start > 4 * (len(source) + len(target)):
+        _move_sparse(source, target, float(start), float(end), float(to))
+        return target
+    consume(end - start + 1)
+    positions = range(end - start + 1)
+    if to > start and to <= end and target is source:
+        positions = positions[::-1]
+    for at in positions:
+        if plain:
+            _set(target, float(to + at), raw_get(source, float(start + at)))
+        else:
+            put(target, float(to + at), index(source, float(start + at)))
+    return target
+
+
+def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, to: float) -> None:
+    """Move a range much wider than what is in it."""
+    moved = {
+        key - start + to: value
+        for key, value in source.items()
+        if key.__class__ is float and start <= key <= end and key.is_integer()
+    }
+    last = end - start + to
+    for key in list(target):
+        if key.__class__ is float and to <= key <= last and key not in moved and key.is_integer():
+            raw_pop(target, key)
+    for key, value in moved.items():
+        raw_set(target, key, value)
+
+
+@builtin("table.clear")
+def clear(*args: Any) -> tuple[()]:
+    """Remove everything."""
+    clear_table(_writable(args, "clear"))
+    return ()
+
+
+@builtin("table.freeze")
+def freeze(*args: Any) -> LuaTable:
+    """Make a table read-only."""
+    table = arg.table(args, 0, "freeze")
+    if table.__class__ is FrozenTable:
+        arg.wrong(0, "freeze", "table is already frozen")
+    if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
+        arg.wrong(0, "freeze", "table has a protected metatable")
+    freeze_table(table)
+    return table
+
+
+@builtin("table.isfrozen")
+def isfrozen(*args: Any) -> bool:
+    """Return whether a table is read-only."""
+    return arg.table(args, 0, "isfrozen").__class__ is FrozenTable
+
+
+@builtin("table.clone")
+def clone(*args: Any) -> LuaTable:
+    """Return a copy with the same metatable."""
+    table = arg.table(args, 0, "clone")
+    if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
+        arg.wrong(0, "clone", "table has a protected metatable")
+    current.vm.allocate(60 * len(table))
+    copy = LuaTable(table)
+    if table.meta is not None:
+        set_metatable(copy, table.meta)
+    return copy
+
+
+@builtin("table.getn")
+def getn(*args: Any) -> float:
+    """Return the length of a sequence."""
+    return border(arg.table(args, 0, "getn"))
+
+
+@builtin("table.maxn")
+def maxn(*args: Any) -> float:
+    """Return the largest number among the keys."""
+    table = arg.table(args, 0, "maxn")
+    return max((key for key in table if key.__class__ is float and key > 0.0), default=0.0)
+
+
+@builtin("table.foreach")
+def foreach(*args: Any) -> Any:
+    """Call a function for every entry until it returns something."""
+    table = arg.table(args, 0, "foreach")
+    function = arg.function(args, 1, "foreach")
+    for key in ordered_keys(table):
+        if not raw_has(table, key):
+            continue
+        result = first(call_unyieldable(function, key_value(key), raw_get(table, key)))
+        if result is not None:
+            return result
+    return ()
+
+
+@builtin("table.foreachi")
+def foreachi(*args: Any) -> Any:
+    """Call a function for every index until it returns something."""
+    table = arg.table(args, 0, "foreachi")
+    function = arg.function(args, 1, "foreachi")
+    for at in range(1, int(border(table)) + 1):
+        result = first(call_unyieldable(function, float(at), raw_get(table, float(at))))
+        if result is not None:
+            return result
+    return ()

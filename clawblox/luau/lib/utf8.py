@@ -1,0 +1,151 @@
+"""The ``utf8`` library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.registry import builtin
+from clawblox.luau.values import as_result
+
+CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
+_MAX_CODE = 0x10FFFF
+_LEAST = (0, 0x80, 0x800, 0x10000)
+
+
+def _decode(text: str, at: int) -> tuple[int, int] | None:
+    """Return the code point at a byte and where it ends, or None if it is malformed."""
+    lead = ord(text[at])
+    if lead < 0x80:
+        return lead, at + 1
+    extra = (
+        1 if lead & 0xE0 == 0xC0 else 2 if lead & 0xF0 == 0xE0 else 3 if lead & 0xF8 == 0xF0 else 0
+    )
+    if not extra or at + extra >= len(text):
+        return None
+    code = lead & (0x3F >> extra)
+    for offset in range(1, extra + 1):
+        following = ord(text[at + offset])
+        if following & 0xC0 != 0x80:
+            return None
+        code = code << 6 | following & 0x3F
+    if code < _LEAST[extra] or code > _MAX_CODE:
+        return None
+    return code, at + extra + 1
+
+
+def _is_continuation(text: str, at: int) -> bool:
+    return at < len(text) and ord(text[at]) & 0xC0 == 0x80
+
+
+def _position(position: int, length: int) -> int:
+    if position >= 0:
+        return position
+    return 0 if -position > length else length + position + 1
+
+
+@builtin("utf8.char")
+def char(*args: Any) -> str:
+    """Return the UTF-8 text of code points."""
+    pieces = []
+    for at in range(len(args)):
+        code = arg.integer(args, at, "char")
+        if not 0 <= code <= _MAX_CODE:
+            arg.wrong(at, "char", "value out of range")
+        pieces.append(chr(code).encode("utf-8", "surrogatepass").decode("latin-1"))
+    return "".join(pieces)
+
+
+@builtin("utf8.len")
+def len_(*args: Any) -> Any:
+    """Return the number of code points, or nil and where the text is malformed."""
+    text = arg.string(args, 0, "len")
+    at = _position(arg.optional_integer(args, 1, "len", 1), len(text)) - 1
+    end = _position(arg.optional_integer(args, 2, "len", -1), len(text)) - 1
+    if not 0 <= at <= len(text):
+        arg.wrong(1, "len", "initial position out of string")
+    if end >= len(text):
+        arg.wrong(2, "len", "final position out of string")
+    count = 0
+    while at <= end:
+        decoded = _decode(text, at)
+        if decoded is None:
+            return None, float(at + 1)
+        at = decoded[1]
+        count += 1
+    return float(count)
+
+
+@builtin("utf8.codepoint")
+def codepoint(*args: Any) -> Any:
+    """Return the code points of a range of bytes."""
+    text = arg.string(args, 0, "codepoint")
+    start = _position(arg.optional_integer(args, 1, "codepoint", 1), len(text))
+    end = _position(arg.optional_integer(args, 2, "codepoint", start), len(text))
+    if start < 1:
+        arg.wrong(1, "codepoint", "out of range")
+    if end > len(text):
+        arg.wrong(2, "codepoint", "out of range")
+    codes, at = [], start - 1
+    while at < end:
+        decoded = _decode(text, at)
+        if decoded is None:
+            raise RuntimeFault("invalid UTF-8 code")
+        codes.append(float(decoded[0]))
+        at = decoded[1]
+    return as_result(tuple(codes))
+
+
+@builtin("utf8.offset")
+def offset(*args: Any) -> float | None:
+    """Return the byte at which the n-th code point counted from a position begins."""
+    text = arg.string(args, 0, "offset")
+    n = arg.integer(args, 1, "offset")
+    default = 1 if n >= 0 else len(text) + 1
+    at = _position(arg.optional_integer(args, 2, "offset", default), len(text)) - 1
+    if not 0 <= at <= len(text):
+        arg.wrong(2, "offset", "position out of range")
+    if n == 0:
+        while at > 0 and _is_continuation(text, at):
+            at -= 1
+        return float(at + 1)
+    if _is_continuation(text, at):
+        raise RuntimeFault("initial position is a continuation byte")
+    while n < 0 and at > 0:
+        at -= 1
+        while at > 0 and _is_continuation(text, at):
+            at -= 1
+        n += 1
+    n -= n > 0
+    while n > 0 and at < len(text):
+        at += 1
+        while _is_continuation(text, at):
+            at += 1
+        n -= 1
+    return float(at + 1) if n == 0 else None
+
+
+@builtin("utf8.codes.next", internal=True)
+def next_code(*args: Any) -> Any:
+    """Return the position and code point behind a position."""
+    text = arg.string(args, 0, "codes")
+    at = arg.integer(args, 1, "codes") - 1
+    if at < 0:
+        at = 0
+    elif at < len(text):
+        at += 1
+        while _is_continuation(text, at):
+            at += 1
+    if at >= len(text):
+        return ()
+    decoded = _decode(text, at)
+    if decoded is None or _is_continuation(text, decoded[1]):
+        raise RuntimeFault("invalid UTF-8 code")
+    return float(at + 1), float(decoded[0])
+
+
+@builtin("utf8.codes")
+def codes(*args: Any) -> Any:
+    """Return an iterator over positions and code points."""
+    return next_code, arg.string(args, 0, "codes"), 0.0

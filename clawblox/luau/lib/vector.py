@@ -1,0 +1,146 @@
+"""``vector``: three 32-bit floats as one value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.noise import single
+from clawblox.luau.lib.registry import builtin
+from clawblox.luau.operators import divide, make_vector
+from clawblox.luau.values import Vector
+
+CONSTANTS: dict[str, Any] = {
+    "vector.zero": Vector(0.0, 0.0, 0.0),
+    "vector.one": Vector(1.0, 1.0, 1.0),
+}
+
+
+@builtin("vector.create")
+def create(*args: Any) -> Vector:
+    """Return a vector of two or three numbers."""
+    return make_vector(
+        arg.number(args, 0, "create"),
+        arg.number(args, 1, "create"),
+        arg.optional_number(args, 2, "create", 0.0) if len(args) > 2 else 0.0,
+    )
+
+
+def _dot(a: Vector, b: Vector) -> float:
+    return single(single(single(a.x * b.x) + single(a.y * b.y)) + single(a.z * b.z))
+
+
+def _length(value: Vector) -> float:
+    return single(math.sqrt(_dot(value, value)))
+
+
+def _cross(a: Vector, b: Vector) -> Vector:
+    return make_vector(
+        single(a.y * b.z) - single(a.z * b.y),
+        single(a.z * b.x) - single(a.x * b.z),
+        single(a.x * b.y) - single(a.y * b.x),
+    )
+
+
+@builtin("vector.magnitude")
+def magnitude(*args: Any) -> float:
+    """Return the length of a vector."""
+    return _length(arg.vector(args, 0, "magnitude"))
+
+
+@builtin("vector.normalize")
+def normalize(*args: Any) -> Vector:
+    """Return a vector of length 1 in the same direction."""
+    value = arg.vector(args, 0, "normalize")
+    scale = single(divide(1.0, _length(value)))
+    return make_vector(value.x * scale, value.y * scale, value.z * scale)
+
+
+@builtin("vector.cross")
+def cross(*args: Any) -> Vector:
+    """Return the cross product."""
+    return _cross(arg.vector(args, 0, "cross"), arg.vector(args, 1, "cross"))
+
+
+@builtin("vector.dot")
+def dot(*args: Any) -> float:
+    """Return the dot product."""
+    return _dot(arg.vector(args, 0, "dot"), arg.vector(args, 1, "dot"))
+
+
+@builtin("vector.angle")
+def angle(*args: Any) -> float:
+    """Return the angle between two vectors, signed by an axis if there is one."""
+    a, b = arg.vector(args, 0, "angle"), arg.vector(args, 1, "angle")
+    crossed = _cross(a, b)
+    found = single(math.atan2(_length(crossed), _dot(a, b)))
+    if len(args) > 2 and args[2] is not None:
+        axis = arg.vector(args, 2, "angle")
+        if _dot(crossed, axis) < 0.0:
+            return -found
+    return found
+
+
+@builtin("vector.lerp")
+def lerp(*args: Any) -> Vector:
+    """Return a vector between two others."""
+    a, b = arg.vector(args, 0, "lerp"), arg.vector(args, 1, "lerp")
+    t = single(arg.number(args, 2, "lerp"))
+    return make_vector(*(_mix(x, y, t) for x, y in zip(_parts(a), _parts(b), strict=True)))
+
+
+def _mix(a: float, b: float, t: float) -> float:
+    return b if t == 1.0 else single(a + single(single(b - a) * t))
+
+
+def _parts(value: Vector) -> tuple[float, float, float]:
+    return value.x, value.y, value.z
+
+
+def _component_wise(name: str, compute: Callable[[float], float]) -> None:
+    def apply(*args: Any) -> Vector:
+        return make_vector(*map(compute, _parts(arg.vector(args, 0, name))))
+
+    apply.__code__ = apply.__code__.replace(co_name=name)
+    builtin(f"vector.{name}")(apply)
+
+
+def _rounded(compute: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda value: float(compute(value)) if math.isfinite(value) else value
+
+
+_component_wise("floor", _rounded(math.floor))
+_component_wise("ceil", _rounded(math.ceil))
+_component_wise("abs", abs)
+_component_wise("sign", lambda value: float((value > 0) - (value < 0)))
+
+
+def _folded(name: str, better: Callable[[float, float], bool]) -> None:
+    def apply(*args: Any) -> Vector:
+        best = list(_parts(arg.vector(args, 0, name)))
+        for at in range(1, len(args)):
+            for axis, value in enumerate(_parts(arg.vector(args, at, name))):
+                if better(value, best[axis]):
+                    best[axis] = value
+        return Vector(*best)
+
+    apply.__code__ = apply.__code__.replace(co_name=name)
+    builtin(f"vector.{name}")(apply)
+
+
+_folded("min", lambda a, b: a < b)
+_folded("max", lambda a, b: a > b)
+
+
+@builtin("vector.clamp")
+def clamp(*args: Any) -> Vector:
+    """Return the nearest vector within a box."""
+    value, low, high = (arg.vector(args, at, "clamp") for at in range(3))
+    parts = []
+    for axis, v, a, b in zip("xyz", _parts(value), _parts(low), _parts(high), strict=True):
+        if a > b:
+            arg.wrong(2, "clamp", f"max.{axis} must be greater than or equal to min.{axis}")
+        parts.append(a if v < a else b if v > b else v)
+    return Vector(*parts)

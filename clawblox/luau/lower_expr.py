@@ -1,0 +1,213 @@
+"""Lowers expressions: to Python text where nothing can be suspended, to statements where it can."""
+
+from __future__ import annotations
+
+import ast as python
+
+from clawblox.luau import syntax as ast
+from clawblox.luau.direct import is_multiple
+from clawblox.luau.layout import literal_order
+from clawblox.luau.lower_operators import MAX_TEXT, OperatorLowering
+from clawblox.luau.lowering import Value
+
+
+class ExpressionLowering(OperatorLowering):
+    """All expressions; methods are found by the names of syntax nodes."""
+
+    def expression(self, expression: ast.Expression) -> Value:
+        """Lower an expression to one value."""
+        value: Value = getattr(self, "_value_" + type(expression).__name__)(expression)
+        if len(value.text) > MAX_TEXT or (
+            not value.simple and expression.line != self.line and _can_fail(expression)
+        ):
+            return self.pin(value, expression.line)
+        return value
+
+    def _value_Constant(self, expression: ast.Constant) -> Value:
+        value = expression.value
+        kind = {bool: "bool", float: "num", str: "str"}.get(type(value), "nil")
+        text = repr(value)
+        if text in ("inf", "nan"):
+            text = "INF"
+        return Value(text, kind, stable=True, simple=True, constant=True)
+
+    def _value_Vararg(self, expression: ast.Vararg) -> Value:
+        return Value("(va[0] if va else None)", "any", stable=True)
+
+    def _value_LocalName(self, expression: ast.LocalName) -> Value:
+        local = expression.local
+        name = self.local_name(local)
+        kind = "num" if local in self.numbers.numbers else self.kinds.get(local, "any")
+        if local.boxed:
+            return Value(f"{name}[0]", kind if kind == "num" else "any")
+        return Value(name, kind, stable=True, simple=True)
+
+    def _value_GlobalName(self, expression: ast.GlobalName) -> Value:
+        return Value(f"E[{expression.name!r}]", "any")
+
+    def _value_Single(self, expression: ast.Single) -> Value:
+        return self.expression(expression.inner)
+
+    def _value_Call(self, expression: ast.Call) -> Value:
+        callee = self.numbers.direct.callee(expression)
+        kind = "num" if callee in self.numbers.numeric_functions else "any"
+        return Value(self.call(expression, "one"), kind, stable=True, simple=True)
+
+    _value_MethodCall = _value_Call
+
+    def _value_FunctionExpression(self, expression: ast.FunctionExpression) -> Value:
+        body = expression.body
+        captured = [
+            self.local_name(local) for local in body.upvalues if not self._is_self(local, body)
+        ]
+        return Value(f"M{body.index}({', '.join(['E', *captured])})", "func")
+
+    def _is_self(self, local: ast.Local, body: ast.FunctionBody) -> bool:
+        return local.self_function is body and not local.boxed
+
+    def _value_Index(self, expression: ast.Index) -> Value:
+        holder, key = self.ordered([expression.object, expression.key])
+        return self.read(holder, key)
+
+    def _value_Interpolation(self, expression: ast.Interpolation) -> Value:
+        values = self.ordered(expression.values)
+        texts = ", ".join(value.text for value in values)
+        if not values:
+            return self._value_Constant(ast.Constant(expression.line, expression.texts[0]))
+        return Value(f"interpolate({tuple(expression.texts)!r}, {texts})", "str")
+
+    def _value_TableLiteral(self, expression: ast.TableLiteral) -> Value:
+        items = expression.items
+        spread = None
+        if items and items[-1][0] is None and is_multiple(items[-1][1]):
+            *items, (_, spread) = items
+        parts = [part for item in items for part in item if part is not None]
+        values = iter(self.ordered(parts))
+        pairs: list[tuple[Value | None, Value]] = []
+        for key, _ in items:
+            key_value = next(values) if key is not None else None
+            pairs.append((key_value, next(values)))
+        if spread is not None and self.has_call(spread):
+            pairs = [(k, v if v.stable else self.pin(v, self.line)) for k, v in pairs]
+        return self._build_table(pairs, spread)
+
+    def _build_table(
+        self, pairs: list[tuple[Value | None, Value]], spread: ast.Expression | None
+    ) -> Value:
+        items = [value for key, value in pairs if key is None]
+        fields: dict[str, Value] = {}
+        dynamic: list[tuple[Value, Value]] = []
+        for key, value in pairs:
+            if key is None:
+                continue
+            if key.constant and key.kind in ("str", "num") and not dynamic:
+                if not _shadowed(key, len(items)):
+                    fields[key.text] = value
+            else:
+                dynamic.append((key, value))
+        texts = [f"{float(at)!r}: {value.text}" for at, value in enumerate(items, 1)]
+        texts += [f"{key}: {fields[key].text}" for key in _as_iterated(list(fields))]
+        text = self._table_text(texts, [*items, *fields.values()], len(items), spread)
+        if not dynamic:
+            return Value(text, "table")
+        table = self.pin(Value(text, "table"), self.line)
+        limit = None if spread is not None else len(items)
+        for key, value in dynamic:
+            self.emit(f"place({table.text}, {key.text}, {value.text}, {limit})", self.line)
+        return table
+
+    def _table_text(
+        self, texts: list[str], values: list[Value], count: int, spread: ast.Expression | None
+    ) -> str:
+        shape = f"{{{', '.join(texts)}}}"
+        if spread is not None:
+            return f"table_with({shape}, {count}, {self.spread(spread)})"
+        if not texts:
+            return "T()"
+        maybe_nil = any(value.may_be_nil for value in values)
+        return f"{'table_of' if maybe_nil else 'T'}({shape})"
+
+    def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
+        """Emit a call; return the variable of its result. See `Lowering.call`."""
+        if isinstance(expression, ast.MethodCall):
+            function, arguments, method = self._method_parts(expression)
+        else:
+            assert isinstance(expression, ast.Call)
+            method = None
+            callee = self.expression(expression.function)
+            if callee.constant or callee.kind == "table":
+                callee = self.force(callee, expression.line)
+            if not callee.stable and any(self.has_call(part) for part in expression.arguments):
+                callee = self.pin(callee, expression.line)
+            outer, self.line = self.line, expression.line
+            arguments = self._arguments(expression)
+            self.line = outer
+            function = callee.text
+        text = f"{function}({arguments})"
+        if want == "drop":
+            self.emit_site(text, None, expression.line, method=method)
+            return ""
+        result = target or self.temporary()
+        is_return = want == "return"
+        self.emit_site(text, result, expression.line, is_return=is_return, method=method)
+        if want == "one" and self.numbers.direct.callee(expression) not in (
+            self.numbers.direct.single
+        ):
+            self.emit(
+                f"if {result}.__class__ is tuple: {result} = {result}[0] if {result} else None",
+                expression.line,
+            )
+        return result
+
+    def _arguments(self, expression: ast.Call) -> str:
+        direct = self.numbers.direct
+        local = direct.callee(expression)
+        if local is None:
+            return self.value_list(expression.arguments)[0]
+        values = self.adjusted(expression.arguments, len(direct.body(local).params))
+        return ", ".join(value.text for value in values)
+
+    def _method_parts(self, expression: ast.MethodCall) -> tuple[str, str, str]:
+        holder = self.expression(expression.object)
+        if holder.constant:
+            holder = self.force(holder, expression.line)
+        elif not holder.simple:
+            holder = self.pin(holder, expression.line)
+        name = repr(expression.name)
+        if holder.kind == "table":
+            function = f"{holder.text}[{name}]"
+        else:
+            function = (
+                f"({holder.text}[{name}] if {holder.text}.__class__ is not str "
+                f"else text_field({holder.text}, {name}))"
+            )
+        if any(self.has_call(part) for part in expression.arguments):
+            function = self.pin(Value(function, "any"), expression.line).text
+        outer, self.line = self.line, expression.line
+        arguments, _ = self.value_list(expression.arguments)
+        self.line = outer
+        return (
+            function,
+            f"{holder.text}, {arguments}" if arguments else holder.text,
+            expression.name,
+        )
+
+
+def _as_iterated(keys: list[str]) -> list[str]:
+    """Return the texts of literal keys in the order of iteration."""
+    names = {python.literal_eval(key): key for key in keys if key[0] in "'\""}
+    if len(names) != len(keys):
+        return keys
+    return [names[name] for name in literal_order(list(names))]
+
+
+def _shadowed(key: Value, positional: int) -> bool:
+    """Return whether a positional item overwrites a literal key."""
+    if key.kind != "num" or "INF" in key.text:
+        return False
+    number = float(key.text.strip("()"))
+    return number.is_integer() and 1 <= number <= positional
+
+
+def _can_fail(expression: ast.Expression) -> bool:
+    return isinstance(expression, (ast.Index, ast.Binary, ast.Unary))

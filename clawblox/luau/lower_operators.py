@@ -1,0 +1,267 @@
+"""Lowers operators and conditions."""
+
+from __future__ import annotations
+
+from clawblox.luau import syntax as ast
+from clawblox.luau.infer import ARITHMETIC
+from clawblox.luau.ir import If, Line
+from clawblox.luau.lowering import Lowering, Value
+
+MAX_TEXT = 700  # characters of one Python expression, which keeps its nesting within limits
+_HELPERS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "idiv", "%": "mod", "^": "power",
+}  # fmt: skip
+_COMPARE = {"<": "less", "<=": "less_equal"}
+
+
+class OperatorLowering(Lowering):
+    """Operators, and the expressions that choose between others."""
+
+    def _value_Unary(self, expression: ast.Unary) -> Value:
+        if expression.operator == "not":
+            return Value(f"(not {self.condition(expression.operand)})", "bool")
+        operand = self.expression(expression.operand)
+        if expression.operator == "#":
+            if operand.kind == "str":
+                return Value(f"float(len({operand.text}))", "num", stable=operand.stable)
+            return Value(f"length({operand.text})", "num")
+        if operand.constant and operand.kind == "num":
+            return Value(f"(-{operand.text})", "num", stable=True, simple=True, constant=True)
+        if operand.kind == "num":
+            return Value(f"(-{operand.text})", "num", stable=operand.stable)
+        text, again = self.twice(operand)
+        return Value(f"(-{again} if {text}.__class__ is float else minus({again}))", "any")
+
+    def _value_Binary(self, expression: ast.Binary) -> Value:
+        operator = expression.operator
+        if operator in ("and", "or"):
+            return self._logical(expression)
+        if operator == "..":
+            return self._concatenation(expression)
+        if operator not in ARITHMETIC:
+            return Value(self._comparison(expression), "bool")
+        left, right = self.ordered([expression.left, expression.right])
+        return self.operate(operator, left, right)
+
+    def operate(self, operator: str, left: Value, right: Value) -> Value:
+        """Lower a binary operator on two values."""
+        if operator == "..":
+            return self._join([left, right])
+        helper = _HELPERS[operator]
+        if operator in ("//", "^"):
+            kind = "num" if left.kind == right.kind == "num" else "any"
+            return Value(f"{helper}({left.text}, {right.text})", kind)
+        divides = operator in ("/", "%")
+        if divides and not _is_safe_divisor(operator, right):
+            kind = "num" if left.kind == right.kind == "num" else "any"
+            if operator == "%" or not right.simple:
+                return Value(f"{helper}({left.text}, {right.text})", kind)
+        if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
+            left = self.pin(left, self.line)
+        guards, left_text, right_text = [], left.text, right.text
+        if right.kind != "num":
+            first, right_text = self.twice(right)
+            guards.append(f"{first}.__class__ is float")
+        if left.kind != "num":
+            first, left_text = self.twice(left)
+            guards.append(f"{first}.__class__ is float")
+        if divides and not _is_safe_divisor(operator, right):
+            guards.append(right_text)
+        if operator == "%":
+            if not left.simple and left.kind == "num":
+                first, left_text = self.twice(left)
+                quick = f"({first} - ({left_text} / {right_text}) // 1.0 * {right_text})"
+            else:
+                quick = f"({left_text} - ({left_text} / {right_text}) // 1.0 * {right_text})"
+        else:
+            quick = f"{left_text} {operator} {right_text}"
+        kind = "num" if left.kind == right.kind == "num" else "any"
+        if not guards:
+            return Value(f"({quick})", kind, stable=left.stable and right.stable)
+        test = " and ".join(guards)
+        return Value(f"({quick} if {test} else {helper}({left_text}, {right_text}))", kind)
+
+    def _concatenation(self, expression: ast.Binary) -> Value:
+        parts: list[ast.Expression] = []
+        rest: ast.Expression = expression
+        while isinstance(rest, ast.Binary) and rest.operator == "..":
+            parts.append(rest.left)
+            rest = rest.right
+        return self._join(self.ordered([*parts, rest]))
+
+    def _join(self, values: list[Value]) -> Value:
+        texts = ", ".join(value.text for value in values)
+        if all(value.kind in ("str", "num") for value in values):
+            pieces = [v.text if v.kind == "str" else f"text({v.text})" for v in values]
+            if sum(not value.constant for value in values if value.kind == "str") <= 1:
+                return Value(f"({' + '.join(pieces)})", "str")
+        kind = "str" if all(value.kind in ("str", "num") for value in values) else "any"
+        if len(values) > 2:
+            return Value(f"concat_all({texts})", kind)
+        literals = [value.constant and value.kind == "str" for value in values]
+        if not any(literals):  # doubling a string has to be charged
+            return Value(f"concat({texts})", kind)
+        literal, other = values if literals[0] else values[::-1]
+        first, again = self.twice(other)
+        order = (literal.text, again) if literals[0] else (again, literal.text)
+        a, b = order
+        return Value(f"({a} + {b} if {first}.__class__ is str else concat({a}, {b}))", kind)
+
+    def _logical(self, expression: ast.Binary) -> Value:
+        is_and = expression.operator == "and"
+        left = self.expression(expression.left)
+        with self.sub_block() as block:
+            right = self.expression(expression.right)
+        kind = left.kind if left.kind == right.kind else "any"
+        if left.constant or kind == "any":
+            kind = right.kind if left.constant and not left.may_be_nil and is_and else kind
+        if not is_and and left.kind in ("any", "nil", "bool") and right.kind == left.kind:
+            kind = right.kind
+        if not block:
+            if left.kind == "bool":
+                test, again = left.text, "False" if is_and else "True"
+            else:
+                test, again = self._truth_of(left)
+            text = (
+                f"({right.text} if {test} else {again})"
+                if is_and
+                else (f"({again} if {test} else {right.text})")
+            )
+            return Value(text, "bool" if kind == "bool" else "any")
+        result = self.temporary()
+        self.emit(f"{result} = {left.text}", self.line)
+        truth, _ = self._truth_of(Value(result, left.kind, simple=True))
+        branch = If(truth if is_and else f"not {truth}", self.line)
+        branch.then += [*block, Line(f"{result} = {right.text}", self.line)]
+        self.block.append(branch)
+        return Value(result, "any", stable=True, simple=True)
+
+    def _truth_of(self, value: Value) -> tuple[str, str]:
+        """Return the Python test of a value's truth, and the text that uses it again."""
+        if value.constant:
+            return str(value.text not in ("None", "False")), value.text
+        if value.kind == "bool":
+            return self.twice(value)
+        text, again = self.twice(value)
+        if value.kind in ("num", "str", "table", "func"):
+            return (f"({text} is not None)", again)
+        return f"({text} is not None and {again} is not False)", again
+
+    def condition(self, expression: ast.Expression) -> str:
+        """Lower an expression to a Python truth value."""
+        while isinstance(expression, ast.Single):
+            expression = expression.inner
+        if isinstance(expression, ast.Constant):
+            return str(expression.value is not None and expression.value is not False)
+        if isinstance(expression, ast.Unary) and expression.operator == "not":
+            return f"(not {self.condition(expression.operand)})"
+        if isinstance(expression, ast.Binary) and expression.operator in ("and", "or"):
+            return self._logical_condition(expression)
+        value = self.expression(expression)
+        return value.text if value.kind == "bool" else self._truth_of(value)[0]
+
+    def _logical_condition(self, expression: ast.Binary) -> str:
+        left = self.condition(expression.left)
+        with self.sub_block() as block:
+            right = self.condition(expression.right)
+        if not block:
+            text = f"({left} {expression.operator} {right})"
+            if len(text) <= MAX_TEXT:
+                return text
+            result = self.temporary()
+            self.emit(f"{result} = {text}", self.line)
+            return result
+        result = self.temporary()
+        self.emit(f"{result} = {left}", self.line)
+        test = result if expression.operator == "and" else f"not {result}"
+        self.block.append(If(test, self.line, [*block, Line(f"{result} = {right}", self.line)]))
+        return result
+
+    def _comparison(self, expression: ast.Binary) -> str:
+        operator = expression.operator
+        left, right = self.ordered([expression.left, expression.right])
+        if operator in ("==", "~="):
+            text = self._equality(left, right)
+            return text if operator == "==" else f"(not {text})"
+        if left.kind == right.kind and left.kind in ("num", "str"):
+            return f"({left.text} {operator} {right.text})"
+        if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
+            left = self.pin(left, self.line)
+        guards, left_text, right_text = [], left.text, right.text
+        if right.kind != "num":
+            first, right_text = self.twice(right)
+            guards.append(f"{first}.__class__ is float")
+        if left.kind != "num":
+            first, left_text = self.twice(left)
+            guards.append(f"{first}.__class__ is float")
+        quick = f"{left_text} {operator} {right_text}"
+        if operator in _COMPARE:
+            slow = f"{_COMPARE[operator]}({left_text}, {right_text})"
+        else:
+            helper = _COMPARE[operator.replace(">", "<")]
+            slow = f"{helper}({right_text}, {left_text})"
+        return f"({quick} if {' and '.join(guards)} else {slow})"
+
+    def _equality(self, left: Value, right: Value) -> str:
+        if left.constant and right.constant:
+            same = left.kind == right.kind and left.text == right.text
+            return f"({left.text} == {right.text})" if left.kind == right.kind else str(same)
+        if left.constant:
+            left, right = right, left
+        if right.constant:
+            if right.kind in ("nil", "bool"):
+                return f"({left.text} is {right.text})"
+            if (
+                right.kind == "num"
+                and left.kind != "num"
+                and float(right.text.strip("()").replace("INF", "inf")) in (0, 1)
+            ):
+                text, again = self.twice(left)
+                return f"({text} == {right.text} and {again}.__class__ is float)"
+            return f"({left.text} == {right.text})"
+        if left.kind == right.kind and left.kind in ("num", "str", "bool"):
+            return f"({left.text} == {right.text})"
+        if not (left.simple or right.simple):
+            left = self.pin(left, self.line)
+        if not left.simple and right.simple:
+            first, again = self.twice(left)
+            return (
+                f"({again} == {right.text} if {first}.__class__ is {right.text}.__class__ "
+                f"else equal({again}, {right.text}))"
+            )
+        first, again = self.twice(right)
+        return (
+            f"({left.text} == {again} if {first}.__class__ is {left.text}.__class__ "
+            f"else equal({left.text}, {again}))"
+        )
+
+    def _value_IfExpression(self, expression: ast.IfExpression) -> Value:
+        return self._if_arms(expression.arms, expression.otherwise)
+
+    def _if_arms(
+        self, arms: list[tuple[ast.Expression, ast.Expression]], otherwise: ast.Expression
+    ) -> Value:
+        if not arms:
+            return self.expression(otherwise)
+        test = self.condition(arms[0][0])
+        with self.sub_block() as then_block:
+            chosen = self.expression(arms[0][1])
+        with self.sub_block() as else_block:
+            other = self._if_arms(arms[1:], otherwise)
+        kind = chosen.kind if chosen.kind == other.kind else "any"
+        if not then_block and not else_block:
+            return Value(f"({chosen.text} if {test} else {other.text})", kind)
+        result = self.temporary()
+        branch = If(test, self.line)
+        branch.then += [*then_block, Line(f"{result} = {chosen.text}", self.line)]
+        branch.otherwise += [*else_block, Line(f"{result} = {other.text}", self.line)]
+        self.block.append(branch)
+        return Value(result, kind, stable=True, simple=True)
+
+
+def _is_safe_divisor(operator: str, value: Value) -> bool:
+    """Return whether dividing by a literal can be written in Python as it stands."""
+    if not value.constant or value.kind != "num" or "INF" in value.text:
+        return False
+    size = abs(float(value.text.strip("()")))
+    return size != 0 if operator == "/" else size >= 1

@@ -1,0 +1,376 @@
+"""The VM: one heap of Luau values, its globals, and how the host enters it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+from weakref import WeakSet
+
+from clawblox.luau import iteration, operators, suspension
+from clawblox.luau.chunk import Chunk
+from clawblox.luau.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
+from clawblox.luau.coroutines import Coroutine, close, resume
+from clawblox.luau.deep import MAX_CALLS, run_deep
+from clawblox.luau.diagnose import settle
+from clawblox.luau.errors import LuaError, OutOfMemory, RuntimeFault, SnapshotError
+from clawblox.luau.host import Host
+from clawblox.luau.lib import BUILTINS, build_globals
+from clawblox.luau.lib.garbage import collect
+from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
+from clawblox.luau.limits import BATCH, STEP_BYTES, Budget, batch
+from clawblox.luau.measure import heap_bytes
+from clawblox.luau.numbers import format_number
+from clawblox.luau.snapshot import Loader, Saver
+from clawblox.luau.values import (
+    LuaTable,
+    as_tuple,
+    class_of_users,
+    flag,
+    freeze,
+    set_metatable,
+    type_name,
+)
+
+_STEPS_A_COLLECTION = 300_000  # so often dead entries leave weak tables
+_OPERATORS = (
+    operators.add, operators.sub, operators.mul, operators.div, operators.idiv, operators.mod,
+    operators.power, operators.minus, operators.length, operators.less, operators.less_equal,
+    operators.equal, operators.concat, operators.concat_all, operators.put, operators.text_field,
+    operators.table_of, operators.place, operators.table_with, operators.many, operators.adjust,
+    operators.first_of, operators.interpolate,
+)  # fmt: skip
+NAMES: dict[str, Any] = {
+    **{operator.__name__: operator for operator in _OPERATORS},
+    "power": operators.power,
+    "T": LuaTable,
+    "Y": suspension.Yield,
+    "save": suspension.save,
+    "flag": flag,
+    "CALL": iteration.CALL,
+    "ONCE": iteration.ONCE,
+    "count": iteration.count,
+    "count_on": iteration.count_on,
+    "iterate": iteration.iterate,
+    "INF": float("inf"),
+    "text": format_number,
+}
+
+
+class VM:
+    """A Luau virtual machine.
+
+    Args:
+        steps: How many steps (loop iterations and calls) one call from the host may take; None
+            means no limit.
+        memory_bytes: An estimate of the heap above which allocating fails; None means no limit.
+        output: Receives what ``print`` prints, one line without its end; None drops it.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int | None = None,
+        memory_bytes: int | None = None,
+        output: Callable[[str], None] | None = None,
+    ) -> None:
+        self.step_limit = steps
+        self.memory_limit = memory_bytes
+        self.block_limit: int | None = None  # the largest single allocation
+        self.output = output
+        self.c_calls = 0
+        self.base_c_calls = 0
+        self.depth = 0
+        self.running: Coroutine | None = None
+        self.error_stack: str | None = None
+        self.random = PcgRandom(DEFAULT_SEED)
+        self.chunks: WeakSet[Chunk] = WeakSet()
+        self.roots: dict[str, Any] = {}  # what the host keeps, and snapshots save
+        self._budget = Budget()
+        self.steps: Iterator[Any] = batch(0)
+        self.serials_given = 0
+        self._allocated = 0
+        self._steps_since_collection = 0
+        self._names = {
+            **NAMES,
+            "more": self.more_steps,
+            "deeper": self.deeper,
+            "shallower": self.shallower,
+        }
+        self.globals, self.string_library = build_globals()
+        self.main_environment: Any = self.globals
+        self.main_coroutine: Coroutine | None = None
+        self.has_weak_tables = False
+        self.string_metatable = LuaTable()
+        self.string_metatable["__index"] = self.string_library
+        self.string_metatable["__metatable"] = "The metatable is locked"
+        freeze(self.string_metatable)
+        self.clock: Callable[[], float] = time.perf_counter
+        self.wall_clock: Callable[[], float] = time.time
+
+    # Loading and calling
+
+    def load(self, source: str | bytes, name: str = "=script", environment: Any = None) -> Any:
+        """Compile a chunk; return its main function.
+
+        Args:
+            source: Its text; a ``str`` is taken as UTF-8.
+            name: Its name: ``=x`` and ``@x`` show as x in messages.
+            environment: The table of its globals; None means the VM's globals.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau.
+        """
+        text = source.encode() if isinstance(source, str) else source
+        chunk = run_deep(lambda: self.compile(text.decode("latin-1"), name))
+        return chunk.main(self.globals if environment is None else environment)
+
+    def compile(self, source: str, name: str) -> Chunk:
+        """Compile a chunk of Latin-1 source."""
+        chunk = Chunk(source, name, self._names)
+        chunk.namespace["B"] = self.steps
+        self.chunks.add(chunk)
+        return chunk
+
+    def new_environment(self) -> LuaTable:
+        """Return the globals of one script: its own table, which falls back on the VM's."""
+        environment, meta = LuaTable(), LuaTable()
+        meta["__index"] = self.globals
+        freeze(meta)
+        class_of_users(meta)  # the next user, which is the only one, gets a class of its own
+        set_metatable(environment, meta)
+        return environment
+
+    def sandbox(self) -> None:
+        """Make the libraries and the globals read-only; scripts get environments of their own."""
+        for value in self.globals.values():
+            if isinstance(value, LuaTable) and value is not self.globals:
+                freeze(value)
+        freeze(self.globals)
+
+    def coroutine(self, function: Any) -> Coroutine:
+        """Return a coroutine that will run a function."""
+        return Coroutine(function, self.main_environment)
+
+    def call(self, function: Any, *arguments: Any) -> tuple[Any, ...]:
+        """Call a Luau function that does not yield; return its results.
+
+        Raises:
+            LuaError: The function failed.
+        """
+        return self._run(lambda: self._call(function, arguments))
+
+    def _run(self, function: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Run a call of the host; an exception that hits the waiting thread ends the script."""
+        was_interrupted = self._budget.is_interrupted
+        try:
+            return run_deep(function, self.interrupt)
+        except LuaError:
+            raise
+        except BaseException:
+            self._budget.is_interrupted = was_interrupted
+            raise
+
+    def _call(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        with self.entered():
+            self.c_calls += 1  # nothing in it may yield past the host
+            try:
+                return as_tuple(function(*arguments))
+            except Exception as error:  # noqa: BLE001 - settle raises what is not the script's
+                raise settle(error) from None
+            finally:
+                self.c_calls -= 1
+
+    def resume(self, coroutine: Coroutine, *values: Any) -> tuple[Any, ...]:
+        """Run a coroutine until it yields or returns; return those values.
+
+        Raises:
+            LuaError: It failed, or it cannot be resumed.
+        """
+        return self._run(lambda: self._resume(coroutine, values))
+
+    def _resume(self, coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        with self.entered():
+            ok, result = resume(coroutine, values)
+        if ok:
+            return result
+        raise coroutine.error or LuaError(result[0])
+
+    def close(self, coroutine: Coroutine) -> None:
+        """Kill a suspended coroutine."""
+        with self.entered():
+            close(coroutine)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make this the thread's VM, with a fresh budget if the host enters it."""
+        outer = getattr(current, "vm", None)
+        if outer is self:
+            yield
+            return
+        current.vm = self
+        self._renew_steps()
+        try:
+            yield
+        finally:
+            if outer is None:
+                del current.vm
+            else:
+                current.vm = outer
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a call is under way on this thread."""
+        return getattr(current, "vm", None) is self
+
+    # Snapshots
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state as a JSON-able document.
+
+        Raises:
+            SnapshotError: A script is running, or something the host has not registered is in
+                reach.
+        """
+        if self.running is not None or self.is_running:
+            raise SnapshotError("a VM cannot be saved while it runs")
+        document: dict[str, Any] = run_deep(Saver(self).save)
+        return document
+
+    @classmethod
+    def restore(
+        cls,
+        document: dict[str, Any],
+        *,
+        host: Host | None = None,
+        sources: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> VM:
+        """Return a new VM in the state of a document.
+
+        Args:
+            document: What `snapshot` returned, here or in another process.
+            host: Supplies the functions and objects that the document names.
+            sources: Current sources by chunk name, to be compared with the saved ones; None
+                compares nothing.
+            options: Those of the constructor.
+
+        Raises:
+            SnapshotError: The document is of another format or version, a source has changed, or
+                the host lacks something.
+        """
+        vm = cls(**options)
+        run_deep(Loader(vm, document, host, sources).load)
+        return vm
+
+    # Limits
+
+    def _renew_steps(self) -> None:
+        self.c_calls = self.base_c_calls = self.depth = 0
+        self._budget.steps_left = self.step_limit
+        self._set_steps(0)
+
+    def _set_steps(self, size: int) -> None:
+        self.steps = batch(size)
+        for chunk in self.chunks:
+            chunk.namespace["B"] = self.steps
+
+    def more_steps(self) -> None:
+        """Hand out the next batch of steps.
+
+        Raises:
+            LuaError: The call has used up its steps or its memory, or is interrupted.
+        """
+        size = self._budget.take(BATCH)
+        self._charge_memory(size)
+        self._set_steps(size)
+
+    def charge(self, steps: int) -> None:
+        """Take steps from the budget at once; `more_steps` says what it raises."""
+        self._charge_memory(self._budget.take(steps))
+
+    def _charge_memory(self, steps: int) -> None:
+        self.allocate(steps * STEP_BYTES)
+        if self.has_weak_tables:
+            self._steps_since_collection += steps
+            if self._steps_since_collection >= _STEPS_A_COLLECTION:
+                self._steps_since_collection = 0
+                collect()
+
+    def deeper(self) -> None:
+        """Count a call, where the interpreter does not."""
+        self.depth += 1
+        if self.depth > MAX_CALLS:
+            self.depth -= 1
+            raise RuntimeFault("stack overflow")
+
+    def shallower(self) -> None:
+        """Count the end of a call."""
+        self.depth -= 1
+
+    def interrupt(self) -> None:
+        """Make the script that runs on another thread fail soon, until `clear_interrupt`."""
+        self._budget.is_interrupted = True
+
+    def clear_interrupt(self) -> None:
+        """Let scripts run again."""
+        self._budget.is_interrupted = False
+
+    def check_c_calls(self) -> None:
+        """Refuse callbacks within callbacks that nest too deep."""
+        if self.c_calls == MAX_C_CALLS:
+            fault = RuntimeFault("C stack overflow")
+            fault.c_calls = self.c_calls
+            raise fault
+        if self.c_calls >= MAX_C_CALLS_IN_HANDLER:
+            raise LuaError("error in error handling")
+
+    def allocate(self, size: int) -> None:
+        """Account for bytes about to be allocated."""
+        if self.block_limit is not None and size > self.block_limit:
+            raise OutOfMemory
+        if self.memory_limit is None:
+            return
+        self._allocated += size
+        if self._allocated > self.memory_limit:
+            self._measure(size)
+
+    def _measure(self, size: int) -> None:
+        assert self.memory_limit is not None
+        if size > self.memory_limit:
+            raise OutOfMemory
+        used = heap_bytes(self, sys._getframe())
+        if used + size > self.memory_limit:
+            raise OutOfMemory
+        self._allocated = used + size
+
+    # Identity
+
+    def identify(self, value: Any) -> str:
+        """Return the text of a value that has no other: its type and serial number."""
+        kind = type_name(value)
+        return f"{kind}: 0x{self.serial_of(value):016x}"
+
+    def serial_of(self, value: Any) -> int:
+        """Return an object's serial number, giving it one at the first use."""
+        if isinstance(value, FunctionType):
+            name = BUILTINS.name_of(value)
+            if name is not None:
+                return BUILTINS.number_of(name)
+            holder: Any = value.__dict__
+            if "serial" not in holder:
+                holder["serial"] = self.next_serial()
+            return int(holder["serial"])
+        try:
+            return int(value._serial)
+        except AttributeError:
+            value._serial = self.next_serial()
+            return int(value._serial)
+
+    def next_serial(self) -> int:
+        """Return a new serial number."""
+        self.serials_given += 1
+        return 0x10000 + self.serials_given * 16

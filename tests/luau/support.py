@@ -1,0 +1,97 @@
+"""Runs Luau scripts for tests: plainly, or saved and restored at every line they print."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+from clawblox.luau.context import current
+from clawblox.luau.errors import LuaError, RuntimeFault
+from clawblox.luau.host import Host, suspend, to_luau
+from clawblox.luau.operators import to_text
+from clawblox.luau.vm import VM
+
+
+class TortureHost(Host):
+    """Lends a ``print`` that suspends the script wherever it may be suspended."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+
+        @self.function("print")
+        def show(*values: Any) -> None:
+            line = "\t".join(to_text(to_luau(value)) for value in values)
+            self.lines.append(line.encode("latin-1").decode("utf-8", "replace"))
+            if current.vm.running is not current.vm.roots["main"]:
+                return
+            try:
+                pause = suspend()
+            except RuntimeFault:  # within a metamethod or another callback
+                return
+            raise pause
+
+
+def run_plainly(source: str, **options: Any) -> list[str]:
+    """Return the lines a script prints; its error is the last one."""
+    lines: list[str] = []
+
+    def show(line: str) -> None:
+        lines.append(line.encode("latin-1").decode("utf-8", "replace"))
+
+    vm = VM(output=show, **options)
+    try:
+        vm.resume(vm.coroutine(vm.load(textwrap.dedent(source), "=test")))
+    except LuaError as error:
+        lines.append(f"error: {error}")
+    return lines
+
+
+def run_tortured(source: str, **options: Any) -> list[str]:
+    """Do the same, but go on in a restored VM after every line, and check the document."""
+    lines: list[str] = []
+    host = TortureHost(lines)
+    vm = VM(**options)
+    vm.globals["print"] = host.functions["print"]
+    vm.roots["main"] = vm.coroutine(vm.load(textwrap.dedent(source), "=test"))
+    while vm.roots["main"].status == "suspended":
+        try:
+            vm.resume(vm.roots["main"])
+        except LuaError as error:
+            lines.append(f"error: {error}")
+        vm = reborn(vm, host, **options)
+    return lines
+
+
+def reborn(vm: VM, host: Host | None = None, **options: Any) -> VM:
+    """Return the VM after saving and restoring; saving again must give the same text."""
+    document = json.dumps(vm.snapshot())
+    restored = VM.restore(json.loads(document), host=host, **options)
+    assert json.dumps(restored.snapshot()) == document
+    return restored
+
+
+MODES = {"plain": run_plainly, "torture": run_tortured}
+
+
+def values(source: str, **options: Any) -> tuple[Any, ...]:
+    """Return the values of an expression list."""
+    vm = VM(**options)
+    return vm.call(vm.load(f"return {source}", "=test"))
+
+
+def value(source: str) -> Any:
+    """Return the value of an expression."""
+    (result,) = values(source)
+    return result
+
+
+def failure(source: str, **options: Any) -> str:
+    """Return the message with which a script fails."""
+    vm = VM(**options)
+    try:
+        vm.call(vm.load(textwrap.dedent(source), "=test"))
+    except LuaError as error:
+        return str(error)
+    raise AssertionError("the script did not fail")

@@ -1,0 +1,161 @@
+"""Hostile scripts end in Luau errors, within their budgets."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from clawblox.luau.deep import recursion_is_unchecked, run_deep
+from clawblox.luau.errors import LuaError
+from clawblox.luau.vm import VM
+from tests.luau.support import failure, run_plainly
+
+STEPS = "exhausted the allowed number of steps"
+ENDLESS = {
+    "while": "while true do end",
+    "repeat": "repeat until false",
+    "for": "for i = 1, math.huge do end",
+    "for without progress": "for i = 1, 0, 0 do end",
+    "long for": "for i = 1, 1e15 do end",
+    "recursion": "local function f(n) if n > 0 then f(n - 1) f(n - 1) end end f(100)",
+    "iterator": "for _ in function() return 1 end do end",
+    "growing sequence": "local t = {1} for i in ipairs(t) do t[i + 1] = 1 end",
+    "pcall": "while true do pcall(function() while true do end end) end",
+    "coroutines": "local f = coroutine.wrap(function() while true do coroutine.yield() end end) "
+    "while true do f() end",
+    "metamethods": "local t = setmetatable({}, {__index = function(t, k) return t end}) "
+    "while t do t = t.x end",
+    "sort": "local t = {} for i = 1, 1000 do t[i] = i end while true do table.sort(t) end",
+    "pattern": "string.find(('a'):rep(2000), ('.-'):rep(20) .. 'b')",
+    "greedy pattern": "string.find(('a'):rep(30000), ('a*'):rep(10) .. 'b')",
+    "move": "local t = {} while true do table.move(t, 1, 1000, 2) end",
+}
+
+
+@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
+def test_it_runs_out_of_steps(source: str) -> None:
+    assert failure(source, steps=100_000).endswith(STEPS)
+
+
+def test_the_budget_is_that_of_one_call() -> None:
+    vm = VM(steps=1000)
+    count = vm.load("for i = 1, 600 do end return true")
+    assert [vm.call(count) for _ in range(5)] == [(True,)] * 5
+
+
+def test_the_same_script_stops_at_the_same_step() -> None:
+    def reached() -> object:
+        vm = VM(steps=12_345)
+        with pytest.raises(LuaError):
+            vm.call(vm.load("n = 0 while true do n += 1 if n % 7 == 0 then type(n) end end"))
+        return vm.globals["n"]
+
+    assert reached() == reached()
+
+
+RECURSION = {
+    "calls": "local function f() return f() + 1 end f()",
+    "varargs": "local function f(...) return f(...) + 1 end f(1, 2)",
+    "metamethods": "local t = setmetatable({}, {__index = function(t, k) return t[k] end}) "
+    "return t.x",
+    "tostring": "local t t = setmetatable({}, {__tostring = function() return tostring(t) end}) "
+    "tostring(t)",
+    "sort": "local function f() table.sort({2, 1}, f) end f()",
+    "gsub": "local function f() return (('x'):gsub('x', f)) end f()",
+    "pcall": "local function f() local ok, e = pcall(f) error(e, 0) end f()",
+    "coroutines": "local function f() coroutine.wrap(f)() end f()",
+    "concat": "local t t = setmetatable({}, {__concat = function(a, b) return a .. b end}) "
+    "return t .. t",
+}
+
+
+@pytest.mark.parametrize("source", RECURSION.values(), ids=RECURSION)
+def test_deep_recursion_is_a_stack_overflow(source: str) -> None:
+    assert "stack overflow" in failure(source)
+
+
+def test_recursion_reaches_the_depth_of_the_reference() -> None:
+    source = "local function f(n) return n <= 1 and 1 or f(n - 1) + 1 end print(f(19900))"
+    assert run_plainly(source) == ["19900"]
+
+
+def test_the_vm_goes_on_after_a_stack_overflow() -> None:
+    assert (
+        run_plainly("""
+        local function f() return f() + 1 end
+        for i = 1, 3 do
+            local ok = pcall(f)
+            local n = 0
+            while n < 3000 do n += 1 end
+            print(ok, n)
+        end
+    """)
+        == ["false\t3000"] * 3
+    )
+
+
+BOMBS = {
+    "rep": "local s = ('x'):rep(1e6) for i = 1, 1000 do s = s .. s end",
+    "table": "local t = {} while true do t[#t + 1] = {} end",
+    "create": "local t = {} while true do t[#t + 1] = table.create(100000, 1) end",
+    "closures": "local t, n = {}, 0 while true do n += 1 t[n] = function() return n end end",
+    "buffer": "local t = {} while true do t[#t + 1] = buffer.create(1000000) end",
+    "format": "local s = ('x'):rep(1000) while true do s = string.format('%s%s', s, s) end",
+    "concat": "local s = ('x'):rep(1000) while true do s = table.concat({s, s}) end",
+    "gsub": "local s = ('x'):rep(1000) while true do s = s:gsub('x', 'xx') end",
+}
+
+
+@pytest.mark.parametrize("source", BOMBS.values(), ids=BOMBS)
+def test_it_runs_out_of_memory(source: str) -> None:
+    assert failure(source, memory_bytes=20_000_000).endswith("not enough memory")
+
+
+def test_garbage_does_not_count() -> None:
+    source = "for i = 1, 300000 do local t = {i} end print('done')"
+    assert run_plainly(source, memory_bytes=5_000_000) == ["done"]
+
+
+def test_comparators_that_lie_end_in_an_error_or_an_order() -> None:
+    for body in ("return true", "return false", "return a < b == (a % 3 < 1)"):
+        source = f"""
+            local t = {{}} for i = 1, 500 do t[i] = (i * 7919) % 1009 end
+            print(pcall(table.sort, t, function(a, b) {body} end))
+        """
+        (line,) = run_plainly(source, steps=1_000_000)
+        assert line in ("true", "false\tinvalid order function for sorting")
+
+
+def test_another_thread_can_interrupt() -> None:
+    vm = VM()
+    function = vm.load("pcall(function() while true do end end) while true do end")
+    timer = threading.Timer(0.1, vm.interrupt)
+    timer.start()
+    with pytest.raises(LuaError, match="interrupted by the host"):
+        vm.call(function)
+    timer.join()
+    vm.clear_interrupt()
+    assert vm.call(vm.load("return 1")) == (1.0,)
+
+
+def test_control_c_ends_the_script() -> None:
+    vm = VM()
+    function = vm.load("while true do end")
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        vm.call(function)
+    timer.join()
+    assert vm.call(vm.load("return 1")) == (1.0,)
+
+
+def test_the_probe_of_the_interpreter_answers_once() -> None:
+    started = time.monotonic()
+    assert recursion_is_unchecked() in (True, False)
+    assert run_deep(recursion_is_unchecked) == recursion_is_unchecked()
+    assert time.monotonic() >= started

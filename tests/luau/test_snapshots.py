@@ -1,0 +1,203 @@
+"""Documents: what they hold, what they refuse, and that their format stays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.luau.errors import LuaError, SnapshotError
+from clawblox.luau.vm import VM
+from tests.luau.support import reborn
+
+GOLDEN = Path(__file__).parent / "golden"
+
+WORLD = """
+local Account = {} Account.__index = Account
+function Account.new(n) return setmetatable({n = n}, Account) end
+function Account:pay(x) self.n -= x coroutine.yield(self.n) return self end
+local shared = 0
+local function up() shared += 1 return shared end
+local cycle = {name = "ü", flags = {[true] = 1, [false] = 0}, huge = math.huge, nan = 0/0}
+cycle.self = cycle
+local inner = coroutine.wrap(function(...) for i, v in {...} do coroutine.yield(v, up()) end end)
+local matches = ("k1=v1 k2=v2"):gmatch("(%w+)=(%w+)")
+local proxy, bytes = newproxy(true), buffer.fromstring("bytes")
+getmetatable(proxy).__index = function(_, k) return k .. shared end
+local account = Account.new(100)
+for round = 1, 3 do
+    for key, value in pairs({10, 20, x = 30}) do
+        local ok, e = pcall(function()
+            account:pay(value):pay(round)
+            if key == "x" then error({key = key}) end
+            for i = 1, 2 do coroutine.yield(i + up()) end
+        end)
+        trace = (trace or "") .. tostring(key) .. tostring(ok) .. (if ok then "" else e.key)
+    end
+    coroutine.yield(inner("a", "b", "c"))
+    coroutine.yield(matches())
+    coroutine.yield(proxy.y, buffer.len(bytes), cycle.self == cycle, cycle.nan ~= cycle.nan)
+    coroutine.yield(math.random(1000), tostring(account), vector.create(1, 2, 3).y)
+end
+return trace, shared
+"""
+
+
+def begin() -> VM:
+    vm = VM()
+    vm.roots["main"] = vm.coroutine(vm.load(WORLD, "=world"))
+    return vm
+
+
+def finish(vm: VM, *, every_time: bool) -> list[tuple[Any, ...]]:
+    seen = []
+    while vm.roots["main"].status == "suspended":
+        seen.append(vm.resume(vm.roots["main"]))
+        if every_time:
+            vm = reborn(vm)
+    return seen
+
+
+def test_a_world_goes_on_from_any_point_without_a_difference() -> None:
+    plain = finish(begin(), every_time=False)
+    assert len(plain) == 43
+    assert finish(begin(), every_time=True) == plain
+
+
+STEP = """
+import json, sys
+from clawblox.luau.vm import VM
+vm = VM.restore(json.load(sys.stdin))
+print(json.dumps([vm.resume(vm.roots["main"]), vm.snapshot()]))
+"""
+
+
+def in_new_process(document: Any, interpreter: str = sys.executable) -> tuple[list[Any], Any]:
+    root = str(Path(__file__).parent.parent.parent)
+    done = subprocess.run(
+        [interpreter, "-c", STEP], input=json.dumps(document), capture_output=True, text=True,
+        check=True, env={"PYTHONPATH": root},
+    )  # fmt: skip
+    values, after = json.loads(done.stdout)
+    return values, after
+
+
+def test_a_world_goes_on_in_other_processes() -> None:
+    plain = finish(begin(), every_time=False)
+    vm = begin()
+    for expected in plain[:20]:
+        assert vm.resume(vm.roots["main"]) == expected
+    document = vm.snapshot()
+    for expected in plain[20:25]:
+        values, document = in_new_process(document)
+        assert tuple(values) == expected
+    vm = VM.restore(document)
+    assert finish(vm, every_time=False) == plain[25:]
+
+
+def test_documents_of_this_version_stay_readable() -> None:
+    """A golden document was written when the format got its version; see golden/README.md."""
+    expected = json.loads((GOLDEN / "world-1-rest.json").read_text())
+    document = json.loads((GOLDEN / "world-1.json").read_text())
+    vm = VM.restore(document)
+    assert vm.snapshot() == document
+    assert [list(values) for values in finish(vm, every_time=False)] == expected
+
+
+def test_the_same_state_gives_the_same_document() -> None:
+    def saved() -> str:
+        vm = begin()
+        for _ in range(12):
+            vm.resume(vm.roots["main"])
+        return json.dumps(vm.snapshot())
+
+    assert saved() == saved()
+    assert json.loads((GOLDEN / "world-1.json").read_text()) == json.loads(saved())
+
+
+def damaged(**changes: Any) -> Any:
+    return {**json.loads((GOLDEN / "world-1.json").read_text()), **changes}
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(SnapshotError, match="of version 99; this program reads 1"):
+        VM.restore(damaged(version=99))
+    with pytest.raises(SnapshotError, match="no snapshot of a Luau VM"):
+        VM.restore({"format": "something"})
+
+
+def test_a_changed_source_is_refused() -> None:
+    document = damaged()
+    VM.restore(document, sources={"=world": WORLD})
+    with pytest.raises(SnapshotError, match="the source of '=world' has changed"):
+        VM.restore(document, sources={"=world": WORLD + " "})
+    name, digest, source = document["chunks"][0]
+    with pytest.raises(SnapshotError, match="damaged"):
+        VM.restore(damaged(chunks=[[name, digest, source + " "]]))
+
+
+def test_what_the_host_lacks_is_named() -> None:
+    vm = VM()
+    document = vm.snapshot()
+    document["roots"]["kept"]["f"] = ["h", "wait"]
+    with pytest.raises(SnapshotError, match="the host has no function 'wait'"):
+        VM.restore(document)
+    document["roots"]["kept"]["f"] = ["o", "Part", "p7"]
+    with pytest.raises(SnapshotError, match="the host has no Part with the id 'p7'"):
+        VM.restore(document)
+
+
+def test_unregistered_functions_cannot_be_saved() -> None:
+    vm = VM()
+    vm.globals["f"] = lambda: None
+    with pytest.raises(SnapshotError, match="not registered with the host"):
+        vm.snapshot()
+
+
+def test_a_running_vm_cannot_be_saved() -> None:
+    vm = VM()
+    refused: list[str] = []
+
+    def save(*_: Any) -> tuple[()]:
+        try:
+            vm.snapshot()
+        except SnapshotError as error:
+            refused.append(str(error))
+        return ()
+
+    vm.globals["save"] = save
+    vm.call(vm.load("save()"))
+    assert refused == ["a VM cannot be saved while it runs"]
+
+
+def test_dead_coroutines_keep_their_error() -> None:
+    vm = VM()
+    vm.roots["co"] = vm.coroutine(vm.load("error('why')", "=chunk"))
+    with pytest.raises(LuaError):
+        vm.resume(vm.roots["co"])
+    vm = reborn(vm)
+    assert vm.call(vm.globals["coroutine"]["close"], vm.roots["co"]) == (False, "chunk:1: why")
+
+
+def test_a_half_done_next_goes_on() -> None:
+    vm = VM()
+    vm.call(vm.load("t = {a = 1, b = 2, c = 3} k = next(t) t[k] = nil"))
+    vm = reborn(vm)
+    assert vm.call(vm.load("return next(t, k)")) == ("c", 3.0)
+
+
+def test_frozen_state_and_sandboxes_come_back() -> None:
+    vm = VM()
+    vm.sandbox()
+    vm.roots["env"] = vm.new_environment()
+    vm.call(vm.load("t = table.freeze({1})", environment=vm.roots["env"]))
+    vm = reborn(vm)
+    check = vm.load(
+        "return table.isfrozen(t), table.isfrozen(math), math.max(1, 2)",
+        environment=vm.roots["env"],
+    )
+    assert vm.call(check) == (True, True, 2.0)
