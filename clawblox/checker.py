@@ -31,7 +31,6 @@ CHECKER_NAME = "clawblox-checker"
 SMALL_BYTES = 4 << 20
 """Up to this size a document is checked in this process: that takes 2.5 ms, a boot 40 ms."""
 
-_ATTEMPTS = 2
 _MESSAGE_BYTES = 1 << 16
 _READY = b"ready"
 _CHECK = b"check"

@@ -302,6 +302,9 @@ def _spelled(entry: Entry, field: str, root: Path) -> Entry:
 
 
 def _relative(path: str, root: Path) -> str:
+    inside = f"{root}/"
+    if path.startswith(inside) and os.path.normpath(path) == path:
+        return path[len(inside) :]
     for spell in (os.path.abspath, os.path.realpath):
         inner, outer = Path(spell(root / path)), Path(spell(root))
         if inner.is_relative_to(outer):

@@ -15,10 +15,10 @@ import anyio
 
 from clawblox.tasks import Tasks
 
-__all__ = ["TICK_S", "patience"]
+__all__ = ["patience"]
 
-TICK_S = 0.5
-"""Longest tick, in seconds: what one stop of this process can take from a deadline, at most."""
+_TICK_S = 0.5
+"""Longest tick: what one stop of this process can take from a deadline, at most."""
 
 _LEAST_TICKS = 4
 
@@ -27,7 +27,7 @@ _LEAST_TICKS = 4
 async def patience(seconds: float) -> AsyncIterator[anyio.CancelScope]:
     """Leave the block early, as ``anyio.move_on_after`` does, after so long a time of running.
 
-    Time is forgiven once in full: a loop that is always late waits twice as many ticks.
+    As many late ticks are forgiven as there are ticks, so that a loop that is always late ends too.
 
     Args:
         seconds: How long the block may take; ``math.inf`` for ever.
@@ -47,7 +47,7 @@ async def _run_out(seconds: float, scope: anyio.CancelScope) -> None:
     """Cancel ``scope`` when ``seconds`` have been counted."""
     if seconds == math.inf:
         return
-    left = forgivable = max(_LEAST_TICKS, math.ceil(seconds / TICK_S))
+    left = forgivable = max(_LEAST_TICKS, math.ceil(seconds / _TICK_S))
     tick_s = max(0.0, seconds) / left
     while left:
         begun_at = anyio.current_time()
