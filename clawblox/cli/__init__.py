@@ -32,7 +32,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "logs": "Print what worlds have written.",
         "save": "Save snapshots of what runs.",
         "fork": "Start instances that go on from a snapshot.",
-        "stop": "Stop what runs, and save it before.",
+        "stop": "Stop what runs; with --save, save it first.",
     },
 }
 _INTERRUPTED_STATUS = 130
