@@ -192,7 +192,7 @@ def listeners_at(host: str, port: int) -> list[Listener]:
 
 def _listeners_of(family: socket.AddressFamily, port: int) -> list[Listener]:
     try:
-        found = list(_dump_listening(family))
+        found = list(_ask_kernel(family, port))
     except OSError:  # a sandbox without sock_diag; the tables list every connection and cost more
         found = list(_parse_table("tcp6" if family == socket.AF_INET6 else "tcp"))
     return [listener for at, listener in found if at == port]
@@ -244,9 +244,13 @@ def _ephemeral_range() -> range:
     return range(int(first), int(last) + 1)
 
 
-def _dump_listening(family: socket.AddressFamily) -> Iterator[tuple[int, Listener]]:
-    """Yield (port, listener) of a family from the kernel's own index: sock_diag(7)."""
-    request = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, 1 << _TCP_LISTEN, b"")
+def _ask_kernel(family: socket.AddressFamily, port: int) -> Iterator[tuple[int, Listener]]:
+    """Yield (port, listener) of a family from the kernel's own index: sock_diag(7).
+
+    The kernel looks at the port that the request names, and tells of no other listener.
+    """
+    listening = 1 << _TCP_LISTEN
+    request = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, listening, port.to_bytes(2))
     header = _NETLINK_HEADER.pack(
         _NETLINK_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 0, 0
     )

@@ -89,7 +89,9 @@ class Process:
     is_child: bool
     _pidfd: int = attrs.field(alias="pidfd", repr=False)
     _exit: WorldExit | None = attrs.field(default=None, alias="exit")
-    _lock: anyio.Lock = attrs.field(factory=anyio.Lock, init=False, repr=False)
+    _lock: anyio.Lock = attrs.field(
+        factory=lambda: anyio.Lock(fast_acquire=True), init=False, repr=False
+    )
 
     async def wait(self) -> WorldExit:
         """Wait until the process has ended; it is not reaped yet.
