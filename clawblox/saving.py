@@ -73,7 +73,7 @@ async def _save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> S
     begun_at = anyio.current_time()
     try:
         saved = await _save_and_register(fleet, supervisor, options)
-    except ClawbloxError as error:
+    except Exception as error:
         fleet.emit("save_failed", name, error=error)
         raise
     elapsed_s = anyio.current_time() - begun_at

@@ -27,9 +27,7 @@ DEFAULT_MAX_BYTES = 16 << 30
 
 _TRANSFERS_AT_ONCE = 4
 
-_transfer_limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar(
-    "clawblox_transfer_limiter"
-)
+_turns: anyio.lowlevel.RunVar[anyio.Semaphore] = anyio.lowlevel.RunVar("clawblox_transfer_turns")
 
 
 async def capture(
@@ -40,7 +38,8 @@ async def capture(
     Args:
         source: The instance.
         directory: Where the file goes; created when missing. The name is chosen and new.
-        timeout: Seconds for all of it, in which this process runs.
+        timeout: Seconds for all of it from its turn on, in which this process runs; a few
+            transfers have their turn at once.
         max_bytes: Largest body that is accepted.
 
     Raises:
@@ -51,7 +50,7 @@ async def capture(
     # Its own limit is for a transfer that nobody aborts any more; this one comes first.
     transfer = Transfer(source, directory, 3 * timeout, max_bytes)
     try:
-        async with _checkers_held(), patience(timeout):
+        async with _checkers_held(), _turns_of_loop(), patience(timeout):
             return await _run_abortable(transfer)
         raise SnapshotError(
             f"the snapshot took longer than {timeout:g} s",
@@ -63,6 +62,14 @@ async def capture(
         with anyio.CancelScope(shield=True):
             await run_blocking(transfer.take_back)
         raise
+
+
+def _turns_of_loop() -> anyio.Semaphore:
+    turns = _turns.get(None)
+    if turns is None:
+        turns = anyio.Semaphore(_TRANSFERS_AT_ONCE, fast_acquire=True)
+        _turns.set(turns)
+    return turns
 
 
 @asynccontextmanager
@@ -93,10 +100,6 @@ async def _run_abortable(transfer: Transfer) -> SavedSnapshot:
 
 async def _race_cancellation(transfer: Transfer) -> SavedSnapshot | SnapshotError:
     """Run a transfer in a worker thread; a cancellation closes its socket and waits for it."""
-    limiter = _transfer_limiter.get(None)
-    if limiter is None:
-        limiter = anyio.CapacityLimiter(_TRANSFERS_AT_ONCE)
-        _transfer_limiter.set(limiter)
 
     async def abort_when_cancelled() -> None:
         try:
@@ -107,7 +110,7 @@ async def _race_cancellation(transfer: Transfer) -> SavedSnapshot | SnapshotErro
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(abort_when_cancelled)
         try:
-            return await run_blocking(transfer.run, limiter=limiter)
+            return await run_blocking(transfer.run, limiter=anyio.CapacityLimiter(1))
         except SnapshotError as error:
             return error  # raised in here, it would come out in an ExceptionGroup
         finally:

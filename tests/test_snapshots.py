@@ -24,6 +24,7 @@ from clawblox import (
     WorldExit,
     WorldExitedError,
     checker,
+    snapshots,
 )
 from tests.support import RunningWorld, ask, descendants, is_alive, make_world, running_world
 from tests.test_checker import DoomedChecker
@@ -279,6 +280,31 @@ async def test_the_time_is_for_the_whole_snapshot_however_it_drips(tmp_path: Pat
     assert error.phase == "body"
     assert 0 < error.bytes < 100
     assert "took longer than 0.5 s" in error.message
+
+
+async def test_waiting_for_its_turn_takes_nothing_from_the_time_of_a_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "_TRANSFERS_AT_ONCE", 1)
+    waiting_s, timeout_s = 1.5, 1.0
+    async with running(tmp_path, "--snapshot", "hang-before-headers") as (world, started):
+        async with anyio.create_task_group() as tasks:
+            first = anyio.CancelScope()
+
+            async def hang() -> None:
+                with first:
+                    await world.save(timeout=HANG_S)
+
+            async def let_go() -> None:
+                await anyio.sleep(waiting_s)
+                await anyio.to_thread.run_sync(lambda: switch(started, snapshot="sized"))
+                first.cancel()
+
+            tasks.start_soon(hang)
+            tasks.start_soon(let_go)
+            await anyio.wait_all_tasks_blocked()
+            saved = await world.save(timeout=timeout_s)
+        assert files_of(started.run_dir) == [saved.path.name]
 
 
 @pytest.mark.parametrize(
