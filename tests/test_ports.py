@@ -113,10 +113,10 @@ def inode_of(listener: socket.socket) -> int:
 LEASES = Path(f"/tmp/clawblox-{os.getuid()}/leases")
 
 
-def is_leased(port: int) -> bool:
+def is_leased(port: int, path: Path = LEASES) -> bool:
     """Say whether a process has the lock on a port's slot, as another one sees it."""
     slot = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, port * 256, 256, 0)
-    with LEASES.open("r+b") as file:
+    with path.open("r+b") as file:
         found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, slot)
     return struct.unpack("hhqqi0q", found)[0] != fcntl.F_UNLCK
 
@@ -177,16 +177,20 @@ def test_the_place_of_the_leases_is_private_and_the_same_for_every_orchestrator(
         lease.release()
 
 
-def test_leases_survive_that_somebody_removes_their_file() -> None:
+def test_leases_survive_that_somebody_removes_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE_ROOT", tmp_path)
+    path = tmp_path / LEASES.parent.name / LEASES.name
     first, second = free_port(), free_port()
     lease = take_port(HOST, first)
-    LEASES.unlink()
+    path.unlink()
     other = take_port(HOST, second)
-    assert is_leased(first)
-    assert is_leased(second)
+    assert is_leased(first, path)
+    assert is_leased(second, path)
     lease.release()
     other.release()
-    assert not is_leased(first)
+    assert not is_leased(first, path)
 
 
 def test_a_forked_child_has_no_lease_of_its_parent() -> None:
