@@ -28,7 +28,9 @@ def call_in_fresh_process(
         CalledProcessError: It failed; its traceback was written to standard error.
         TimeoutExpired: It did not return within ``timeout`` seconds and was killed.
     """
-    command = [sys.executable, "-m", __name__, function.__module__, function.__qualname__]
+    spec = sys.modules[function.__module__].__spec__
+    assert spec is not None  # it has the module's name even where that is __main__
+    command = [sys.executable, "-m", __name__, spec.name, function.__qualname__]
     finished = subprocess.run(
         [*command, json.dumps(args)], stdout=subprocess.PIPE, timeout=timeout, check=True
     )

@@ -11,8 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clawblox.async_world import AsyncWorld
+    from clawblox.checkpoint import (
+        async_load_checkpoint,
+        async_read_metadata,
+        async_save_checkpoint,
+        load_checkpoint,
+        read_metadata,
+        save_checkpoint,
+    )
     from clawblox.errors import (
         BatchError,
+        CheckpointError,
+        CheckpointFormatError,
+        CheckpointLimitError,
+        CheckpointPathError,
+        CheckpointSecretError,
+        CheckpointVersionError,
         ClawbloxError,
         ConfigError,
         ControlError,
@@ -53,6 +67,14 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "clawblox.async_world": ("AsyncWorld",),
+    "clawblox.checkpoint": (
+        "async_load_checkpoint",
+        "async_read_metadata",
+        "async_save_checkpoint",
+        "load_checkpoint",
+        "read_metadata",
+        "save_checkpoint",
+    ),
     "clawblox.world": ("World",),
     "clawblox.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.metrics": ("Histogram", "Metrics"),
@@ -69,6 +91,12 @@ _HOMES = {
     ),
     "clawblox.errors": (
         "BatchError",
+        "CheckpointError",
+        "CheckpointFormatError",
+        "CheckpointLimitError",
+        "CheckpointPathError",
+        "CheckpointSecretError",
+        "CheckpointVersionError",
         "ClawbloxError",
         "ConfigError",
         "ControlError",
@@ -97,6 +125,12 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "AsyncWorld",
     "Batch",
     "BatchError",
+    "CheckpointError",
+    "CheckpointFormatError",
+    "CheckpointLimitError",
+    "CheckpointPathError",
+    "CheckpointSecretError",
+    "CheckpointVersionError",
     "ClawbloxError",
     "ConfigError",
     "ControlError",
@@ -130,8 +164,14 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "WorldStartError",
     "WorldStopError",
     "__version__",
+    "async_load_checkpoint",
+    "async_read_metadata",
+    "async_save_checkpoint",
+    "load_checkpoint",
     "read_manifest",
+    "read_metadata",
     "read_runs",
+    "save_checkpoint",
 ]
 
 

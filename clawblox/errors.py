@@ -10,6 +10,12 @@
     ├── RunLockedError                    another orchestrator holds this instance or run
     ├── BatchError                        an operation failed for some of many instances
     ├── ControlError                      an orchestrator refused a request, or went away
+    ├── CheckpointError                   an archive cannot be made, or not be loaded there
+    │   ├── CheckpointSecretError         it would have carried a secret
+    │   └── CheckpointFormatError (ValueError)
+    │       ├── CheckpointPathError       an entry's name could harm a reader
+    │       ├── CheckpointLimitError      it is larger than a reader allows
+    │       └── CheckpointVersionError    it was written by a newer clawblox
     └── WorldError                        something about one instance
         ├── WorldStartError
         │   ├── WorldCommandError         the command cannot be executed
@@ -36,10 +42,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from clawblox.checkpoint.model import Finding
     from clawblox.model import WorldExit
+
+_SHOWN_FINDINGS = 20
 
 __all__ = [
     "BatchError",
+    "CheckpointError",
+    "CheckpointFormatError",
+    "CheckpointLimitError",
+    "CheckpointPathError",
+    "CheckpointSecretError",
+    "CheckpointVersionError",
     "ClawbloxError",
     "ConfigError",
     "ControlError",
@@ -287,6 +302,74 @@ class ControlError(ClawbloxError):
         ]
 
 
+class CheckpointError(ClawbloxError):
+    """A ``.ckpt`` archive cannot be made, or cannot be loaded where it should be.
+
+    Args:
+        message: What went wrong.
+        path: The archive, or the file or directory that is in the way.
+        entry: Name of the member of the archive, as it stands there; shown escaped and cut.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        entry: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.entry = entry
+
+    def details(self) -> list[str]:
+        """Name the member and the archive."""
+        return [
+            *([f"entry: {_safe_repr(self.entry)}"] if self.entry is not None else []),
+            *([f"file: {self.path}"] if self.path else []),
+        ]
+
+
+class CheckpointSecretError(CheckpointError):
+    """An archive would have carried a secret, or something that cannot be searched for one.
+
+    Nothing was written. The secret itself is nowhere in this error.
+
+    Args:
+        message: What was refused.
+        findings: Each place, with its rule, fingerprint and a redacted preview.
+        **fields: The fields of :class:`CheckpointError`.
+    """
+
+    def __init__(self, message: str, *, findings: Sequence[Finding] = (), **fields: object) -> None:
+        super().__init__(message, **fields)  # type: ignore[arg-type]
+        self.findings = tuple(findings)
+
+    def details(self) -> list[str]:
+        """Say where, a finding a line, after the fields of every checkpoint error."""
+        shown = [str(finding) for finding in self.findings[:_SHOWN_FINDINGS]]
+        rest = len(self.findings) - len(shown)
+        return [*super().details(), *shown, *([f"and {rest} more"] if rest else [])]
+
+
+class CheckpointFormatError(CheckpointError, ValueError):
+    """A file is no archive of the kind that clawblox writes; nothing of it was kept."""
+
+
+class CheckpointPathError(CheckpointFormatError):
+    """A member's name is not in canonical form, or leads out of the archive's own directories."""
+
+
+class CheckpointLimitError(CheckpointFormatError):
+    """An archive is larger, or has more members, than its reader allows."""
+
+
+class CheckpointVersionError(CheckpointFormatError):
+    """An archive was written by a newer clawblox."""
+
+
 class WorldError(ClawbloxError):
     """Something went wrong with one instance of a world.
 
@@ -466,3 +549,9 @@ class WorldStopError(WorldError):
 def _short_repr(value: object, limit: int = 200) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _safe_repr(name: str, limit: int = 60) -> str:
+    # A stranger chose the name: what it holds must not reach a terminal as it is.
+    text = ascii(name)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

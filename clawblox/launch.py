@@ -310,6 +310,7 @@ def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tu
     """
     entry = checkpoint if isinstance(checkpoint, Mapping) else {"path": checkpoint}
     path, known = world_dir / entry["path"], entry.get("sha256")
+    _refuse_archive(path, "checkpoint")
     try:
         digest = digest_of(path)
     except OSError as error:
@@ -319,6 +320,17 @@ def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tu
         message = "the file is not the snapshot that was saved: its digest is another one"
         raise ConfigError(message, path=path, key="checkpoint", value=known)
     return path, digest
+
+
+def _refuse_archive(path: Path, key: str) -> None:
+    if path.suffix == protocol.ARCHIVE_SUFFIX:
+        raise ConfigError(
+            "this is an archive of world and agents, not the snapshot of a world",
+            path=path,
+            key=key,
+            value=str(path),
+            hint="load_checkpoint(path, run_dir), or clawblox ckpt extract, gives the snapshot",
+        )
 
 
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
@@ -384,6 +396,7 @@ def _resume_path(config: WorldConfig, resume: str | Path | None) -> Path | None:
     if resume is None:
         return None
     path = config.dir / resume
+    _refuse_archive(path, "resume")
     if not path.is_file():
         raise ConfigError(
             "the snapshot to resume from is not a file",

@@ -16,6 +16,7 @@ import attrs
 
 __all__ = [
     "API_ROUTE",
+    "ARCHIVE_SUFFIX",
     "DEFAULT_SNAPSHOT_FORMAT",
     "INSTANCE_ENV",
     "JOIN_ROUTE",
@@ -58,6 +59,9 @@ OPERATOR_TOKEN_ENV: Final = "WORLD_OPERATOR_TOKEN"  # noqa: S105 - a name, not a
 SPECTATOR_TOKEN_ENV: Final = "WORLD_SPECTATOR_TOKEN"  # noqa: S105 - a name, not a token
 MANIFEST_ENV: Final = "CLAWBLOX_MANIFEST_PATH"
 BIN_ENV: Final = "CLAWBLOX_BIN"
+ARCHIVE_SUFFIX: Final = ".ckpt"
+"""Ends the name of an archive of world and agents; that of a world's snapshot does not."""
+
 INSTANCE_ENV: Final = "CLAWBLOX_INSTANCE"
 """Marks every process of an instance; see ``docs/architecture.md``."""
 

@@ -298,14 +298,14 @@ def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[_Save, .
         return ()
     return tuple(
         _Save(
-            instance=str(entry.get("instance")),
+            instance=str(entry["instance"]),
             path=manifest.resolve(str(entry.get("path"))),
             created_at=entry.get("created_at"),
             sha256=entry.get("sha256"),
             time=entry.get("time"),
         )
         for entry in reversed(manifest.checkpoints)
-        if "removed_at" not in entry
+        if "removed_at" not in entry and "instance" in entry  # others are no instance's
     )
 
 

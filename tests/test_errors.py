@@ -10,12 +10,22 @@ import re
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox import errors
-from clawblox.errors import BatchError, ClawbloxError, ConfigError, UsageError, WorldError
+from clawblox.checkpoint.model import Finding
+from clawblox.errors import (
+    BatchError,
+    CheckpointFormatError,
+    CheckpointSecretError,
+    ClawbloxError,
+    ConfigError,
+    UsageError,
+    WorldError,
+)
 from clawblox.model import WorldExit
 
 CLASSES: list[type[ClawbloxError]] = [getattr(errors, name) for name in errors.__all__]
@@ -45,6 +55,16 @@ SAMPLES: dict[str, Any] = {
     "failed": {"w003": UsageError("closed"), "w005": ValueError("too\nlate")},
     "body_start": "<html>",
     "bytes": 64000,
+    "entry": "agents/Rocky/workspace/.env",
+    "findings": (
+        Finding(
+            path="agents/Rocky/workspace/.env",
+            rule="github-token",
+            fingerprint="0123456789abcdef",
+            preview="ghp_… (40 characters)",
+            line=3,
+        ),
+    ),
 }
 """A value for every field of every error, none of them its default."""
 
@@ -115,8 +135,8 @@ def test_any_text_survives_pickling(message: str, hint: str | None, line: str) -
 def texts_of(name: str) -> list[str]:
     """Return what the message must show of a field's sample."""
     match name:
-        case "log_lines" | "error_details":
-            return list(SAMPLES[name])
+        case "log_lines" | "error_details" | "findings":
+            return list(map(str, SAMPLES[name]))
         case "failed":
             return ["w003: UsageError: closed", "w005: ValueError: too"]
         case "elapsed_s":
@@ -240,3 +260,17 @@ def test_the_command_line_ends_with_2_for_a_mistake_of_the_caller(
     kind: type[ClawbloxError],
 ) -> None:
     assert kind("").exit_code == (2 if issubclass(kind, ConfigError | UsageError) else 1)
+
+
+def test_of_many_findings_the_message_shows_the_first_and_how_many_more() -> None:
+    found = [attrs.evolve(SAMPLES["findings"][0], line=line) for line in range(1, 31)]
+    text = str(CheckpointSecretError("the world fell over", findings=found))
+    assert "line 20: " in text
+    assert "line 21: " not in text
+    assert "and 10 more" in text
+
+
+def test_the_name_of_an_entry_does_not_reach_a_terminal_as_it_is() -> None:
+    text = str(CheckpointFormatError("no", entry="\x1b[2J" + "x" * 100))
+    assert "\x1b" not in text
+    assert len(text.splitlines()[1]) < 80

@@ -294,6 +294,19 @@ def test_a_parent_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> N
     assert (caught.value.path, caught.value.key) == (tmp_path / name, "checkpoint")
 
 
+def test_an_archive_of_world_and_agents_is_told_from_a_snapshot(
+    config: WorldConfig, tmp_path: Path
+) -> None:
+    archive = tmp_path / "gen001.ckpt"
+    archive.write_bytes(b"PK")
+    with pytest.raises(ConfigError, match="not the snapshot of a world") as caught:
+        parent_of(archive, tmp_path)
+    assert caught.value.key == "checkpoint"
+    with pytest.raises(ConfigError, match="load_checkpoint") as caught:
+        planned_many(config, [InstanceSpec(resume=archive)])
+    assert (caught.value.path, caught.value.key) == (archive, "resume")
+
+
 # ---------------------------------------------------------------------------- the environment
 
 OUTER = {

@@ -33,7 +33,7 @@ def run_beside_the_examples(directory: Path, *arguments: str) -> subprocess.Comp
     )
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["async", "many", "script"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["async", "many", "script", "checkpoint"])
 def test_a_program_of_the_readme_runs(tmp_path: Path, program: str) -> None:
     program = program.replace("8085", str(free_port()))
     result = run_beside_the_examples(tmp_path, "-c", program)

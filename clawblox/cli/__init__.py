@@ -34,6 +34,9 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "fork": "Start instances that go on from a snapshot.",
         "stop": "Stop what runs; with --save, save it first.",
     },
+    "Archives of world and agents": {
+        "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",
+    },
 }
 _INTERRUPTED_STATUS = 130
 

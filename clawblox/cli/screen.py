@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -99,15 +99,19 @@ class Bar:
     Args:
         output: Standard error.
         verb: What is being done, for example ``Saving``.
-        total: How many times.
+        total: How many times, or how much.
+        format_amount: Writes an amount for a person.
     """
 
-    def __init__(self, output: Output, verb: str, total: int) -> None:
+    def __init__(
+        self, output: Output, verb: str, total: int, format_amount: Callable[[int], str] = str
+    ) -> None:
         self._output = output
         self._screen = Screen(output)
         self._is_shown = output.is_terminal
         self._verb = verb
         self._total = total
+        self._format_amount = format_amount
         self._done = 0
         self._failed = 0
         self._begun_at = anyio.current_time()
@@ -117,6 +121,10 @@ class Bar:
         """Count one more that is done, or that has failed."""
         self._done += 1
         self._failed += is_failed
+
+    def reach(self, done: int, total: int) -> None:
+        """Say how much is done, of how much in all; may be called in any thread."""
+        self._done, self._total = done, total
 
     async def write_line(self, output: Output, text: str) -> None:
         """Write a line to another stream of the same terminal, perhaps.
@@ -166,20 +174,24 @@ class Bar:
         bar = (_FULL * full).ljust(_BAR_COLUMNS, _EMPTY)
         failed = f", {self._failed} failed" if self._failed else ""
         elapsed = format_seconds(anyio.current_time() - self._begun_at)
-        text = f"{self._verb} {bar} {self._done}/{self._total}{failed}, {elapsed}"
+        amount = f"{self._format_amount(self._done)}/{self._format_amount(self._total)}"
+        text = f"{self._verb} {bar} {amount}{failed}, {elapsed}"
         return text[: self._screen.columns]
 
 
 @asynccontextmanager
-async def progress_bar(verb: str, total: int) -> AsyncIterator[Bar]:
+async def progress_bar(
+    verb: str, total: int, format_amount: Callable[[int], str] = str
+) -> AsyncIterator[Bar]:
     """Show a bar on standard error's terminal while the block lasts; elsewhere nothing.
 
     Args:
         verb: What is being done, for example ``Saving``.
-        total: How many times.
+        total: How many times, or how much.
+        format_amount: Writes an amount for a person.
     """
     with Output(sys.stderr) as output:
-        bar = Bar(output, verb, total)
+        bar = Bar(output, verb, total, format_amount)
         async with Tasks() as tasks:
             tasks.start_soon(bar.run)
             try:

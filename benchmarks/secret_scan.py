@@ -1,0 +1,95 @@
+"""What the secret scan costs, and what it finds where no secret should be.
+
+``python -m benchmarks.secret_scan [PATH…]`` scans every file below the paths, by default the
+standard library and the installed packages of this interpreter, and prints the speed of a first
+and of a second pass, how late another thread came meanwhile, and every finding by rule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sysconfig
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from clawblox.checkpoint.model import Finding
+from clawblox.checkpoint.secrets import RULESET, Scanner
+
+_CHUNK_BYTES = 256 << 10
+_TICK_S = 0.001
+
+
+class Ticker(threading.Thread):
+    """Notes how much later than it asked a thread is woken while others work."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.lags: list[float] = []
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        """Tick until told to stop."""
+        while not self._is_over.is_set():
+            before = time.perf_counter()
+            time.sleep(_TICK_S)
+            self.lags.append(time.perf_counter() - before - _TICK_S)
+
+    def stop(self) -> Sequence[float]:
+        """End the thread and return the lags in seconds, in order of size."""
+        self._is_over.set()
+        self.join()
+        return sorted(self.lags)
+
+
+def main() -> None:
+    """Scan and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="*", type=Path, help="files or directories")
+    parser.add_argument("--list", action="store_true", help="print every finding")
+    options = parser.parse_args()
+    paths = options.paths or [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
+    files = sorted({file for path in paths for file in _files(path)})
+    print(f"rule set {RULESET}, {len(files)} files")
+    for name in ("first", "second"):
+        scanner = Scanner()
+        findings = _pass(name, scanner, files)
+    print(f"{len(findings)} findings, {scanner.summary()['decoded_containers']} containers")
+    for rule, count in Counter(finding.rule for finding in findings).most_common():
+        print(f"{count:6d} {rule}")
+    for finding in findings if options.list else ():
+        print(f"  {finding}")
+
+
+def _pass(name: str, scanner: Scanner, files: Sequence[Path]) -> list[Finding]:
+    ticker = Ticker()
+    ticker.start()
+    begun = time.perf_counter()
+    findings = [finding for file in files for finding in scanner.scan(str(file), _chunks(file))]
+    elapsed = time.perf_counter() - begun
+    lags = ticker.stop()
+    size = sum(file.stat().st_size for file in files)
+    print(
+        f"{name:>6} pass: {size / 1e6:.0f} MB in {elapsed:.1f} s, {size / 1e6 / elapsed:.1f} MB/s;"
+        f" another thread came {lags[len(lags) // 2] * 1e3:.1f} ms late,"
+        f" p99 {lags[len(lags) * 99 // 100] * 1e3:.1f} ms, at most {lags[-1] * 1e3:.1f} ms"
+    )
+    return findings
+
+
+def _files(path: Path) -> Iterator[Path]:
+    for file in [path] if path.is_file() else path.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            yield file
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Reading a file that somebody may be writing: exactly the bytes it had, or word that it changed.
+
+Owns one reading of one source. Reading again, and what becomes of a file that never keeps still,
+is the writer's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+
+from clawblox.checkpoint.model import Source
+from clawblox.errors import CheckpointError
+
+__all__ = ["CHUNK_BYTES", "Intake", "UnreadableSource", "VanishedSource", "open_intake"]
+
+CHUNK_BYTES = 256 << 10
+"""Size of a piece, in bytes; only the last one is smaller. A rewritten one may be larger."""
+
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
+
+
+class VanishedSource(Exception):  # noqa: N818 - says the condition; the caller decides
+    """What was a regular file is gone, or something else by now."""
+
+
+class UnreadableSource(Exception):  # noqa: N818 - says the condition; the caller decides
+    """This process may not open a file."""
+
+
+class Intake:
+    """One reading of a source.
+
+    Args:
+        source: The file.
+        fd: It, open for reading.
+
+    Attributes:
+        status: What it was when the reading began.
+        length: So many bytes of it are read, before any rewriting.
+    """
+
+    def __init__(self, source: Source, fd: int) -> None:
+        self._source = source
+        self._fd = fd
+        self._is_short = False
+        with _translated(source):
+            self.status = os.fstat(fd)
+            size = self.status.st_size
+            self.length = _end_of_lines(fd, size) if source.whole_lines else size
+        if not stat.S_ISREG(self.status.st_mode):
+            raise VanishedSource
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the content in pieces, rewritten if the source says so.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        transform = self._source.transform
+        return self._read() if transform is None else _regrouped(transform(self._read()))
+
+    def has_changed(self) -> bool:
+        """Say whether somebody wrote to the file since the reading began.
+
+        One that only grows is as it was, when lines are all that is ever appended to it.
+        """
+        with _translated(self._source):
+            now = os.fstat(self._fd)
+        if self._source.whole_lines and now.st_size > self.status.st_size:
+            return False
+        return self._is_short or _stamp(now) != _stamp(self.status)
+
+    def _read(self) -> Iterator[bytes]:
+        left = self.length
+        offset = 0
+        while left:
+            with _translated(self._source):
+                chunk = os.pread(self._fd, min(left, CHUNK_BYTES), offset)
+            if not chunk:
+                self._is_short = True
+                return
+            left -= len(chunk)
+            offset += len(chunk)
+            yield chunk
+
+
+@contextlib.contextmanager
+def open_intake(source: Source) -> Iterator[Intake]:
+    """Open a source for one reading.
+
+    Raises:
+        VanishedSource: It is no regular file any more.
+        UnreadableSource: It may not be opened.
+        CheckpointError: It cannot be opened for another reason.
+    """
+    with _translated(source):
+        fd = _open(source)
+    try:
+        yield Intake(source, fd)
+    finally:
+        os.close(fd)
+
+
+def _open(source: Source) -> int:
+    try:
+        return source.open()
+    except OSError as error:
+        if error.errno in _GONE:
+            raise VanishedSource from error
+        if error.errno in _FORBIDDEN:
+            raise UnreadableSource from error
+        raise
+
+
+def _end_of_lines(fd: int, size: int) -> int:
+    """Return where the last complete line ends."""
+    end = size
+    while end:
+        start = max(0, end - CHUNK_BYTES)
+        found = os.pread(fd, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _regrouped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same content in pieces of the usual size; a transform may yield single lines."""
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        if len(held) >= CHUNK_BYTES:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held)
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _translated(source: Source) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"a file cannot be read: {error.strerror}"
+        raise CheckpointError(message, path=source.path, entry=source.name) from error

@@ -1,0 +1,395 @@
+"""The profile of the zip format that archives keep to, as bytes and back; no I/O.
+
+A ``.ckpt`` is a zip that any program opens. What is read is far less than zip allows, so that no
+two programs can see two different archives in one file, and nothing can hide in it:
+
+* members stand one behind the other from the first byte on, in the order of the directory,
+  with no byte between them or behind; the end record is the last 22 bytes of the file;
+* the header before a member says the same as its record in the directory;
+* members are regular files, stored or deflated; no comments, no data descriptors, no
+  encryption, no second disk, no extra field but zip64, and that where a field needs it.
+
+Python's ``zipfile`` writes to this profile when its file is seekable. The format is that of
+PKWARE's APPNOTE.TXT, 4.3 and 4.5.3. What names are allowed is told by ``names``; how large an
+archive may be, by whoever reads it.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, NoReturn
+
+import attrs
+
+from clawblox.checkpoint.names import check_name
+from clawblox.errors import CheckpointFormatError, CheckpointPathError
+
+__all__ = [
+    "DEFLATED",
+    "MAX_TAIL",
+    "STORED",
+    "End",
+    "Entry",
+    "Record",
+    "central_directory",
+    "check_local_header",
+    "local_header",
+    "local_header_size",
+    "max_local_header",
+    "parse_directory",
+    "parse_end",
+]
+
+STORED: Final = 0
+DEFLATED: Final = 8
+
+# The twelve bytes that a record and the header before its member share: flags, method, time,
+# date and checksum.
+_TWIN: Final = struct.Struct("<4HI")
+_LOCAL: Final = struct.Struct("<4sH12s2I2H")
+_CENTRAL: Final = struct.Struct("<4s2H12s2I5H2I")
+_END: Final = struct.Struct("<4s4H2IH")
+_LOCATOR: Final = struct.Struct("<4sIQI")
+_END64: Final = struct.Struct("<4sQ2H2I4Q")
+
+_LOCAL_SIGNATURE: Final = b"PK\x03\x04"
+_CENTRAL_SIGNATURE: Final = b"PK\x01\x02"
+_END_SIGNATURE: Final = b"PK\x05\x06"
+_LOCATOR_SIGNATURE: Final = b"PK\x06\x07"
+_END64_SIGNATURE: Final = b"PK\x06\x06"
+
+_ZIP64: Final = 1
+"""Header id of the one extra field that the profile knows."""
+_LOCAL_EXTRA: Final = struct.Struct("<2H2Q")
+_FULL_16: Final = 0xFFFF
+_FULL_32: Final = 0xFFFF_FFFF
+
+MAX_TAIL: Final = _END64.size + _LOCATOR.size + _END.size
+"""So many last bytes of a file hold all that ends it."""
+
+_LARGE: Final = 0xF000_0000
+"""Sizes from here on are written with 64 bits: deflate may make a little more of content."""
+
+_UNIX: Final = 3
+_SYSTEMS: Final = (0, _UNIX)
+_VERSION: Final = 20
+_VERSION_64: Final = 45
+_UTF_8: Final = 0x800
+_DOS_EPOCH: Final = 0x21
+"""1980-01-01, the first day there is."""
+
+
+@attrs.frozen
+class Entry:
+    """A member of an archive.
+
+    Attributes:
+        name: Its name; the members that a reader returns have passed ``names.check_name``.
+        method: ``STORED`` or ``DEFLATED``.
+        crc: CRC-32 of its content.
+        compressed_size: Bytes that it takes in the archive.
+        size: Bytes of its content.
+        mode: 0o700 when its owner may execute it, else 0o600.
+        offset: Where its local header begins.
+    """
+
+    name: str
+    method: int
+    crc: int
+    compressed_size: int
+    size: int
+    mode: int
+    offset: int
+
+
+class End(NamedTuple):
+    """Where an archive's directory is, and how many members it names."""
+
+    offset: int
+    size: int
+    members: int
+
+
+class Record(NamedTuple):
+    """A member as the directory has it, with what the header before it must repeat."""
+
+    entry: Entry
+    name: bytes
+    twin: bytes
+
+
+# Writing
+
+
+def local_header_size(name: str, size: int) -> int:
+    """Return the size of a member's local header, which does not depend on its content.
+
+    Args:
+        name: Name of the member.
+        size: Size of its content.
+    """
+    extra = _LOCAL_EXTRA.size if size >= _LARGE else 0
+    return _LOCAL.size + len(name.encode()) + extra
+
+
+def local_header(entry: Entry) -> bytes:
+    """Return what stands before the content of a member."""
+    name = entry.name.encode()
+    sizes, extra = (entry.compressed_size, entry.size), b""
+    if entry.size >= _LARGE:
+        extra = _LOCAL_EXTRA.pack(_ZIP64, 16, entry.size, entry.compressed_size)
+        sizes = (_FULL_32, _FULL_32)
+    version = _VERSION_64 if extra else _VERSION
+    fixed = _LOCAL.pack(_LOCAL_SIGNATURE, version, _twin(entry), *sizes, len(name), len(extra))
+    return fixed + name + extra
+
+
+def central_directory(entries: Iterable[Entry], start_offset: int) -> bytes:
+    """Return all that stands behind the last member: the directory and what ends the archive.
+
+    Args:
+        entries: The members in the order in which they stand in the file.
+        start_offset: Where the directory begins, which is where the last member ends.
+    """
+    records = [_central_record(entry) for entry in entries]
+    directory = b"".join(records)
+    return directory + _end_records(End(start_offset, len(directory), len(records)))
+
+
+def _twin(entry: Entry) -> bytes:
+    flags = 0 if entry.name.isascii() else _UTF_8
+    return _TWIN.pack(flags, entry.method, 0, _DOS_EPOCH, entry.crc)
+
+
+def _central_record(entry: Entry) -> bytes:
+    name = entry.name.encode()
+    large: list[int] = []
+    sizes, offset = (entry.compressed_size, entry.size), entry.offset
+    if entry.size >= _LARGE:
+        large, sizes = [entry.size, entry.compressed_size], (_FULL_32, _FULL_32)
+    if entry.offset >= _FULL_32:
+        large, offset = [*large, entry.offset], _FULL_32
+    extra = struct.pack(f"<2H{len(large)}Q", _ZIP64, 8 * len(large), *large) if large else b""
+    version = _VERSION_64 if large else _VERSION
+    versions = (_UNIX << 8 | version, version)
+    counts = (len(name), len(extra), 0, 0, 0)
+    mode = (stat.S_IFREG | entry.mode) << 16
+    fixed = (_CENTRAL_SIGNATURE, *versions, _twin(entry), *sizes, *counts, mode, offset)
+    return _CENTRAL.pack(*fixed) + name + extra
+
+
+def _end_records(end: End) -> bytes:
+    is_large = end.members >= _FULL_16 or max(end.offset, end.size) >= _FULL_32
+    count = min(end.members, _FULL_16)
+    place = (min(end.size, _FULL_32), min(end.offset, _FULL_32))
+    plain = _END.pack(_END_SIGNATURE, 0, 0, count, count, *place, 0)
+    return _end64_records(end) + plain if is_large else plain
+
+
+def _end64_records(end: End) -> bytes:
+    versions = (_UNIX << 8 | _VERSION_64, _VERSION_64)
+    numbers = (0, 0, end.members, end.members, end.size, end.offset)
+    record = _END64.pack(_END64_SIGNATURE, _END64.size - 12, *versions, *numbers)
+    return record + _LOCATOR.pack(_LOCATOR_SIGNATURE, 0, end.offset + end.size, 1)
+
+
+# Reading
+
+
+def parse_end(tail: bytes, file_size: int) -> End:
+    """Read what ends an archive.
+
+    Args:
+        tail: The last ``MAX_TAIL`` bytes of the file, or all of a smaller one.
+        file_size: Size of the file.
+
+    Raises:
+        CheckpointFormatError: The file does not end as an archive, or not exactly there; or its
+            directory does not stand directly before its end.
+    """
+    if len(tail) < _END.size:
+        _refuse("no end record exactly at the end of the file")
+    signature, *disks, on_disk, count, size, offset, comment = _END.unpack(tail[-_END.size :])
+    if signature != _END_SIGNATURE or comment:
+        _refuse("no end record exactly at the end of the file")
+    if any(disks) or on_disk != count:
+        _refuse("the end record tells of several disks or two numbers of entries")
+    end, end_offset = End(offset, size, count), file_size - _END.size
+    locator = tail[-_END.size - _LOCATOR.size : -_END.size]
+    if locator.startswith(_LOCATOR_SIGNATURE) and len(tail) == MAX_TAIL:
+        end_offset -= _LOCATOR.size + _END64.size
+        end = _parse_end64(tail[: _END64.size], locator, end, end_offset)
+    if end.offset + end.size != end_offset:
+        _refuse("there are bytes between the directory and the end record, or some are missing")
+    return end
+
+
+def _parse_end64(record: bytes, locator: bytes, plain: End, record_offset: int) -> End:
+    if _LOCATOR.unpack(locator)[1:] != (0, record_offset, 1):
+        _refuse("the zip64 locator does not point at the zip64 end record")
+    signature, length, made, needed, *disks, on_disk, count, size, offset = _END64.unpack(record)
+    if signature != _END64_SIGNATURE or length != _END64.size - 12:
+        _refuse("no zip64 end record before its locator")
+    _check_system(made, None)
+    _check_version(needed, None)
+    if any(disks) or on_disk != count:
+        _refuse("the zip64 end record tells of several disks or two numbers of entries")
+    end = End(offset, size, count)
+    full = End(_FULL_32, _FULL_32, _FULL_16)
+    if any(short not in (most, long) for short, most, long in zip(plain, full, end, strict=True)):
+        _refuse("the end record and the zip64 end record disagree")
+    return end
+
+
+def parse_directory(data: bytes, count: int) -> Iterator[Record]:
+    """Read the directory of an archive, member by member.
+
+    Args:
+        data: The directory, exactly.
+        count: How many members the end record tells of.
+
+    Raises:
+        CheckpointFormatError: A record is damaged, or outside the profile; or the directory
+            does not hold ``count`` of them.
+        CheckpointPathError: A member's name is not allowed.
+    """
+    position = 0
+    for _ in range(count):
+        if len(data) - position < _CENTRAL.size:
+            _refuse("the directory ends within a record")
+        central = _Central._make(_CENTRAL.unpack_from(data, position))
+        name_start = position + _CENTRAL.size
+        name_end = name_start + central.name_length
+        position = name_end + central.extra_length
+        if central.signature != _CENTRAL_SIGNATURE or position > len(data):
+            _refuse("the directory holds something else than whole records")
+        yield _parse_record(central, data[name_start:name_end], data[name_end:position])
+    if position != len(data):
+        _refuse("there are bytes between the last record of the directory and its end")
+
+
+def max_local_header(record: Record) -> int:
+    """Return how many bytes the local header of a member may take."""
+    return _LOCAL.size + len(record.name) + _LOCAL_EXTRA.size
+
+
+def check_local_header(record: Record, header: bytes) -> int:
+    """Check that a member's local header says what its record says; return the header's size.
+
+    Args:
+        record: The member's record.
+        header: What stands at the member's offset: :func:`max_local_header` bytes, or more, or
+            all that there are.
+
+    Raises:
+        CheckpointFormatError: It says something else, or is none.
+    """
+    entry = record.entry
+    if len(header) < _LOCAL.size or not header.startswith(_LOCAL_SIGNATURE):
+        _refuse("no local header where the directory says", entry.name)
+    _, needed, twin, packed, size, name_length, extra_length = _LOCAL.unpack_from(header)
+    name_end = _LOCAL.size + name_length
+    if twin != record.twin or header[_LOCAL.size : name_end] != record.name:
+        _refuse("the local header disagrees with the directory", entry.name)
+    _check_version(needed, entry.name)
+    is_wide = (size, packed) == (_FULL_32, _FULL_32)
+    if extra_length != (_LOCAL_EXTRA.size if is_wide else 0):
+        _refuse("unexpected extra field in the local header", entry.name)
+    header_end: int = name_end + extra_length
+    sizes = _widen((size, packed), header[name_end:header_end], entry.name)
+    if sizes != (entry.size, entry.compressed_size):
+        _refuse("the local header disagrees with the directory", entry.name)
+    return header_end
+
+
+class _Central(NamedTuple):
+    signature: bytes
+    made: int
+    needed: int
+    twin: bytes
+    compressed_size: int
+    size: int
+    name_length: int
+    extra_length: int
+    comment_length: int
+    disk: int
+    internal: int
+    external: int
+    offset: int
+
+
+def _parse_record(central: _Central, raw_name: bytes, extra: bytes) -> Record:
+    flags, method, _, _, crc = _TWIN.unpack(central.twin)
+    name = _parse_name(raw_name, flags)
+    check_name(name)
+    if flags not in (0, _UTF_8):
+        _refuse(f"an entry has the flags 0x{flags:04x}", name)
+    if method not in (STORED, DEFLATED):
+        _refuse(f"an entry uses compression method {method}", name)
+    if central.comment_length or central.disk or central.internal:
+        _refuse("an entry has a comment, another disk or internal attributes", name)
+    _check_system(central.made, name)
+    _check_version(central.needed, name)
+    narrow = (central.size, central.compressed_size, central.offset)
+    size, compressed_size, offset = _widen(narrow, extra, name)
+    if method == STORED and size != compressed_size:
+        _refuse("a stored entry has two different sizes", name)
+    entry = Entry(
+        name=name,
+        method=method,
+        crc=crc,
+        compressed_size=compressed_size,
+        size=size,
+        mode=_parse_mode(central.external, name),
+        offset=offset,
+    )
+    return Record(entry, raw_name, central.twin)
+
+
+def _parse_name(raw: bytes, flags: int) -> str:
+    if not raw.isascii() and not flags & _UTF_8:
+        message = "the name of an entry is not ASCII and without the UTF-8 flag"
+        raise CheckpointPathError(message, entry=raw.decode("cp437"))
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        shown = raw.decode(errors="backslashreplace")
+        raise CheckpointPathError("the name of an entry is not UTF-8", entry=shown) from None
+
+
+def _parse_mode(external: int, name: str) -> int:
+    mode, dos_attributes = external >> 16, external & _FULL_16
+    if not mode or dos_attributes or stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        _refuse("an entry is not a regular file", name)
+    if mode & (stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX):
+        _refuse("an entry has set-uid, set-gid or sticky permissions", name)
+    return 0o700 if mode & stat.S_IXUSR else 0o600
+
+
+def _widen(narrow: tuple[int, ...], extra: bytes, name: str) -> tuple[int, ...]:
+    """Put the values of a zip64 extra field where a field of 32 bits is full."""
+    full = narrow.count(_FULL_32)
+    if not full and not extra:
+        return narrow
+    length = 8 * full
+    if not full or extra[:4] != struct.pack("<2H", _ZIP64, length) or len(extra) != 4 + length:
+        _refuse("unexpected extra field, or not the zip64 one that is needed", name)
+    wide = iter(struct.unpack(f"<{full}Q", extra[4:]))
+    return tuple(next(wide) if value == _FULL_32 else value for value in narrow)
+
+
+def _check_system(made: int, name: str | None) -> None:
+    if made >> 8 not in _SYSTEMS:
+        _refuse(f"made on system {made >> 8}", name)
+    _check_version(made & 0xFF, name)
+
+
+def _check_version(version: int, name: str | None) -> None:
+    if version not in (_VERSION, _VERSION_64):
+        _refuse(f"made for version {version} of the zip format", name)
+
+
+def _refuse(message: str, entry: str | None = None) -> NoReturn:
+    raise CheckpointFormatError(message, entry=entry)

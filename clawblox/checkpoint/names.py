@@ -1,0 +1,116 @@
+"""What a member of an archive may be called.
+
+An archive comes from a stranger, and its names become paths. So they are not cleaned but refused
+unless they are in canonical form, below one of the known roots, and made of characters that show
+what they are and mean the same everywhere. What may travel under such a name is ``policy``'s.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+from clawblox.errors import CheckpointPathError
+
+__all__ = [
+    "METADATA_NAME",
+    "SNAPSHOT_NAME",
+    "check_name",
+    "fold",
+    "is_name",
+    "split_name",
+]
+
+METADATA_NAME: Final = "metadata.json"
+SNAPSHOT_NAME: Final = "world.snapshot"
+
+_MAX_COMPONENT: Final = 255
+_MAX_PATH: Final = 4096
+_MAX_DEPTH: Final = 64
+
+_INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Control, format (bidi, zero width) and surrogate code points, line and paragraph separators."""
+_FOREIGN_SYNTAX: Final = frozenset("\\:")
+"""What separates directories, drives and streams elsewhere."""
+
+_IN_AGENT: Final = re.compile(r"agents/([^/]+)/(workspace|session)/(.+)")
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that a reader should not have to trust.
+
+    Args:
+        name: The whole name of a member.
+
+    Raises:
+        CheckpointPathError: It is not canonical, holds a character that hides something or
+            means something else elsewhere, is too long or too deep, or below no known root.
+    """
+    problem = _problem_of(name)
+    if problem is not None:
+        raise CheckpointPathError(f"the name of an entry {problem}", entry=name)
+
+
+def is_name(name: str) -> bool:
+    """Say whether :func:`check_name` lets ``name`` pass."""
+    return _problem_of(name) is None
+
+
+def split_name(name: str) -> tuple[str, str, str] | None:
+    """Return agent, tier (``workspace`` or ``session``) and the path below; None for no agent's.
+
+    Args:
+        name: A name that :func:`check_name` lets pass.
+    """
+    found = _IN_AGENT.fullmatch(name)
+    return (found[1], found[2], found[3]) if found else None
+
+
+def fold(component: str) -> str:
+    """Return what file systems and programs may take a component for.
+
+    Case, compatibility forms, invisible characters, and dots and spaces at the end make no
+    difference to some of them.
+    """
+    visible = "".join(char for char in component if unicodedata.category(char) != "Cf")
+    folded = unicodedata.normalize("NFKC", visible).casefold()
+    return unicodedata.normalize("NFKC", folded).rstrip(". ")
+
+
+def _problem_of(name: str) -> str | None:
+    return _bad_character(name) or _bad_path(name) or _bad_root(name)
+
+
+def _bad_character(name: str) -> str | None:
+    for char in "" if name.isprintable() else name:
+        if unicodedata.category(char) == "Cs":
+            return "is not UTF-8"
+        if unicodedata.category(char) in _INVISIBLE:
+            return f"holds the forbidden character U+{ord(char):04X}"
+    for char in _FOREIGN_SYNTAX:
+        if char in name:
+            return f"holds the forbidden character U+{ord(char):04X}"
+    return None
+
+
+def _bad_path(name: str) -> str | None:
+    components = name.split("/")
+    if len(name.encode()) > _MAX_PATH:
+        return f"is longer than {_MAX_PATH} bytes"
+    if len(components) > _MAX_DEPTH:
+        return f"is deeper than {_MAX_DEPTH} directories"
+    for component in components:
+        if component in ("", ".", ".."):
+            return "escapes or is not canonical"
+        if component[-1] in ". ":
+            return "has a part that ends with a dot or a space"
+        if len(component) * 4 > _MAX_COMPONENT and len(component.encode()) > _MAX_COMPONENT:
+            return f"has a part longer than {_MAX_COMPONENT} bytes"
+    return None
+
+
+def _bad_root(name: str) -> str | None:
+    if name in (METADATA_NAME, SNAPSHOT_NAME) or _IN_AGENT.fullmatch(name):
+        return None
+    return "is below none of the directories of a checkpoint"

@@ -1,0 +1,76 @@
+"""Why a save is refused, said so that neither a secret nor a terminal's escape is in the words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from clawblox.checkpoint.model import Finding
+from clawblox.checkpoint.names import split_name
+from clawblox.checkpoint.secrets import Scanner
+from clawblox.errors import CheckpointError, CheckpointSecretError
+
+__all__ = ["secret_refusal", "unarchivable_refusal"]
+
+_SHOWN: Final = 20
+
+
+def secret_refusal(
+    findings: Sequence[Finding], path: Path, *, workspace_only: bool
+) -> CheckpointSecretError:
+    """Return the refusal of an archive in which something was found.
+
+    Args:
+        findings: What was found.
+        path: Where the archive would be.
+        workspace_only: Whether the sessions are left out already.
+    """
+    places = "place" if len(findings) == 1 else "places"
+    return CheckpointSecretError(
+        f"the checkpoint would carry what looks like a credential, in {len(findings)} {places}",
+        findings=findings,
+        path=path,
+        hint=_hint(findings, workspace_only=workspace_only),
+    )
+
+
+def unarchivable_refusal(names: Sequence[str], path: Path, scanner: Scanner) -> CheckpointError:
+    """Return the refusal of an archive in which some files could not be.
+
+    Args:
+        names: What they would be called there.
+        path: Where the archive would be.
+        scanner: Looks for secrets in the names.
+    """
+    lines = [f"  {_safe(name, scanner)!a}" for name in names[:_SHOWN]]
+    more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return CheckpointError(
+        "\n".join(["files have names that cannot stand in an archive:", *lines, *more]),
+        path=path,
+        hint='rename them, or list them as excluded with on_unarchivable="record"',
+    )
+
+
+def _hint(findings: Iterable[Finding], *, workspace_only: bool) -> str:
+    tiers = {_tier(finding) for finding in findings}
+    hints = []
+    if "session" in tiers and not workspace_only:
+        hints.append("workspace_only=True leaves the sessions of the agents out")
+    if tiers != {"session"} or workspace_only:
+        hints.append(
+            "if it is no secret, allow it by path, rule and fingerprint, with a reason, in "
+            "allow= or in secret-allow.json of the run"
+        )
+    return "; ".join(hints)
+
+
+def _tier(finding: Finding) -> str | None:
+    parts = split_name(finding.path)
+    return parts[1] if parts else None
+
+
+def _safe(name: str, scanner: Scanner) -> str:
+    # A finding in a name calls the file by what is left of it.
+    found = scanner.scan(name, ())
+    return found[0].path if found else name

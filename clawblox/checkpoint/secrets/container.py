@@ -1,0 +1,144 @@
+"""What a decoder of a container stands between: the content it decodes and what it finds there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from clawblox.checkpoint.secrets.streams import Codec, Damaged
+
+__all__ = ["Decoder", "Host", "Refusal", "Sink", "Stream", "StreamDecoder"]
+
+MAX_RATIO: Final = 1100
+"""One compressed byte may become so many; deflate cannot do more than 1032."""
+
+_FREE_BYTES: Final = 64 << 20
+"""Below this no ratio is too large: a small file of one letter is no bomb."""
+
+
+class Refusal(Exception):  # noqa: N818 - says what it is
+    """A container cannot be searched to its end, and why."""
+
+
+class Sink(Protocol):
+    """Takes content piece by piece."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+
+    def close(self) -> None:
+        """Take note that nothing follows."""
+
+
+class Host(Protocol):
+    """The content whose bytes a decoder is given."""
+
+    def spawn(self, name: str) -> Sink:
+        """Return where the bytes of something inside go, under its name there."""
+
+    def refuse(self, reason: str) -> None:
+        """Take note that something inside cannot be searched; the first reason counts."""
+
+
+class Decoder(Protocol):
+    """Finds what is inside a container, while its bytes pass.
+
+    ``feed`` raises :class:`Refusal` where it cannot go on. A container that merely ends too soon
+    is none: everything that is there has been decoded then.
+    """
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the container."""
+
+    def close(self) -> None:
+        """Close what is open inside."""
+
+
+class Stream:
+    """One compressed stream on its way into a sink.
+
+    Args:
+        codec: Decodes it.
+        inside: Where its content goes.
+    """
+
+    def __init__(self, codec: Codec, inside: Sink) -> None:
+        self.given = 0
+        self._taken = 0
+        self._codec = codec
+        self._inside = inside
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes; return what follows the stream, None while it goes on.
+
+        Raises:
+            Damaged: They are no continuation of the stream.
+            Refusal: It becomes too large.
+        """
+        self._taken += len(data)
+        for piece in self._codec.decode(data):
+            self.given += len(piece)
+            if self.given > max(_FREE_BYTES, MAX_RATIO * self._taken):
+                raise Refusal("decodes to far more than its size")
+            self._inside.feed(piece)
+        return self._codec.rest if self._codec.is_finished else None
+
+
+class StreamDecoder:
+    """A container that is one compressed stream, or several of a kind behind one another.
+
+    Args:
+        host: The content.
+        name: What is inside is called so.
+        codec: Makes a decoder of one stream.
+        magic: How a further stream begins; None when there can be none.
+        sure_after: Damage before so many decoded bytes means that it never was such a stream.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        name: str,
+        codec: Callable[[], Codec],
+        *,
+        magic: bytes | None = None,
+        sure_after: int = 0,
+    ) -> None:
+        self._inside = host.spawn(name)
+        self._codec = codec
+        self._magic = magic
+        self._sure_after = sure_after
+        self._stream: Stream | None = Stream(codec(), self._inside)
+        self._between = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the container."""
+        rest: bytes | None = data
+        while rest:
+            rest = self._feed(self._stream, rest) if self._stream else self._begin(rest)
+
+    def close(self) -> None:
+        """Close what is inside."""
+        self._inside.close()
+
+    def _feed(self, stream: Stream, data: bytes) -> bytes | None:
+        try:
+            rest = stream.feed(data)
+        except Damaged:
+            self._magic = self._stream = None
+            if stream.given >= self._sure_after:
+                raise Refusal("damaged") from None
+            return None
+        if rest is not None:
+            self._stream = None
+        return rest
+
+    def _begin(self, data: bytes) -> bytes | None:
+        if self._magic is None:
+            return None
+        data = (self._between + data).lstrip(b"\0")  # padding
+        if data.startswith(self._magic):
+            self._stream = Stream(self._codec(), self._inside)
+            return data
+        self._between = data[: len(self._magic)]
+        return None

@@ -1,0 +1,71 @@
+"""What tells a credential from a placeholder: asked by the rules whose shape alone says little.
+
+Pure functions over bytes. The published samples, which any rule lets through, are here too.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+import re
+from collections import Counter
+from typing import Final
+
+__all__ = ["SAMPLES", "encodes_login", "is_credible"]
+
+SAMPLES: Final = frozenset(
+    "".join(halves).encode()
+    for halves in (
+        # docs.aws.amazon.com, IAM and CLI user guides
+        ("AKIA", "IOSFODNN7EXAMPLE"),
+        ("AKIA", "I44QH8DHBEXAMPLE"),
+        ("ASIA", "IOSFODNN7EXAMPLE"),
+        ("wJalrXUtnFEMI/K7MDENG/", "bPxRfiCYEXAMPLEKEY"),
+        ("je7MtGbClwBF/2Zp9Utk/", "h3yCo8nvbEXAMPLEKEY"),
+        # jwt.io, the HS256 token that its page opens with (old and new)
+        (
+            "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l",
+            "IiwiaWF0IjoxNTE2MjM5MDIyfQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
+        ),
+        (
+            "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l",
+            "IiwiYWRtaW4iOnRydWUsImlhdCI6MTUxNjIzOTAyMn0.KMUFsIDTnFmyG3nMiGM6H9FNFUROf3wh7SmqJp-QV30",
+        ),
+        # docs.stripe.com, the account of its code samples
+        ("sk_test_", "4eC39HqLyjWDarjtT1zdp7dc"),
+        ("sk_test_", "BQokikJOvBiI2HlWgH4olfQ2"),
+        ("sk_test_", "Gx4mWEgHtCMr4DYMUIqfIrsz"),
+    )
+)
+"""Secrets that their vendors print in public documentation; part of the rule set's version."""
+
+_PLACEHOLDER: Final = re.compile(
+    rb"example|change[-_]?me|your[-_]|place[-_]?holder|dummy|redacted|xxxx|\*\*\*|\.\.\.|<.*>"
+    rb"|\$\{|\{\{|^\$|^%|1234567|abcdef",
+    re.IGNORECASE,
+)
+_MIN_ENTROPY_BITS: Final = 3.0
+
+
+def is_credible(value: bytes) -> bool:
+    """Return whether a value can be a secret: no placeholder, no word, no constant."""
+    return (
+        any(character in b"0123456789" for character in value)
+        and not _PLACEHOLDER.search(value)
+        and _entropy(value) >= _MIN_ENTROPY_BITS
+    )
+
+
+def encodes_login(value: bytes) -> bool:
+    """Return whether the base64 text decodes to ``user:password``."""
+    try:
+        login = binascii.a2b_base64(value)
+    except binascii.Error:
+        return False
+    user, colon, password = login.partition(b":")
+    return bool(user and colon and password) and login.isascii() and login.decode().isprintable()
+
+
+def _entropy(value: bytes) -> float:
+    total = len(value)
+    return -sum(n / total * math.log2(n / total) for n in Counter(value).values())

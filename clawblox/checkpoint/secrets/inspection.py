@@ -1,0 +1,116 @@
+"""Everything that can be told of one piece of content that is in memory: a window of a file.
+
+Pure. What begins like a container is returned, not opened.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Final
+
+import attrs
+
+from clawblox.checkpoint.secrets.base64_runs import base64_runs, decode_base64
+from clawblox.checkpoint.secrets.containers import HEAD_SIZE, decoder_for
+from clawblox.checkpoint.secrets.known import KnownSecrets
+from clawblox.checkpoint.secrets.shapes import Match, find_shapes, long_words
+from clawblox.checkpoint.secrets.views import views_of
+
+__all__ = ["MAX_DEPTH", "UNFINISHED", "Base64Runs", "find_matches", "read_base64"]
+
+MAX_DEPTH: Final = 3
+"""So many containers may be inside one another."""
+
+UNFINISHED: Final = 32
+"""A run that comes so near to the end of a window may go on, after an escaped line end, say."""
+
+
+@attrs.frozen
+class Base64Runs:
+    """The base64 of a window.
+
+    Attributes:
+        matches: Secrets in what it decodes to; they stand where the base64 does.
+        containers: What decodes to a container.
+        long_run: Where a run begins that the window does not end; None when there is none.
+    """
+
+    matches: list[Match]
+    containers: list[bytes] = attrs.field(repr=False)
+    long_run: int | None
+
+
+def find_matches(text: bytes, known: KnownSecrets) -> Iterator[Match]:
+    """Yield the secrets that stand in a text, in any reading of it."""
+    yield from _find_in_one_reading(text, known)
+    for view in views_of(text):
+        # Base64 in such a reading is decoded as far as the text goes, not beyond its window.
+        encoded = read_base64(view.text, 0, len(view.text), True, known).matches
+        for match in (*_find_in_one_reading(view.text, known), *encoded):
+            yield _moved(match, view.origin(match.start), view.origin(match.end - 1) + 1)
+
+
+def read_base64(
+    text: bytes, begin: int, stop: int, is_last: bool, known: KnownSecrets
+) -> Base64Runs:
+    """Decode the base64 runs of a text and search what they say.
+
+    Args:
+        text: Where they stand.
+        begin: Only runs that begin here or later.
+        stop: Only runs that begin before.
+        is_last: Whether nothing follows the text, so that a run at its end ends there.
+        known: Secrets known by value.
+    """
+    spans: list[tuple[int, int]] = []
+    containers: list[bytes] = []
+    pieces: list[bytes] = []
+    long_run = None
+    for start, end in base64_runs(text, begin):
+        if start >= stop:
+            break
+        if end > len(text) - UNFINISHED and not is_last:
+            long_run = start
+            break
+        decoded = decode_base64(text[start:end])
+        if decoder_for(decoded[:HEAD_SIZE]):
+            containers.append(decoded)
+        else:
+            spans.append((start, end))
+            pieces.append(decoded)
+    matches, inner = _search_pieces(pieces, spans, known) if pieces else ([], [])
+    return Base64Runs(matches, containers + inner, long_run)
+
+
+def _search_pieces(
+    pieces: list[bytes], spans: list[tuple[int, int]], known: KnownSecrets
+) -> tuple[list[Match], list[bytes]]:
+    # Together they are searched in a few steps; apart, every short digest would cost as many.
+    text = b"\n".join(pieces)
+    starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
+    nested = read_base64(text, 0, len(text), True, known)
+    found = (*find_matches(text, known), *nested.matches)
+    moved = [_moved(match, *spans[bisect_right(starts, match.start) - 1]) for match in found]
+    return moved, nested.containers
+
+
+def _find_in_one_reading(text: bytes, known: KnownSecrets) -> list[Match]:
+    words = long_words(text)
+    return _without_overlaps([*known.find(text, words), *find_shapes(text, words)])
+
+
+def _moved(match: Match, start: int, end: int) -> Match:
+    return attrs.evolve(match, start=start, end=end)
+
+
+def _without_overlaps(matches: Iterable[Match]) -> list[Match]:
+    """Return the strongest matches: one secret that fits several rules is one finding."""
+    kept: list[Match] = []  # in order, none overlaps another
+    for match in sorted(matches, key=lambda match: (match.rank, match.start - match.end)):
+        at = bisect_right(kept, match.start, key=lambda other: other.start)
+        follows = at == 0 or kept[at - 1].end <= match.start
+        if follows and (at == len(kept) or match.end <= kept[at].start):
+            kept.insert(at, match)
+    return kept

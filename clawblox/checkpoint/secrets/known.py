@@ -1,0 +1,199 @@
+"""Secrets that are known by value: which ones there are, and every way in which they are written.
+
+:func:`known_values` reads the environment that it is given and the credential files of agents;
+everything else is pure. Values never appear in a representation.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from clawblox.checkpoint.secrets.shapes import Match, is_word, occurrences
+
+__all__ = ["KnownSecrets", "KnownValues", "known_values"]
+
+_MIN_CHARACTERS: Final = 12
+_TAIL_BYTES: Final = 256
+"""Of a longer value its end is searched: a key's prefix and a token's header are not its own."""
+
+_MAX_FILE_BYTES: Final = 4 << 20
+_MAX_FILES: Final = 32
+_MAX_ENTRIES: Final = 64
+"""More than any CLI keeps; an agent that writes more would only slow the scan down."""
+
+_SECRET_NAME: Final = re.compile(
+    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|COOKIE|AUTHORIZATION", re.IGNORECASE
+)
+_CREDENTIAL_FILES: Final = (
+    ".credentials.json",
+    ".claude.json",
+    "auth.json",
+    "config.toml",
+    "credentials/*.json",
+    "credentials/mcp/*.json",
+)
+_CREDENTIAL_HOMES: Final = (
+    "session",
+    "home",
+    "home/.claude",
+    "home/.codex",
+    "home/.kimi",
+    "home/.kimi-code",
+)
+# The same in JSON and in TOML, and in a file that is broken.
+_ENTRY: Final = re.compile(
+    r"""["']?([\w.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)')"""
+)
+
+
+class KnownValues(dict[str, str]):
+    """Secrets by label. It can stand in a traceback: what it shows is how many there are."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} known secrets>"
+
+    def __rich_repr__(self) -> Iterator[object]:
+        yield len(self)
+
+    def __or__(self, other: Mapping[str, str]) -> KnownValues:  # type: ignore[override]
+        return KnownValues({**self, **other})
+
+
+def known_values(environ: Mapping[str, str], agent_dirs: Iterable[Path]) -> KnownValues:
+    """Return the secrets that can be seen from here.
+
+    Args:
+        environ: Variables; those count whose names speak of a key, token, secret, password,
+            credential or cookie. A value that is the path of something is none.
+        agent_dirs: Directories of agents, whose CLIs keep credentials in ``session`` and
+            ``home``. What cannot be read is passed over.
+
+    Returns:
+        Values by a label that says where each was found.
+    """
+    found = KnownValues()
+    for name, value in environ.items():
+        if _is_secret(name, value):
+            found[f"env:{name}"] = value
+    for agent_dir in agent_dirs:
+        for file in islice(_credential_files(agent_dir), _MAX_FILES):
+            for name, value in islice(_secrets_in(_read(file)), _MAX_ENTRIES):
+                found[f"{agent_dir.name}:{file.name}:{name}"] = value
+    return found
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return (
+        len(value) >= _MIN_CHARACTERS
+        and _SECRET_NAME.search(name) is not None
+        and not (value.startswith("/") and "\0" not in value and os.path.lexists(value))
+    )
+
+
+def _credential_files(agent_dir: Path) -> Iterator[Path]:
+    for home in _CREDENTIAL_HOMES:
+        for pattern in _CREDENTIAL_FILES:
+            yield from sorted((agent_dir / home).glob(pattern))
+
+
+def _read(path: Path) -> str:
+    # The agent owns the directory: it may be a link, a fifo, or huge.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        return file.read(_MAX_FILE_BYTES).decode(errors="replace")
+
+
+def _secrets_in(text: str) -> Iterator[tuple[str, str]]:
+    for entry in _ENTRY.finditer(text):
+        name, quoted, literal = entry.groups()
+        value = literal if quoted is None else _unquote(quoted)
+        # Names of keys and files of credentials have no digit, secrets nearly always.
+        if _is_secret(name, value) and any(map(str.isdigit, value)):
+            yield name, value
+
+
+def _unquote(quoted: str) -> str:
+    try:
+        return str(json.loads(f'"{quoted}"'))
+    except ValueError:
+        return quoted
+
+
+class KnownSecrets:
+    """Finds known secrets in every form in which they can be written.
+
+    Args:
+        values: The secrets by label; those shorter than 12 characters are ignored.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        long = {value: label for label, value in values.items() if len(value) >= _MIN_CHARACTERS}
+        self._labels = {
+            value.encode(errors="surrogateescape"): label for value, label in long.items()
+        }
+        self._in_words: dict[bytes, bytes] = {}
+        self._anywhere: dict[bytes, bytes] = {}
+        for value in self._labels:
+            for form in _forms(value[-_TAIL_BYTES:]):
+                (self._in_words if is_word(form) else self._anywhere)[form] = value
+
+    def digest(self, key: bytes) -> bytes:
+        """Return what names this set of secrets, and tells nothing to who has not the key."""
+        state = hashlib.blake2b(key=key)
+        for value in sorted(self._labels):
+            state.update(len(value).to_bytes(8, "big") + value)
+        return state.digest()
+
+    def find(self, text: bytes, words: bytes) -> Iterator[Match]:
+        """Yield where a known secret stands.
+
+        Args:
+            text: What is searched.
+            words: Its long words.
+        """
+        for forms, filtered in ((self._in_words, words), (self._anywhere, text)):
+            for form, value in forms.items():
+                if form in filtered:
+                    rule = f"known-value:{self._labels[value]}"
+                    for at in occurrences(form, text):
+                        end = at + len(form)
+                        yield Match(rule=rule, start=at, end=end, secret=value, rank=0)
+
+
+def _forms(value: bytes) -> set[bytes]:
+    forms = {value, value.hex().encode(), value.hex().upper().encode(), *_base64_forms(value)}
+    text = value.decode(errors="replace")
+    if text.encode() == value:
+        escaped = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+        forms.update(form.encode() for form in (*escaped, escaped[0].replace("/", "\\/")))
+        forms.update(
+            form.encode() for form in (quote(text, safe=""), quote(text), quote_plus(text))
+        )
+        forms.update((text.encode("utf-16-le"), text.encode("utf-16-be")))
+    return forms
+
+
+def _base64_forms(value: bytes) -> Iterator[bytes]:
+    # What precedes the value decides how it falls on groups of three bytes. The characters that
+    # it shares with its neighbours are left out.
+    for before in range(3):
+        bits = (before + len(value)) * 8
+        encoded = base64.b64encode(b"\0" * before + value)
+        inner = encoded[(before * 8 + 5) // 6 : bits // 6]
+        yield inner
+        yield inner.translate(bytes.maketrans(b"+/", b"-_"))

@@ -1,0 +1,166 @@
+"""Compressed streams, decoded piece by piece in bounded memory."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import importlib
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+__all__ = ["Codec", "Damaged", "Inflate", "bunzip2", "unxz", "zstd_codec"]
+
+_PIECE: Final = 1 << 17
+_MORSEL: Final = 512  # at most 128 KiB come out of four bytes of Zstandard
+_ERRORS: Final = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
+
+
+class Damaged(Exception):  # noqa: N818 - says the condition
+    """What claims to be compressed cannot be decoded."""
+
+
+class Codec(Protocol):
+    """Decodes one stream."""
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Yield what the next bytes of the stream decode to, in pieces of bounded size.
+
+        Raises:
+            Damaged: They are no continuation of such a stream.
+        """
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether the stream has come to its end."""
+
+    @property
+    def rest(self) -> bytes:
+        """Return what followed the end of the stream in the last bytes."""
+
+
+class Inflate:
+    """Deflate, as zlib wraps it, or gzip, or nobody.
+
+    Args:
+        window_bits: 15 for zlib's wrapping, 31 for gzip's, -15 for none.
+    """
+
+    def __init__(self, window_bits: int = 15) -> None:
+        self._inflate = zlib.decompressobj(window_bits)
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Yield what the next bytes of the stream decode to."""
+        piece = b"-"
+        while piece:
+            before = self._inflate.copy()
+            try:
+                piece = self._inflate.decompress(data, _PIECE)
+            except zlib.error as error:
+                yield _decodable(before, data)
+                raise Damaged from error
+            yield piece
+            data = self._inflate.unconsumed_tail
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether the stream has come to its end."""
+        return self._inflate.eof
+
+    @property
+    def rest(self) -> bytes:
+        """Return what followed the end of the stream in the last bytes."""
+        return self._inflate.unused_data
+
+
+def _decodable(inflate: zlib._Decompress, data: bytes) -> bytes:
+    """Return what comes before the damage, which zlib does not give when it raises."""
+    decoded = bytearray()
+    with contextlib.suppress(zlib.error):
+        for byte in data:
+            decoded += inflate.decompress(bytes((byte,)), _PIECE - len(decoded))
+            if len(decoded) >= _PIECE:
+                break  # the call that raised would not have given more
+    return bytes(decoded)
+
+
+class _Blockwise:
+    """The interface that bz2, lzma and compression.zstd share."""
+
+    def __init__(self, decompressor: Any, errors: tuple[type[Exception], ...] = _ERRORS) -> None:  # noqa: ANN401
+        self._decompressor = decompressor
+        self._errors = errors
+        self.rest = b""
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        # Morsels, because a call that raises gives nothing of what it has decoded.
+        for at in range(0, len(data), _MORSEL):
+            yield from self._decode(data[at : at + _MORSEL])
+            if self.is_finished:
+                self.rest = self._decompressor.unused_data + data[at + _MORSEL :]
+                return
+
+    def _decode(self, morsel: bytes) -> Iterator[bytes]:
+        while not self.is_finished:
+            try:
+                yield self._decompressor.decompress(morsel, max_length=_PIECE)
+            except self._errors as error:
+                raise Damaged from error
+            if self._decompressor.needs_input:
+                return
+            morsel = b""
+
+    @property
+    def is_finished(self) -> bool:
+        return bool(self._decompressor.eof)
+
+
+class _ZstandardPackage:
+    """The decoder of the package ``zstandard``, which knows no bound but its morsels."""
+
+    def __init__(self, package: Any) -> None:  # noqa: ANN401
+        self._decompressor = package.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+        self._error: type[Exception] = package.ZstdError
+        self.rest = b""
+        self.is_finished = False
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        for at in range(0, len(data), _MORSEL):
+            try:
+                piece = self._decompressor.decompress(data[at : at + _MORSEL])
+            except self._error as error:
+                raise Damaged from error
+            yield piece
+            if self._decompressor.eof:
+                self.is_finished = True
+                self.rest = self._decompressor.unused_data + data[at + _MORSEL :]
+                return
+
+
+def bunzip2() -> Codec:
+    """Return a decoder of bzip2."""
+    return _Blockwise(bz2.BZ2Decompressor())
+
+
+def unxz() -> Codec:
+    """Return a decoder of xz."""
+    return _Blockwise(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=1 << 30))
+
+
+def zstd_codec() -> Callable[[], Codec] | None:
+    """Return what makes a decoder of Zstandard; None where neither Python nor a package has it."""
+    try:
+        zstd = importlib.import_module("compression.zstd")
+    except ImportError:
+        return _zstandard_codec()
+    errors = (*_ERRORS, zstd.ZstdError)
+    return lambda: _Blockwise(zstd.ZstdDecompressor(), errors)
+
+
+def _zstandard_codec() -> Callable[[], Codec] | None:
+    try:
+        package = importlib.import_module("zstandard")
+    except ImportError:
+        return None
+    return lambda: _ZstandardPackage(package)

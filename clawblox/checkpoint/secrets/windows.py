@@ -1,0 +1,205 @@
+"""The windows through which a content is searched: they overlap, so no edge hides anything."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import attrs
+
+from clawblox.checkpoint.model import Finding
+from clawblox.checkpoint.secrets.base64_runs import Base64Stream, continue_run, skip_run
+from clawblox.checkpoint.secrets.container import Sink
+from clawblox.checkpoint.secrets.inspection import (
+    MAX_DEPTH,
+    UNFINISHED,
+    Base64Runs,
+    find_matches,
+    read_base64,
+)
+from clawblox.checkpoint.secrets.known import KnownSecrets
+from clawblox.checkpoint.secrets.shapes import Match
+from clawblox.checkpoint.secrets.verdicts import Verdict, key_of, verdicts
+
+__all__ = ["LEAD", "OVERLAP", "STRIDE", "Report", "Windows", "finding_of", "preview_of"]
+
+STRIDE: Final = 128 << 10
+"""A window answers for so many bytes: for the secrets that begin in them."""
+
+OVERLAP: Final = 12 << 10
+"""It sees so many more: the longest secret, also in UTF-16."""
+
+LEAD: Final = 64
+"""And so many before, for what has to be to the left of a secret."""
+
+
+class Report(Protocol):
+    """Where the contents of one file tell what they find."""
+
+    known: KnownSecrets
+    circumstances: bytes
+    """What names rule set and known secrets."""
+
+    decoded_bytes: int
+    containers: int
+
+    @property
+    def is_clean_since(self) -> Callable[[], bool]:
+        """Return a question: whether nothing has been found since now."""
+
+    def add(self, finding: Finding) -> None:
+        """Take note of a finding."""
+
+    def count_containers(self, count: int) -> None:
+        """Take note of containers that were opened."""
+
+    def count_decoded(self, count: int) -> None:
+        """Take note of bytes that were inside."""
+
+
+class Windows:
+    """Searches a content that comes in pieces of any size.
+
+    Args:
+        path: What findings call it.
+        report: Where they go.
+        depth: In how many containers the content is.
+        spawn: Makes a content of what is inside.
+    """
+
+    def __init__(self, path: str, report: Report, depth: int, spawn: Callable[[str], Sink]) -> None:
+        self._path = path
+        self._report = report
+        self._depth = depth
+        self._spawn = spawn
+        self._data = bytearray()
+        self._lead = 0
+        self._base = 0
+        self._line = 1
+        self._is_binary = False
+        self._run: _LongRun | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        for at in range(0, len(data), STRIDE):
+            self._data += data[at : at + STRIDE]
+            while len(self._data) >= self._lead + STRIDE + OVERLAP:
+                self._search(self._lead + STRIDE, is_last=False)
+
+    def close(self) -> None:
+        """Search what is left."""
+        self._search(len(self._data), is_last=True)
+
+    def _search(self, end: int, *, is_last: bool) -> None:
+        text = bytes(self._data[: end + OVERLAP])
+        self._is_binary = self._is_binary or b"\0" in text
+        window = _Window(text, self._lead, self._go_on(text, is_last), end, is_last)
+        verdict = self._judge(window)
+        if verdict.long_run is not None:
+            self._run = _LongRun(self._spawn("base64"), self._base + verdict.long_run)
+            self._go_on(text, is_last)
+        self._line += verdict.newlines
+        kept_from = max(0, end - LEAD)
+        self._base += kept_from
+        self._lead = end - kept_from
+        del self._data[:kept_from]
+
+    def _judge(self, window: _Window) -> Verdict:
+        key = window.key(self._report.circumstances, self._depth)
+        verdict = verdicts.recall(key)
+        if verdict is not None:
+            self._report.count_containers(verdict.containers)
+            return verdict
+        is_clean = self._report.is_clean_since
+        containers = self._report.containers
+        long_run = self._inspect(window)
+        newlines = window.text.count(b"\n", window.begin, window.end)
+        verdict = Verdict(newlines, self._report.containers - containers, long_run)
+        if is_clean():
+            verdicts.remember(key, verdict)
+        return verdict
+
+    def _inspect(self, window: _Window) -> int | None:
+        known = self._report.known
+        runs = Base64Runs([], [], None)
+        if self._depth < MAX_DEPTH:
+            runs = read_base64(window.text, window.runs_from, window.end, window.is_last, known)
+        for match in (*find_matches(window.text, known), *runs.matches):
+            if window.begin <= match.start < window.end:
+                self._report.add(self._finding(match, window))
+        for decoded in runs.containers:
+            content = self._spawn("base64")
+            content.feed(decoded)
+            content.close()
+        return runs.long_run
+
+    def _finding(self, match: Match, window: _Window) -> Finding:
+        lines_before = window.text.count(b"\n", window.begin, match.start)
+        line = None if self._is_binary else self._line + lines_before
+        return finding_of(match, self._path, line, self._base + match.start)
+
+    def _go_on(self, text: bytes, is_last: bool) -> int:
+        """Decode the base64 run that goes on here; return where the search for others begins."""
+        if not self._run:
+            return skip_run(text, self._lead)
+        start = self._run.at - self._base
+        end = continue_run(text, start)
+        self._run.feed(text[start:end])
+        if is_last or end <= len(text) - UNFINISHED:
+            self._run.close()
+            self._run = None
+        return end
+
+
+@attrs.frozen
+class _Window:
+    text: bytes = attrs.field(repr=False)
+    begin: int
+    runs_from: int
+    end: int
+    is_last: bool
+
+    def key(self, circumstances: bytes, depth: int) -> bytes:
+        numbers = (self.begin, self.runs_from, self.end, self.is_last, depth)
+        return key_of(self.text, circumstances, *numbers)
+
+
+class _LongRun:
+    """Base64 that goes on beyond its window.
+
+    Args:
+        content: What it decodes to.
+        at: Where in the outer content it goes on.
+    """
+
+    def __init__(self, content: Sink, at: int) -> None:
+        self.at = at
+        self._content = content
+        self._base64 = Base64Stream()
+
+    def feed(self, characters: bytes) -> None:
+        self.at += len(characters)
+        self._content.feed(self._base64.decode(characters))
+
+    def close(self) -> None:
+        self._content.feed(self._base64.finish())
+        self._content.close()
+
+
+def finding_of(match: Match, path: str, line: int | None, offset: int) -> Finding:
+    """Return what may be said of a secret: a digest, its first characters and its length."""
+    secret = match.rule.encode() + b"\0" + match.secret
+    return Finding(
+        path=path,
+        rule=match.rule,
+        fingerprint=hashlib.sha256(secret).hexdigest()[:16],
+        preview=preview_of(match.secret),
+        line=line,
+        offset=offset,
+    )
+
+
+def preview_of(secret: bytes) -> str:
+    """Return the first characters of a secret and its length."""
+    return f"{ascii(secret[:4].decode('latin-1'))[1:-1]}... ({len(secret)} bytes)"

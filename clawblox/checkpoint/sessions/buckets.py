@@ -1,0 +1,84 @@
+"""Session formats of programs that keep a directory of sessions for each working directory.
+
+The name of that directory, the bucket, depends on the absolute path of the workspace. It is no
+part of the names in an archive, so that a conversation is found again wherever it is restored.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from clawblox.checkpoint.sessions.shape import (
+    STATE_DIR,
+    Found,
+    SessionFormat,
+    list_session_files,
+    no_transcript,
+)
+from clawblox.errors import CheckpointError
+
+__all__ = ["BucketFormat", "Homes"]
+
+Homes = tuple[tuple[str, str], ...]
+"""Prefixes of names in the archive, each with what stands for it in the state directory."""
+
+
+class BucketFormat(SessionFormat):
+    """One table of prefixes, read in both directions."""
+
+    transcript: ClassVar[str]
+    """The archive name of the file that makes a session one."""
+
+    searched: ClassVar[tuple[str, ...]]
+    """The directories of the state directory that hold files of sessions."""
+
+    @abstractmethod
+    def bucket(self, workspace: Path) -> str:
+        """Return the name of the bucket of a working directory."""
+
+    @abstractmethod
+    def homes(self, session_id: str, bucket: str) -> Homes:
+        """Return the table for one session."""
+
+    def where(self, name: str, session_id: str, workspace: Path) -> str:
+        """Return the place of an allowed file in the bucket of ``workspace``."""
+        return _place(name, self.homes(session_id, self.bucket(workspace)))
+
+    def find(self, agent_dir: Path, session_id: str) -> Found:
+        """Return the allowed ones of the files in the session's bucket."""
+        paths = list_session_files(agent_dir, self.searched)
+        bucket = self._bucket_of(session_id, paths, agent_dir)
+        files = {
+            name: path
+            for prefix, home in self.homes(session_id, bucket)
+            for path in sorted(paths)
+            if path.startswith(home)
+            and self.allowed.fullmatch(name := prefix + path.removeprefix(home))
+        }
+        return Found(transcript=files[self.transcript], files=files)
+
+    def _bucket_of(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str:
+        """Return the workspace's bucket; or the only one, for its path may have been another."""
+        own = self.bucket(agent_dir / "workspace")
+        holding = {
+            bucket
+            for bucket in {path.split("/")[1] for path in paths}
+            if _place(self.transcript, self.homes(session_id, bucket)) in paths
+        }
+        if not holding:
+            raise no_transcript(agent_dir, session_id)
+        if own not in holding and len(holding) > 1:
+            raise CheckpointError(
+                f"{len(holding)} transcripts for {session_id}, and none is of this workspace",
+                path=agent_dir / STATE_DIR,
+            )
+        return own if own in holding else holding.pop()
+
+
+def _place(name: str, homes: Homes) -> str:
+    return next(
+        home + name.removeprefix(prefix) for prefix, home in homes if name.startswith(prefix)
+    )

@@ -1,0 +1,43 @@
+"""The tokens of worlds that run now, which an agent may have seen and must not take along.
+
+They are on no disk: the environment of a world's process is where they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from clawblox.checkpoint.registry import above
+from clawblox.checkpoint.secrets import KnownValues
+from clawblox.proctree import environment
+from clawblox.protocol import SECRET_ENV
+from clawblox.records import InstanceRecord, read_running
+
+__all__ = ["live_tokens"]
+
+
+def live_tokens(paths: Iterable[Path]) -> KnownValues:
+    """Return the tokens of the live instances of every run that one of ``paths`` lies in. Blocks.
+
+    Returns:
+        The tokens, by a label that names the instance.
+    """
+    directories = {directory for path in paths for directory in (path, *above(path))}
+    found = KnownValues()
+    for directory in sorted(directories):
+        for record in read_running(directory):
+            found.update(_tokens_of(record))
+    return found
+
+
+def _tokens_of(record: InstanceRecord) -> KnownValues:
+    entries = dict(entry.partition(b"=")[::2] for entry in environment(record.pid))
+    return KnownValues(
+        {
+            f"world:{record.name}:{record.pid}:{name}": os.fsdecode(value)
+            for name in SECRET_ENV
+            if (value := entries.get(name.encode()))
+        }
+    )

@@ -1,0 +1,351 @@
+"""Agent directories as the three agent programs leave them, and how those find a conversation.
+
+The layouts are those of Claude Code 2.1, Codex 0.169 and Kimi Code 2.1. Where a program looks is
+written down here once more, on its own, so that a mistake of the package cannot hide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox.checkpoint.model import Source
+from clawblox.checkpoint.sessions import SessionFormat
+
+BACKENDS = ("claude", "codex", "kimi")
+
+SECRET_FILES = {
+    "claude": (".credentials.json", ".claude.json", "settings.json", "history.jsonl"),
+    "codex": ("auth.json", "config.toml", "state_5.sqlite", "history.jsonl"),
+    "kimi": ("config.toml", "mcp.json", "device_id", "credentials/kimi.json"),
+}
+"""What the programs keep beside their sessions and what must never travel."""
+
+
+@attrs.frozen
+class BuiltAgent:
+    """An agent directory.
+
+    Attributes:
+        dir: The directory.
+        backend: Whose sessions are in it.
+        session_id: The recorded id.
+        transcript: The conversation of that id.
+        family: Every file of it, transcript included.
+        strangers: Files of other sessions.
+    """
+
+    dir: Path
+    backend: str
+    session_id: str
+    transcript: Path
+    family: tuple[Path, ...]
+    strangers: tuple[Path, ...]
+
+    @property
+    def workspace(self) -> Path:
+        return self.dir / "workspace"
+
+
+def build_agent(
+    directory: Path,
+    backend: str,
+    *,
+    code_word: str = "MELON",
+    mid_turn: bool = False,
+    worked_in: Path | None = None,
+) -> BuiltAgent:
+    """Write an agent directory with a workspace, a session with a sub-agent, and another session.
+
+    Args:
+        directory: The agent directory; it is made.
+        backend: ``claude``, ``codex`` or ``kimi``.
+        code_word: What the conversation is about.
+        mid_turn: End the conversation with a result of a tool that nobody has answered to.
+        worked_in: Where the program thought that it worked; None for the workspace itself.
+    """
+    _write(directory / "workspace" / "SOUL.md", b"I am.\n")
+    session_id = codex_id(1) if backend == "codex" else str(uuid.uuid4())
+    session_id = f"session_{session_id}" if backend == "kimi" else session_id
+    _write(directory / f"{backend}_session_id.txt", f"{session_id}\n".encode())
+    _write(directory / "world_session.txt", b"sess-0123456789\n")
+    _write(directory / "runtime" / "system_prompt.md", b"You live in a world.\n")
+    _write(directory / "logs" / "agent.log", b'{"type":"system"}\n{"type":"assis')
+    _write(directory / "home" / ".netrc", b"machine a login b\n")
+    for name in SECRET_FILES[backend]:
+        _write(directory / "session" / name, b"NEVER\n")
+    cwd = os.path.realpath(worked_in or directory / "workspace")
+    family, strangers = _SESSIONS[backend](
+        directory / "session", session_id, cwd, code_word, mid_turn
+    )
+    return BuiltAgent(directory, backend, session_id, family[0], tuple(family), tuple(strangers))
+
+
+def find_conversation(agent_dir: Path, backend: str, session_id: str) -> Path:
+    """Return the transcript that the program finds by id, when it works in the workspace.
+
+    Raises:
+        LookupError: It would say that there is none, or refuse it.
+    """
+    state = agent_dir / "session"
+    cwd = os.path.realpath(agent_dir / "workspace")
+    if backend == "codex":
+        found = list(state.glob(f"sessions/*/*/*/rollout-*-{session_id}.jsonl"))
+    elif backend == "claude":
+        found = [state / "projects" / claude_slug(cwd) / f"{session_id}.jsonl"]
+    else:
+        bucket = state / "sessions" / kimi_bucket(cwd)
+        found = [bucket / session_id / "agents" / "main" / "wire.jsonl"]
+        said = json.loads((bucket / session_id / "state.json").read_bytes())
+        if said["cwd"] != cwd or said["agents"]["main"]["homedir"] != str(found[0].parent):
+            raise LookupError("created under a different directory")
+    if len(found) != 1 or not found[0].is_file():
+        raise LookupError(f"no conversation found with session ID {session_id}")
+    return found[0]
+
+
+def archived_content(sources: Iterable[Source]) -> dict[str, bytes]:
+    """Return what an archive holds of some files, as a writer takes it."""
+    members: dict[str, bytes] = {}
+    for source in sources:
+        with os.fdopen(source.open(), "rb") as file:
+            content = file.read()
+        if source.whole_lines:
+            content = content[: content.rfind(b"\n") + 1]
+        if source.transform is not None:
+            content = b"".join(source.transform(pieces(content)))
+        assert source.name not in members
+        members[source.name] = content
+    return members
+
+
+def restore_session(
+    members: Mapping[str, bytes], form: SessionFormat, session_id: str, agent_dir: Path
+) -> None:
+    """Put what an archive holds below ``session/`` into a new agent directory, as a loader does."""
+    workspace = agent_dir / "workspace"
+    workspace.mkdir(parents=True, exist_ok=True)
+    for name, content in members.items():
+        place = form.place(name, session_id=session_id, workspace=workspace)
+        assert place is not None, name
+        transform = place.transform
+        _write(
+            agent_dir / place.path, b"".join(transform(pieces(content))) if transform else content
+        )
+
+
+def pieces(content: bytes, size: int = 997) -> list[bytes]:
+    """Return content as chunks that no line ends at."""
+    return [content[start : start + size] for start in range(0, len(content), size)]
+
+
+def claude_slug(cwd: str) -> str:
+    """Return the project directory of a short path in ASCII."""
+    assert cwd.isascii()
+    assert len(cwd) <= 200
+    return re.sub(r"[^a-zA-Z0-9]", "-", cwd)
+
+
+def codex_id(number: int) -> str:
+    """Return an id of version 7, later than those of smaller numbers."""
+    return f"01a1f994-{number:04x}-7{str(uuid.uuid4())[15:]}"
+
+
+def kimi_bucket(cwd: str) -> str:
+    """Return the bucket of a path whose last part is plain."""
+    name = cwd.rpartition("/")[2]
+    assert re.fullmatch(r"[a-z0-9]{1,40}", name)
+    return f"wd_{name}_{hashlib.sha256(cwd.encode()).hexdigest()[:12]}"
+
+
+def lines(*records: dict[str, Any]) -> bytes:
+    """Return a transcript, each record as the programs write it."""
+    return b"".join(json.dumps(each, separators=(",", ":")).encode() + b"\n" for each in records)
+
+
+def claude_records(session_id: str, cwd: str, code_word: str, mid_turn: bool) -> bytes:
+    """Return a transcript of Claude Code."""
+    own = {"isSidechain": False, "sessionId": session_id, "cwd": cwd, "version": "2.1.197"}
+    use = {"type": "tool_use", "id": "toolu_0", "name": "Bash", "input": {"command": "ls"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_0", "content": "SOUL.md"}
+    text = {"type": "text", "text": "I have noted that."}
+    said = {"type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
+    told = {"role": "user", "content": f"Remember {code_word}."}
+    called = said | {"id": "msg_0", "content": [use], "stop_reason": "tool_use"}
+    answered = said | {"id": "msg_1", "content": [text], "stop_reason": "end_turn"}
+    records = [
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": session_id},
+        {"type": "queue-operation", "operation": "dequeue", "sessionId": session_id},
+        own | {"type": "user", "message": told},
+        own | {"type": "attachment", "attachment": {"type": "todo"}},
+        own | {"type": "assistant", "message": called},
+        own | {"type": "user", "message": {"role": "user", "content": [result]}},
+    ]
+    if not mid_turn:
+        records += [
+            own | {"type": "assistant", "message": answered},
+            {"type": "last-prompt", "lastPrompt": "Remember", "sessionId": session_id},
+        ]
+    return lines(*records)
+
+
+def codex_records(
+    thread: str, cwd: str, code_word: str, mid_turn: bool, parent: str | None = None
+) -> bytes:
+    """Return a rollout of Codex."""
+    spawned = {"subagent": {"thread_spawn": {"parent_thread_id": parent, "depth": 1}}}
+    meta = {"session_id": thread, "id": thread, "cwd": cwd, "originator": "codex_exec"}
+    meta |= {"cli_version": "0.169.0", "source": spawned if parent else "exec"}
+    meta |= {"base_instructions": {"text": "You are Codex." * 1000}}
+    if parent:
+        meta |= {"parent_thread_id": parent}
+    prompt = [{"type": "input_text", "text": f"Remember {code_word}."}]
+    records = [
+        {"type": "session_meta", "payload": meta},
+        {"type": "event_msg", "payload": {"type": "task_started", "turn_id": "t0"}},
+        {"type": "turn_context", "payload": {"cwd": cwd, "approval_policy": "never"}},
+        {
+            "type": "response_item",
+            "payload": {"type": "message", "role": "user", "content": prompt},
+        },
+        {"type": "event_msg", "payload": {"type": "token_count", "info": None}},
+    ]
+    if not mid_turn:
+        records.append({"type": "event_msg", "payload": {"type": "task_complete", "turn_id": "t0"}})
+    return lines(*({"ordinal": n, **record} for n, record in enumerate(records)))
+
+
+def kimi_records(bucket: str, code_word: str, mid_turn: bool) -> bytes:
+    """Return a wire file of Kimi Code."""
+    main = {"agentId": "main", "time": 1795188617630}
+    prompt = [{"type": "text", "text": f"Remember {code_word}."}]
+    records = [
+        {"type": "metadata", "protocol_version": "1.5", "created_at": 1795188617625},
+        {"type": "runtime.set_binding", "workspaceId": bucket, "runtimeId": "local"} | main,
+        {"type": "profile.bind", "systemPrompt": "You are Kimi. permission.set_mode"} | main,
+        {"type": "permission.set_mode", "mode": "auto"} | main,
+        {"type": "turn.prompt", "input": prompt, "turnId": 0} | main,
+        {"type": "context.append_message", "message": {"role": "user", "content": prompt}} | main,
+    ]
+    if not mid_turn:
+        records += [
+            {"type": "turn.ended", "turnId": 0, "reason": "completed"} | main,
+            {"type": "prompt.completed", "promptId": "msg_0"} | main,
+        ]
+    return lines(*records)
+
+
+def _claude(
+    state: Path, session_id: str, cwd: str, code_word: str, mid_turn: bool
+) -> tuple[list[Path], list[Path]]:
+    project = state / "projects" / claude_slug(cwd)
+    other = str(uuid.uuid4())
+    family = {
+        project / f"{session_id}.jsonl": claude_records(session_id, cwd, code_word, mid_turn),
+        project / session_id / "subagents" / "agent-a1b2c3.jsonl": lines({"type": "user"}),
+        project / session_id / "subagents" / "agent-a1b2c3.meta.json": b'{"agentType":"x"}',
+        project / session_id / "tool-results" / "toolu_0.txt": b"long output, no newline",
+        project / "memory" / "MEMORY.md": b"# Memory\n",
+        project / "memory" / "people" / "a friend.md": b"kind\n",
+        state / "tasks" / session_id / "1.json": b'{"id":"1","subject":"x"}',
+    }
+    strangers = {
+        project / f"{other}.jsonl": claude_records(other, cwd, "SECRET", False),
+        project / other / "subagents" / "agent-ff.jsonl": lines({"type": "user"}),
+        project / session_id / "subagents" / "agent-a1.jsonl.bak": b"x",
+        state / "projects" / "-elsewhere" / f"{uuid.uuid4()}.jsonl": lines({"type": "user"}),
+        state / "tasks" / session_id / ".lock": b"",
+        state / "tasks" / other / "1.json": b"{}",
+        state / "session-env" / session_id / "env.sh": b"export A=b\n",
+        state / "file-history" / session_id / "0@v1": b"before\n",
+    }
+    return _write_all(family), _write_all(strangers)
+
+
+def _codex(
+    state: Path, session_id: str, cwd: str, code_word: str, mid_turn: bool
+) -> tuple[list[Path], list[Path]]:
+    day = state / "sessions" / "2026" / "11" / "20"
+    child, grandchild, other, before = (codex_id(number) for number in (2, 3, 4, 0))
+
+    def rollout(time: str, thread: str) -> Path:
+        return day / f"rollout-2026-11-20T{time}-{thread}.jsonl"
+
+    family = {
+        rollout("15-30-16", session_id): codex_records(session_id, cwd, code_word, mid_turn),
+        rollout("15-30-17", child): codex_records(child, cwd, "child", False, session_id),
+        rollout("15-30-18", grandchild): codex_records(grandchild, cwd, "g", False, child),
+    }
+    strangers = {
+        rollout("15-30-19", other): codex_records(other, cwd, "SECRET", False),
+        rollout("15-30-10", before): codex_records(before, cwd, "SECRET", False),
+        state / "thread-writer-locks" / ".coordination.lock": b"",
+        state / "skills" / ".system" / "imagegen" / "SKILL.md": b"skill\n",
+        state / "shell_snapshots" / f"{session_id}.sh": b"export A=b\n",
+    }
+    return _write_all(family), _write_all(strangers)
+
+
+def _kimi(
+    state: Path, session_id: str, cwd: str, code_word: str, mid_turn: bool
+) -> tuple[list[Path], list[Path]]:
+    bucket = kimi_bucket(cwd)
+    session = state / "sessions" / bucket / session_id
+    agents = {
+        name: {"homedir": str(session / "agents" / name), "type": kind}
+        for name, kind in (("main", "main"), ("agent-0", "sub"))
+    }
+    said = {"id": session_id, "version": 2, "cwd": cwd, "agents": agents, "custom": {}}
+    family = {
+        session / "agents" / "main" / "wire.jsonl": kimi_records(bucket, code_word, mid_turn),
+        session / "agents" / "main" / "plans" / "first-plan.md": b"# Plan\n",
+        session / "agents" / "agent-0" / "wire.jsonl": kimi_records(bucket, "sub", False),
+        session / "state.json": json.dumps(said, separators=(",", ":")).encode(),
+    }
+    other = state / "sessions" / bucket / f"session_{uuid.uuid4()}"
+    strangers = {
+        other / "agents" / "main" / "wire.jsonl": kimi_records(bucket, "SECRET", False),
+        other / "state.json": b"{}",
+        session / "logs" / "kimi-code.log": b"log\n",
+        session / "notify" / "state.json": b'{"enabled":false}',
+        session / "cron" / "1.json": b"{}",
+        session / "tasks" / "1.json": b"{}",
+        state / "session_index.jsonl": b"{}\n",
+        state / "workspaces.json": b"{}",
+    }
+    return _write_all(family), _write_all(strangers)
+
+
+_SESSIONS: dict[str, Callable[..., tuple[list[Path], list[Path]]]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "kimi": _kimi,
+}
+
+
+def _write_all(files: dict[Path, bytes]) -> list[Path]:
+    for path, content in files.items():
+        _write(path, content)
+    return list(files)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def relative_files(directory: Path) -> set[str]:
+    """Return the files below a directory, relative to it."""
+    return {str(path.relative_to(directory)) for path in _files(directory.rglob("*"))}
+
+
+def _files(paths: Iterable[Path]) -> Iterable[Path]:
+    return (path for path in paths if path.is_file())

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import base64
+import bz2
+import gzip
+import hashlib
+import importlib.util
+import io
+import lzma
+import random
+import shutil
+import struct
+import subprocess
+import zipfile
+import zlib
+
+import pytest
+
+from clawblox.checkpoint.secrets import Scanner, containers, content
+from tests.checkpoint.secrets import wrapping
+from tests.checkpoint.secrets.fakes import fake, pieces, rules_in, scan
+
+TOKEN = fake("github-token").encode()
+
+
+def encrypted_zip() -> bytes:
+    data = bytearray(wrapping.zipped(b"a secret behind a password, for all we know"))
+    for magic, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = data.index(magic)
+        data[start + at] |= 1
+    return bytes(data)
+
+
+NOISE = base64.b85encode(random.Random(1).randbytes(9000))  # it can be compressed a little
+
+
+UNSCANNABLE = {
+    "encrypted zip": encrypted_zip(),
+    "unknown method": wrapping.zipped(b"x" * 99).replace(
+        b"PK\x03\x04\x14\x00\x00\x00\x08\x00", b"PK\x03\x04\x14\x00\x00\x00\x62\x00"
+    ),
+    "7z": b"7z\xbc\xaf\x27\x1c\0\4" + bytes(100),
+    "rar": b"Rar!\x1a\x07\x01\0" + bytes(100),
+    "lz4": b"\x04\x22\x4d\x18" + bytes(100),
+    "four containers": gzip.compress(gzip.compress(gzip.compress(wrapping.tarred(b"x")))),
+    "damaged gzip": wrapping.broken_deflate(NOISE, 31),
+    "damaged zlib": wrapping.broken_deflate(NOISE, 15),
+    "damaged pack": wrapping.broken_pack(NOISE),
+    "damaged zip": wrapping.broken_zip(NOISE),
+    "damaged xz": lzma.compress(NOISE)[:5000] + bytes(5000),
+    "bomb": bz2.compress(bytes(90 << 20)),
+}
+
+
+@pytest.mark.parametrize("what", UNSCANNABLE)
+def test_what_cannot_be_searched_is_a_finding(what: str) -> None:
+    data = UNSCANNABLE[what]
+    (finding,) = scan(data, "file")
+    assert finding.rule == "unscannable"
+    if finding.path == "file":
+        assert finding.fingerprint == hashlib.sha256(data).hexdigest()[:16]
+
+
+def test_no_file_decodes_to_any_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "_MAX_DECODED_BYTES", 1 << 20)
+    data = b"".join(gzip.compress(bytes(700_000)) for _ in range(3))
+    assert rules_in(data, size=len(data) // 3) == ["unscannable"]
+
+
+def test_what_can_be_searched_of_it_is_searched() -> None:
+    file = io.BytesIO(encrypted_zip())
+    with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("open.txt", TOKEN)
+    assert rules_in(file.getvalue()) == ["github-token", "unscannable"]
+
+
+def test_a_damaged_container_is_searched_up_to_the_damage() -> None:
+    text = NOISE + b" " + TOKEN + b"\n"
+    for damaged in (
+        wrapping.broken_deflate(text, 31),
+        wrapping.broken_deflate(text, 15),
+        wrapping.broken_zip(text),
+        wrapping.broken_pack(text),
+        lzma.compress(text + base64.b85encode(random.Random(2).randbytes(90_000)))[:50_000]
+        + bytes(200_000),
+    ):
+        assert rules_in(damaged) == ["github-token", "unscannable"]
+
+
+@pytest.mark.parametrize("compress", ["gzip", "xz", "zlib", "zip", "tar-gzip", "git-pack"])
+def test_a_truncated_container_is_searched_as_far_as_it_goes(compress: str) -> None:
+    whole = wrapping.ENCODINGS[compress](TOKEN + NOISE)
+    for size in (20, len(whole) // 4, len(whole) // 2, len(whole) - 5, len(whole) - 1):
+        assert set(rules_in(whole[:size])) <= {"github-token"}
+    assert rules_in(whole[: len(whole) * 9 // 10]) == ["github-token"]
+
+
+MAGICS = (
+    b"\x1f\x8b\x08", b"\x1f\x8b\x08\x00", b"PK\x03\x04", b"PK\x05\x06", b"BZh9", b"\xfd7zXZ\0",
+    b"\x78\x9c", b"\x78\x01", b"\x78\xda", b"x^2 + y^2 = z^2\n", b"PACK", b"7z", b"Rar!", b"#!",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_a_file_that_only_begins_like_a_container_passes(magic: bytes) -> None:
+    for seed in range(20):
+        noise = random.Random(seed).randbytes(3000)
+        assert rules_in(magic + noise) == []
+    assert rules_in(magic + b" " + TOKEN) == ["github-token"]
+
+
+def test_zstd_is_searched_where_there_is_a_decoder() -> None:
+    if shutil.which("zstd") is None:
+        pytest.skip("no zstd here")
+    data = subprocess.run(["zstd", "-c"], input=TOKEN * 99, stdout=subprocess.PIPE, check=True)
+    decoders = ("compression.zstd", "zstandard")
+    known = any(importlib.util.find_spec(name.split(".")[0]) for name in decoders)
+    assert ("unscannable" in rules_in(data.stdout)) is not known
+    assert "github-token" in rules_in(data.stdout)
+
+
+def test_zstd_without_a_decoder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "zstd_codec", lambda: None)
+    assert rules_in(b"\x28\xb5\x2f\xfd" + bytes(100)) == ["unscannable"]
+
+
+def delta(*instructions: bytes) -> bytes:
+    return b"\x80\x10\x90\x20" + b"".join(instructions)
+
+
+def test_a_secret_that_a_delta_inserts_piece_by_piece_is_found() -> None:
+    copy = b"\x91\x05\x20"  # one byte of offset, one of size
+    insert = [bytes([len(part)]) + part for part in (TOKEN[:9], TOKEN[9:30], TOKEN[30:])]
+    entries = [(3, b"", b"base\n" * 99), (6, b"\x83\x05", delta(copy, *insert, copy))]
+    assert rules_in(wrapping.pack(entries)) == ["github-token"]
+    named = [(7, bytes(20), delta(b"\x01 ", *insert, copy))]
+    assert rules_in(wrapping.pack(named)) == ["github-token"]
+
+
+def test_a_repository_that_git_wrote_is_searched(tmp_path) -> None:
+    def git(*command: str) -> None:
+        identity = ("-c", "user.name=n", "-c", "user.email=e@host")
+        subprocess.run(["git", *identity, *command], cwd=tmp_path, check=True, capture_output=True)
+
+    def rules() -> set[str]:
+        scanner = Scanner()
+        files = [path for path in (tmp_path / ".git").rglob("*") if path.is_file()]
+        found = [scanner.scan(str(path), pieces(path.read_bytes())) for path in files]
+        return {finding.rule for findings in found for finding in findings}
+
+    git("init", "-q")
+    text = "".join(f"line {n} of a file\n" for n in range(400))
+    for n, line in enumerate(("", f"{TOKEN.decode()}\n", "")):
+        (tmp_path / "file").write_text(text + line)
+        git("add", "file")
+        git("commit", "-q", "-m", f"number {n}")
+    assert rules() == {"github-token"}
+    git("gc", "-q", "--aggressive", "--prune=now")
+    assert rules() == {"github-token"}
+
+
+def test_a_member_that_no_directory_names_is_found() -> None:
+    hidden, shown = wrapping.zipped(TOKEN, "hidden"), wrapping.zipped(b"nothing", "shown")
+    (finding,) = scan(hidden[: hidden.index(b"PK\x01\x02")] + shown, "file")
+    assert finding.path == "file!hidden"
+
+
+def test_zip64_sizes_are_understood() -> None:
+    packed = zlib.compress(TOKEN, wbits=-15)
+    extra = struct.pack("<2H2Q", 1, 16, len(TOKEN), len(packed))
+    saturated = 0xFFFFFFFF
+    header = struct.pack(
+        "<4s5H3I2H", b"PK\x03\x04", 45, 0, 8, 0, 33, 0, saturated, saturated, 1, len(extra)
+    )
+    assert rules_in(header + b"n" + extra + packed + encrypted_zip()) == [
+        "github-token", "unscannable",
+    ]  # fmt: skip
+
+
+def test_containers_are_counted() -> None:
+    scanner = Scanner()
+    for encoding in ("zip-in-zip", "gzip", "utf-8", "base64"):
+        scanner.scan(encoding, [wrapping.ENCODINGS[encoding](b"nothing to see here, at all " * 9)])
+    scanner.scan("script", [b"#!/bin/sh\necho"])
+    assert scanner.summary()["decoded_containers"] == 3

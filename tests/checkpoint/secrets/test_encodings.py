@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import base64
+import random
+import re
+
+import pytest
+
+from clawblox.checkpoint.secrets.windows import STRIDE
+from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_of, scan
+from tests.checkpoint.secrets.wrapping import ENCODINGS, as_is
+
+SEED = random.randrange(1 << 32)
+KINDS = ("picture.png", "uv.lock", "README", "model.safetensors", ".hidden", "notes.docx")
+
+
+WITHIN_A_WINDOW = {"utf-16-base64", "base64-slashes-in-json"}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_family_is_found_in_every_encoding(encoding: str) -> None:
+    choose = random.Random(f"{SEED} {encoding}")
+    for family in FAMILIES:
+        embedding, kind = choose.choice(sorted(EMBEDDINGS)), choose.choice(KINDS)
+        text = "# some text before\n" + EMBEDDINGS[embedding](fake(family, embedding))
+        found = scan(ENCODINGS[encoding](text.encode()), f"agents/a/workspace/{kind}")
+        case = (SEED, family, embedding, kind)
+        assert rule_of(family) in {finding.rule for finding in found}, case
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_token_is_found_anywhere_in_a_large_encoded_file(encoding: str) -> None:
+    token = fake("anthropic-oauth-token").encode()
+    # Base64 that is itself written in escapes or wide is decoded as far as one window shows it.
+    size = STRIDE // 20 if encoding in WITHIN_A_WINDOW else STRIDE
+    noise = base64.b85encode(random.Random(1).randbytes(size)) + b" "
+    for before, after in ((b"", noise), (noise, b""), (noise * 2, noise)):
+        data = ENCODINGS[encoding](before + token + b" " + after)
+        found = scan(data, "file")
+        assert [finding.rule for finding in found] == ["anthropic-oauth-token"]
+
+
+@pytest.mark.parametrize("encoding", ["base64", "base64-lines", "base64-lines-in-json"])
+@pytest.mark.parametrize("displacement", [-400, -57, -1, 0, 1, 2, 3, 19, 20])
+def test_base64_on_the_edge_of_a_window_is_found(encoding: str, displacement: int) -> None:
+    token = fake("github-token").encode()
+    run = ENCODINGS[encoding](b"some text " * 5 + token + b" and more" * 10)
+    before = b"A line of text before it.\n" * 9000
+    found = scan(before[: STRIDE + displacement - 1] + b"\n" + run + b"\n" + before)
+    assert [finding.rule for finding in found] == ["github-token"]
+
+
+def test_a_short_base64_run_is_no_place_to_hide_two() -> None:
+    tokens = [fake("github-token", n) for n in range(3)]
+    text = "\n".join(f"value: {base64.b64encode(token.encode()).decode()}" for token in tokens)
+    found = scan(text)
+    assert [finding.line for finding in found] == [1, 2, 3]
+    assert len({finding.fingerprint for finding in found}) == 3
+
+
+def test_what_is_inside_is_named_by_its_way() -> None:
+    token = f"first line\n{fake('github-token')}"
+    ways = {
+        "zip-in-zip": "file!a.jar!b.txt",
+        "tar-gzip": "file!gzip!inner/file",
+        "git-pack": "file!entry N",
+        "git-loose": "file!zlib",
+        "gzip-in-base64": "file!base64!gzip",
+    }
+    for encoding, path in ways.items():
+        (finding,) = scan(ENCODINGS[encoding](token.encode()), "file")
+        assert re.sub(r"entry \d+", "entry N", finding.path) == path
+        assert finding.line == (None if encoding == "git-loose" else 2)
+
+
+def test_the_same_bytes_are_the_same_whatever_the_encoding() -> None:
+    secret = fake("npm-token")
+    fingerprints = {
+        finding.fingerprint
+        for encode in ENCODINGS.values()
+        if encode is not as_is
+        for finding in scan(encode(f"some text\n {secret}\nand more of it".encode()))
+    }
+    assert len(fingerprints) == 1

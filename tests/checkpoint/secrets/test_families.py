@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from clawblox.checkpoint.secrets.credible import SAMPLES
+from clawblox.checkpoint.secrets.rules import CONTEXT_RULES, WORD_RULES
+from tests.checkpoint.secrets.fakes import (
+    EMBEDDINGS,
+    FAMILIES,
+    TOKENS,
+    fake,
+    rule_of,
+    rules_in,
+    scan,
+)
+
+
+def test_every_rule_has_a_fake() -> None:
+    rules = {rule.name for rule in (*WORD_RULES, *CONTEXT_RULES)}
+    assert rules == {rule_of(family) for family in FAMILIES}
+    assert len(rules) > 45
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_secret_is_found_however_it_stands_in_a_text(family: str, embedding: str) -> None:
+    secret = fake(family, embedding)
+    assert rule_of(family) in rules_in(EMBEDDINGS[embedding](secret))
+
+
+@pytest.mark.parametrize("family", TOKENS)
+def test_a_token_is_one_finding_whatever_surrounds_it(family: str) -> None:
+    token = fake(family)
+    texts = (
+        f"<{token}>", f"'{token}'", f"({token})", f"={token}&", f"\x1b[32m{token}\x1b[0m",
+        f"\\u001b[1;32m{token}", f"q%3D{token}%26", f'\\"{token}\\"', f"\t{token}\r\n",
+        f"x\\n{token}", f"\\\\n{token}\\\\n", f"\\u0022{token}\\u0022",
+    )  # fmt: skip
+    for text in texts:
+        assert rules_in(text) == [rule_of(family)], ascii(text).replace(token, "…")
+
+
+def test_a_finding_says_where_and_what_but_not_the_secret() -> None:
+    token = fake("github-token")
+    (finding,) = scan(f"one\ntwo {token}\n")
+    assert (finding.line, finding.offset) == (2, 8)
+    assert finding.preview == "ghp_... (40 bytes)"
+    assert len(finding.fingerprint) == 16
+    assert token[4:] not in repr(finding) + str(finding)
+
+
+def test_the_fingerprint_is_the_same_wherever_the_secret_stands() -> None:
+    token = fake("anthropic-api-key")
+    fingerprints = {
+        finding.fingerprint
+        for embed in EMBEDDINGS.values()
+        for finding in scan("padding " * 20_000 + embed(token))
+    }
+    assert len(fingerprints) == 1
+
+
+def test_a_secret_that_stands_often_is_one_finding_at_its_first_place() -> None:
+    token = fake("github-token")
+    (finding,) = scan(f"\n{token}\n" * 9_000)
+    assert finding.line == 2
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES))
+def test_what_vendors_print_in_their_documentation_passes(sample: bytes) -> None:
+    assert rules_in(b"aws_secret_access_key = " + sample + b"\n" + sample) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "your_api_key_12", "changeme-changeme1", "<insert-key-1-here>", "${SERVICE_KEY_1}",
+        "xxxxxxxxxxxxxxx1", "example-value-123", "1111111111111111", "{{ vault_key_1 }}",
+        "%SERVICE_KEY1%abc",
+    ],
+)  # fmt: skip
+def test_a_placeholder_passes_where_the_shape_alone_is_weak(value: str) -> None:
+    texts = (
+        "SERVICE_" + f"KEY={value}\n", '"refresh_' + f'token": "{value}"',
+        f"https://me:{value}@host/", "//host/:_auth" + f"Token={value}",
+    )  # fmt: skip
+    for text in texts:
+        assert rules_in(text) == []
+
+
+def test_no_placeholder_filter_applies_to_a_strong_shape() -> None:
+    assert rules_in("gh" + "p_" + "x" * 36) == ["github-token"]
+    assert rules_in("AK" + "IA" + "EXAMPLEEXAMPLEAA") == ["aws-access-key-id"]

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import base64
+import json
+import os
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from clawblox.checkpoint.secrets import Scanner, known_values
+from clawblox.checkpoint.secrets.windows import STRIDE
+from tests.checkpoint.secrets.fakes import Maker, rules_in, scan
+from tests.checkpoint.secrets.wrapping import ENCODINGS
+
+ODD = 'pass/word+ "quoted" \\ & ümläut'
+PLAIN = Maker("known")(40, "abcdefghijklmnopqrstuvwxyz0123456789-_")
+LONG = Maker("long")(3000)
+
+FORMS = {
+    "raw": lambda value: value.encode(),
+    "json": lambda value: json.dumps(value).encode(),
+    "json-utf-8": lambda value: json.dumps(value, ensure_ascii=False).encode(),
+    "json-slash": lambda value: json.dumps(value).replace("/", "\\/").encode(),
+    "url": lambda value: quote(value, safe="").encode(),
+    "url-path": lambda value: quote(value).encode(),
+    "form": lambda value: quote_plus(value).encode(),
+    "hex": lambda value: value.encode().hex().encode(),
+    "upper-case hex": lambda value: value.encode().hex().upper().encode(),
+    "utf-16-le": lambda value: f"see {value}".encode("utf-16-le"),
+    "utf-16-be": lambda value: f"see {value}".encode("utf-16-be"),
+    **{
+        f"base64 {before}": lambda value, before=before: base64.b64encode(
+            b"x" * before + value.encode() + b"tail"
+        )
+        for before in range(4)
+    },
+    "base64-url": lambda value: base64.urlsafe_b64encode(b"??>" + value.encode()),
+    "base64 inside a word": lambda value: b"prefix_" + base64.b64encode(value.encode()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("value", [ODD, PLAIN, LONG], ids=["odd", "plain", "long"])
+def test_a_known_value_is_found_in_every_form(value: str, form: str) -> None:
+    (finding,) = scan(b"before: " + FORMS[form](value) + b" after\n", known={"label": value})
+    assert finding.rule == "known-value:label"
+    assert finding.preview.endswith(f"({min(len(value.encode()), 256)} bytes)") or len(value) > 256
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_known_value_is_found_in_every_container(encoding: str) -> None:
+    text = f"some text before it {PLAIN} and after it\n"
+    assert rules_in(ENCODINGS[encoding](text.encode()), known={"k": PLAIN}) == ["known-value:k"]
+
+
+@pytest.mark.parametrize("form", ["raw", "hex", "utf-16-le", "base64 1"])
+def test_a_known_value_on_the_edge_of_a_window_is_found(form: str) -> None:
+    written = FORMS[form](PLAIN)
+    for displacement in (-len(written), -len(written) // 2, -1, 0):
+        data = b"." * (STRIDE + displacement) + written
+        assert rules_in(data, known={"k": PLAIN}) == ["known-value:k"]
+
+
+def test_a_short_value_is_ignored() -> None:
+    assert rules_in("password is hunter2-hun\n", known={"k": "hunter2-hun"}) == []
+    assert rules_in("password is hunter2-hunt\n", known={"k": "hunter2-hunt"}) != []
+
+
+def test_a_known_value_that_is_a_token_too_is_one_finding() -> None:
+    token = "gh" + "p_" + PLAIN.replace("-", "a").replace("_", "b")[:36]
+    assert rules_in(f"GITHUB_{'TOKEN'}={token}", known={"k": token}) == ["known-value:k"]
+
+
+def test_the_environment_is_asked_by_name() -> None:
+    environ = {
+        "SERVICE_API_KEY": PLAIN,
+        "session_cookie": PLAIN[::-1],
+        "DB_PASSWORD": "correct horse battery",
+        "SHORT_TOKEN": "12345678901",
+        "EDITOR": "a value that is no secret",
+        "TLS_KEY_FILE": os.devnull + "/../null/../../dev/null",
+        "HOME_KEY": os.path.abspath(os.curdir) + "/" * 20,
+    }
+    labels = {"env:SERVICE_API_KEY", "env:session_cookie", "env:DB_PASSWORD"}
+    assert known_values({**environ, "TLS_KEY_FILE": "/dev/../dev/null"}, []).keys() == labels
+
+
+def test_credential_files_of_agents_are_read(tmp_path) -> None:
+    secrets = [Maker(n)(60) for n in range(5)]
+    agent = tmp_path / "ada"
+    for name, text in {
+        "session/.credentials.json": json.dumps(
+            {"claudeAiOauth": {"accessToken": secrets[0], "scopes": ["user:inference"]}}
+        ),
+        "session/auth.json": json.dumps(
+            {"OPENAI_API_KEY": None, "tokens": {"refresh_token": secrets[1], "account": "x" * 30}},
+            indent=1,
+        ),
+        "session/config.toml": f'model = "a-model-2-of-some-name"\n[p]\napi_key = "{secrets[2]}"\n',
+        "session/credentials/mcp/x.json": json.dumps({"clientSecret": secrets[3]}),
+        "home/.codex/auth.json": '{"broken": {"token": "' + secrets[4] + '", ',
+        "session/other.json": json.dumps({"token": "this one is not looked at 1"}),
+    }.items():
+        path = agent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    os.mkfifo(agent / "home" / "auth.json")
+    (agent / "home" / "config.toml").symlink_to(agent / "session" / "other.json")
+    found = known_values({}, [agent, tmp_path / "absent"])
+    assert sorted(found.values()) == sorted(secrets)
+    assert "ada:.credentials.json:accessToken" in found
+
+
+def test_values_do_not_show_themselves() -> None:
+    rich_pretty = pytest.importorskip("rich.pretty")
+    known = known_values({"A_TOKEN": PLAIN}, []) | {"other": ODD}
+    scanner = Scanner(known)
+    shown = repr(known) + str([known]) + rich_pretty.pretty_repr(known)
+    shown += repr(scanner) + rich_pretty.pretty_repr(scanner) + str(vars(scanner))
+    assert known["env:A_TOKEN"] == PLAIN
+    for value in (PLAIN, ODD, PLAIN.encode().hex()):
+        assert value not in shown

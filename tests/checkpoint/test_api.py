@@ -1,0 +1,614 @@
+"""What a save keeps, what it says of it, what it refuses, and what it leaves when it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+import clawblox
+from clawblox import World, checkpoint
+from clawblox.checkpoint import (
+    Allowance,
+    CheckpointError,
+    CheckpointSecretError,
+    load_checkpoint,
+    read_metadata,
+    save_checkpoint,
+    scan_checkpoint,
+    verify_checkpoint,
+)
+from clawblox.checkpoint.document import Document
+from clawblox.checkpoint.model import Link, Source
+from clawblox.checkpoint.sessions import format_of_backend
+from clawblox.checkpoint.tiers import Plan
+from clawblox.errors import ConfigError
+from clawblox.files import digest_of
+from clawblox.manifest_updates import run_update
+from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation
+from tests.checkpoint.runs import Run, contents, fake_token, make_run, update_manifest
+from tests.support import make_world, open_fds
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return make_run(tmp_path)
+
+
+def test_the_documented_functions_are_found_where_they_are_documented():
+    for name in ("save_checkpoint", "load_checkpoint", "read_metadata"):
+        assert getattr(clawblox, name) is getattr(checkpoint, name)
+        assert getattr(clawblox, f"async_{name}") is getattr(checkpoint, f"async_{name}")
+    assert checkpoint.CheckpointError is clawblox.CheckpointError
+
+
+def test_what_was_saved_is_what_is_loaded(run: Run, tmp_path: Path):
+    (run.workspace / "deep" / "er").mkdir(parents=True)
+    (run.workspace / "deep" / "er" / "naïve ☃.txt").write_bytes(b"\0\xff" * 500_000)
+    (run.workspace / "empty").touch()
+    path = run.save(metadata={"generation": 1, "elapsed_seconds": 900.5})
+    assert path == run.archive()
+    loaded = load_checkpoint(path, tmp_path / "new")
+    assert loaded["world_snapshot"].read_bytes() == run.snapshot.read_bytes()
+    workspace = loaded["agents"]["rocky"] / "workspace"
+    assert dict(contents(workspace)) == dict(contents(run.workspace))
+    assert os.access(workspace / "go.sh", os.X_OK)
+    assert not os.access(workspace / "SOUL.md", os.X_OK)
+    assert (workspace / "SOUL.md").stat().st_mtime_ns == (
+        run.workspace / "SOUL.md"
+    ).stat().st_mtime_ns
+    assert loaded["metadata"] == read_metadata(path)
+    assert loaded["verified"] is True
+
+
+def test_the_metadata_says_what_is_in_the_archive_and_where_it_is_from(run: Run):
+    update = run_update(id="r007", resume_from=run.dir / "s0.json", parent_sha256="ab" * 32)
+    update_manifest(run, update)
+    told = read_metadata(run.save(metadata={"generation": 1, "notes": ["ä", None]}))
+    assert told["schema_version"] == 1
+    assert told["created_at"].endswith("Z")
+    assert told["generation"] == 1
+    assert told["notes"] == ["ä", None]
+    assert told["world"] == {"format": "counter-v1", "time": 12.5}
+    assert told["lineage"] == {
+        "run_id": "r007",
+        "resume_from": "s0.json",
+        "parent_sha256": "ab" * 32,
+    }
+    assert told["session_format"] is None
+    assert told["agents"]["rocky"]["backend"] is None
+    assert set(told["files"]) == {
+        "world.snapshot",
+        "agents/rocky/workspace/SOUL.md",
+        "agents/rocky/workspace/go.sh",
+    }
+    assert told["files"]["agents/rocky/workspace/go.sh"]["mode"] == 0o700
+    assert told["secret_scan"]["files"] == 4
+
+
+def test_a_place_outside_the_run_is_not_told_to_whoever_gets_the_archive(run: Run):
+    update_manifest(run, run_update(id="r007", resume_from="/home/somebody/s0.json"))
+    assert read_metadata(run.save())["lineage"]["resume_from"] == "s0.json"
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (b'{"format": "f", "time": 3}', {"format": "f", "time": 3}),
+        (b'{"time": 3}', {"format": "world-snapshot", "time": 3}),
+        (b"[1, 2]", {"format": "world-snapshot", "time": None}),
+        (b"\x93NUMPY opaque", {"format": "world-snapshot", "time": None}),
+        (b"", {"format": "world-snapshot", "time": None}),
+        (b'{"format": "f", "pad": "%s"}' % (b"x" * (5 << 20)), {"format": "f", "time": None}),
+    ],
+    ids=["json", "no format", "no object", "opaque", "empty", "large"],
+)
+def test_the_world_document_travels_as_it_is_and_says_its_format(
+    run: Run, tmp_path: Path, document: bytes, told: dict[str, object]
+):
+    run.snapshot.write_bytes(document)
+    path = run.save()
+    assert read_metadata(path)["world"] == told
+    assert load_checkpoint(path, tmp_path / "new")["world_snapshot"].read_bytes() == document
+
+
+def test_an_archive_of_agents_alone_has_no_world(run: Run, tmp_path: Path):
+    path = run.save(world_snapshot=None)
+    assert read_metadata(path)["world"] is None
+    assert load_checkpoint(path, tmp_path / "new")["world_snapshot"] is None
+
+
+def test_a_missing_directory_is_made_for_its_owner_alone(run: Run):
+    path = run.save("deep/a")
+    for made in (path.parent, path.parent.parent):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_progress_is_told_to_its_end_and_its_error_ends_the_save(run: Run):
+    told: list[tuple[int, int]] = []
+    run.save(progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1] > 0
+
+    def stop(done: int, total: int) -> None:
+        if done > total / 2:
+            raise InterruptedError("enough")
+
+    with pytest.raises(CheckpointError):
+        run.save("b", progress=stop)
+    assert run.archives() == [run.archive()]
+    assert run.partials() == []
+
+
+def test_an_archive_that_is_there_is_replaced_only_on_demand(run: Run):
+    path = run.save()
+    before = digest_of(path)
+    (run.workspace / "SOUL.md").write_text("Now I look for shells.\n")
+    with pytest.raises(CheckpointError, match="already") as told:
+        run.save()
+    assert told.value.hint is not None
+    assert "overwrite=True" in told.value.hint
+    assert digest_of(path) == before
+    run.save(overwrite=True)
+    assert digest_of(path) != before
+    assert verify_checkpoint(path).is_verified
+    assert [entry["sha256"] for entry in run.entries()] == [digest_of(path)]
+
+
+# ------------------------------------------------------------------------------ the manifest
+
+
+def test_the_manifest_names_the_archive(run: Run):
+    path = run.save()
+    (entry,) = run.entries()
+    assert entry == {
+        "path": "checkpoints/a.ckpt",
+        "format": "clawblox-ckpt-v1",
+        "time": 12.5,
+        "created_at": read_metadata(path)["created_at"],
+        "size_bytes": path.stat().st_size,
+        "sha256": digest_of(path),
+    }
+
+
+def test_the_nearest_run_is_the_one_that_names_it(run: Run):
+    inner = attrs.evolve(run, dir=run.dir / "worlds" / "w000")
+    (inner.dir / ".clawblox").mkdir(parents=True)
+    update_manifest(inner, run_update(id="inner"))
+    path = run.save("../worlds/w000/checkpoints/b")
+    assert [entry["path"] for entry in inner.entries()] == ["checkpoints/b.ckpt"]
+    assert run.entries() == []
+    assert read_metadata(path)["lineage"]["run_id"] == "inner"
+
+
+def test_an_archive_outside_any_run_needs_no_manifest(tmp_path: Path):
+    run = make_run(tmp_path, manifest=False)
+    run.save()
+    assert not (run.dir / ".clawblox").exists()
+
+
+def test_a_manifest_that_cannot_be_written_costs_the_entry_not_the_archive(run: Run):
+    (run.dir / ".clawblox" / "manifest.json").write_text("{")
+    with pytest.raises(CheckpointError, match="complete, but not in the manifest") as told:
+        run.save()
+    assert "repair" in str(told.value.hint)
+    assert verify_checkpoint(run.archive()).is_verified
+
+
+# ------------------------------------------------------------------------------ secrets
+
+
+def expect_refusal(run: Run, **options: object) -> CheckpointSecretError:
+    with pytest.raises(CheckpointSecretError) as told:
+        run.save(**options)
+    assert run.archives() == []
+    assert run.partials() == []
+    return told.value
+
+
+def place_in_workspace(run: Run, token: str) -> None:
+    (run.workspace / "notes.txt").write_text(f"first\ntoken: {token}\n")
+
+
+def place_in_snapshot(run: Run, token: str) -> None:
+    run.snapshot.write_text(json.dumps({"chat": [token]}))
+
+
+def place_in_name(run: Run, token: str) -> None:
+    (run.workspace / token).write_text("nothing")
+
+
+def place_nowhere(run: Run, token: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("place", "metadata", "where"),
+    [
+        (place_in_workspace, {}, ["agents/rocky/workspace/notes.txt"]),
+        (place_in_snapshot, {}, ["world.snapshot"]),
+        (place_in_name, {}, ["metadata.json", "agents/rocky/workspace/ghp_... (40 bytes)"]),
+        (place_nowhere, {"note": fake_token()}, ["metadata.json"]),
+    ],
+)
+def test_a_secret_anywhere_is_refused_and_never_shown(
+    run: Run, place: Callable[[Run, str], None], metadata: dict[str, object], where: list[str]
+):
+    token = fake_token()
+    place(run, token)
+    error = expect_refusal(run, metadata=metadata)
+    assert [finding.path for finding in error.findings] == where
+    for text in (str(error), repr(error), repr(error.findings), repr(error.args)):
+        assert token not in text
+    assert metadata or token not in locals_of(error)
+    assert "allow=" in str(error.hint)
+
+
+def locals_of(error: BaseException) -> str:
+    """Return what a traceback with its locals shows of the package."""
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    frames = [frame for frame in shown.stack if "/clawblox/checkpoint/" in frame.filename]
+    assert frames
+    return "\n".join(str(frame.locals) for frame in frames)
+
+
+def test_a_name_that_is_a_secret_is_withheld_where_its_content_is_refused(run: Run):
+    name, content = fake_token(1), fake_token(2)
+    (run.workspace / name).write_text(content)
+    error = expect_refusal(run)
+    assert len(error.findings) == 3
+    assert name not in f"{error!s} {error.findings!r} {locals_of(error)}"
+    (run.workspace / name).rename(run.workspace / f"{name}\n")
+    (run.workspace / f"{name}\n").write_text("nothing")
+    with pytest.raises(CheckpointError, match="names that cannot stand") as told:
+        run.save()
+    assert name not in str(told.value)
+
+
+def test_an_allowance_lets_one_finding_through_and_is_recorded(run: Run):
+    place_in_workspace(run, fake_token())
+    (finding,) = expect_refusal(run).findings
+    allowed = {
+        "path": finding.path,
+        "rule": finding.rule,
+        "fingerprint": finding.fingerprint,
+        "reason": "it opens nothing",
+    }
+    path = run.save(allow=[Allowance(**allowed)])
+    (recorded,) = read_metadata(path)["secret_scan"]["allowed"]
+    assert recorded.items() >= allowed.items()
+    (run.workspace / "more.txt").write_text(fake_token(2))
+    with pytest.raises(CheckpointSecretError) as told:
+        run.save("b", allow=[Allowance(**allowed)])
+    assert [each.path for each in told.value.findings] == ["agents/rocky/workspace/more.txt"]
+
+
+def test_the_reason_of_an_allowance_is_searched_too(run: Run):
+    place_in_workspace(run, fake_token())
+    (finding,) = expect_refusal(run).findings
+    allowance = Allowance(
+        path=finding.path,
+        rule=finding.rule,
+        fingerprint=finding.fingerprint,
+        reason=f"better than {fake_token(2)}",
+    )
+    error = expect_refusal(run, allow=[allowance])
+    assert [each.path for each in error.findings] == ["metadata.json"]
+
+
+def test_the_operator_allows_findings_in_a_file_of_the_run(run: Run):
+    place_in_workspace(run, fake_token())
+    (finding,) = expect_refusal(run).findings
+    entry = {key: getattr(finding, key) for key in ("path", "rule", "fingerprint")}
+    (run.dir / "secret-allow.json").write_text(json.dumps([{**entry, "reason": "a sample"}]))
+    assert read_metadata(run.save())["secret_scan"]["allowed"]
+
+
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_a_secret_that_has_no_shape_is_found_when_it_is_known(
+    run: Run, monkeypatch: pytest.MonkeyPatch, how: str
+):
+    secret = "correct horse " + "battery staple"
+    (run.workspace / "notes.txt").write_text(f"The word is {secret}.")
+    if how == "argument":
+        error = expect_refusal(run, known_secrets=[secret])
+    else:
+        monkeypatch.setenv("WORLD_PASSWORD", secret)
+        error = expect_refusal(run)
+    assert secret not in f"{error!s} {error!r} {error.findings!r} {locals_of(error)}"
+
+
+def test_the_operator_token_of_a_world_that_runs_is_known(run: Run, tmp_path: Path):
+    world = World(make_world(tmp_path))
+    try:
+        started = world.start(run_dir=run.dir)
+        environ = Path(f"/proc/{started.pid}/environ").read_bytes().split(b"\0")
+        (token,) = [one for one in environ if one.startswith(b"WORLD_OPERATOR_TOKEN=")]
+        (run.workspace / "env.txt").write_bytes(b"I saw " + token.partition(b"=")[2] + b" there")
+        error = expect_refusal(run)
+    finally:
+        world.close()
+    assert [finding.path for finding in error.findings] == ["agents/rocky/workspace/env.txt"]
+    run.save("later")
+
+
+def test_an_archive_can_be_searched_again(run: Run):
+    (run.workspace / "notes.txt").write_text("the plain word is xylophone-quartz-77")
+    path = run.save()
+    assert scan_checkpoint(path).findings == ()
+    found = scan_checkpoint(path, known_secrets=["xylophone-quartz-77"])
+    assert [each.path for each in found.findings] == ["agents/rocky/workspace/notes.txt"]
+    (finding,) = found.findings
+    allowance = Allowance(
+        path=finding.path, rule=finding.rule, fingerprint=finding.fingerprint, reason="plain"
+    )
+    again = scan_checkpoint(path, known_secrets=["xylophone-quartz-77"], allow=[allowance])
+    assert again.findings == ()
+    assert again.summary["files"] == 5
+
+
+# ------------------------------------------------------------------------------ conversations
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_conversation_is_found_where_it_was_loaded(tmp_path: Path, backend: str, is_told: bool):
+    agent = build_agent(tmp_path / "rocky", backend)
+    path = save_checkpoint(
+        tmp_path / "a.ckpt", agents={"rocky": agent.dir}, backend=backend if is_told else None
+    )
+    told = read_metadata(path)
+    assert told["session_format"] == format_of_backend(backend).name
+    assert told["agents"]["rocky"] == {
+        "backend": backend,
+        "session_format": told["session_format"],
+        "session_id": agent.session_id,
+        "mid_turn": False,
+    }
+    loaded = load_checkpoint(path, tmp_path / "new")
+    found = find_conversation(loaded["agents"]["rocky"], backend, agent.session_id)
+    assert b"MELON" in found.read_bytes()
+
+
+def test_a_save_of_the_workspace_alone_has_no_conversation(tmp_path: Path):
+    agent = build_agent(tmp_path / "rocky", "claude")
+    path = save_checkpoint(
+        tmp_path / "a.ckpt", agents={"rocky": agent.dir}, backend="claude", workspace_only=True
+    )
+    told = read_metadata(path)
+    assert [*told["files"]] == ["agents/rocky/workspace/SOUL.md"]
+    assert told["agents"]["rocky"]["session_id"] is None
+
+
+def test_a_secret_in_a_conversation_is_refused_and_the_way_out_is_told(tmp_path: Path):
+    agent = build_agent(tmp_path / "rocky", "claude")
+    line = json.dumps({"type": "user", "message": {"content": f"key {fake_token()}"}})
+    with agent.transcript.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(CheckpointSecretError) as told:
+        save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir}, idle_wait=0)
+    assert [each.path for each in told.value.findings] == ["agents/rocky/session/transcript.jsonl"]
+    assert "workspace_only=True" in str(told.value.hint)
+    assert "allow" not in str(told.value.hint)
+    (agent.workspace / "notes.txt").write_text(fake_token(2))
+    with pytest.raises(CheckpointSecretError) as told:
+        save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir}, idle_wait=0)
+    assert "workspace_only=True" in str(told.value.hint)
+    assert "allow=" in str(told.value.hint)
+
+
+def test_a_save_waits_for_an_idle_moment_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    agent = build_agent(tmp_path / "rocky", "claude", mid_turn=True)
+    path = save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir}, idle_wait=0.0)
+    assert read_metadata(path)["agents"]["rocky"]["mid_turn"] is True
+    answers = iter([False, False, True])
+    monkeypatch.setattr("clawblox.checkpoint.tiers.is_idle", lambda agents, backend: next(answers))
+    told: list[tuple[int, int]] = []
+    save_checkpoint(
+        tmp_path / "b.ckpt",
+        agents={"rocky": agent.dir},
+        idle_wait=30.0,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert told[:3].count((0, 0)) == 2
+    assert not [*answers]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (FileNotFoundError(2, "No such file or directory"), "a file vanished"),
+        (PermissionError(13, "Permission denied"), "a file may not be read"),
+    ],
+)
+def test_an_archive_without_the_conversation_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
+):
+    agent = build_agent(tmp_path / "rocky", "claude")
+    with_sources(
+        monkeypatch,
+        lambda one: attrs.evolve(one, open=failing(error)) if one.name.endswith(".jsonl") else one,
+    )
+    with pytest.raises(CheckpointError, match=message):
+        save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir}, on_unarchivable="record")
+
+
+# --------------------------------------------------------------------- what cannot be archived
+
+
+def test_a_name_that_cannot_stand_in_an_archive_is_refused_or_recorded(run: Run, tmp_path: Path):
+    for name in (b"new\nline", b"latin-\xe9", b"back\\slash"):
+        Path(os.fsdecode(os.fsencode(run.workspace) + b"/" + name)).write_text("x")
+    with pytest.raises(CheckpointError, match="names that cannot stand in an archive") as told:
+        run.save()
+    assert "new\\nline" in str(told.value)
+    assert "on_unarchivable" in str(told.value.hint)
+    path = run.save(on_unarchivable="record")
+    excluded = [each["path"] for each in read_metadata(path)["excluded"]]
+    assert len(excluded) == 3
+    assert "agents/rocky/workspace/new\\nline" in excluded
+    assert load_checkpoint(path, tmp_path / "new")["verified"]
+
+
+def with_sources(monkeypatch: pytest.MonkeyPatch, change: Callable[[Source], Source]) -> None:
+    """Change the files of every save's plan."""
+    plan = checkpoint.save.tiers.plan
+
+    def changed(*args: object, **options: object) -> Plan:
+        made = plan(*args, **options)
+        return attrs.evolve(made, sources=tuple(map(change, made.sources)))
+
+    monkeypatch.setattr(checkpoint.save.tiers, "plan", changed)
+
+
+def failing(error: OSError) -> Callable[[], int]:
+    def open_() -> int:
+        raise error
+
+    return open_
+
+
+def test_a_file_that_vanishes_or_may_not_be_read_is_recorded(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    openers = {
+        "SOUL.md": failing(FileNotFoundError(2, "No such file or directory")),
+        "go.sh": failing(PermissionError(13, "Permission denied")),
+    }
+    with_sources(monkeypatch, lambda one: attrs.evolve(one, open=openers[one.path.name]))
+    with pytest.raises(CheckpointError, match="may not be read") as told:
+        run.save()
+    assert told.value.entry == "agents/rocky/workspace/go.sh"
+    told = read_metadata(run.save(on_unarchivable="record"))
+    assert [*told["files"]] == ["world.snapshot"]
+    assert {each["path"]: each["reason"] for each in told["excluded"]} == {
+        "agents/rocky/workspace/SOUL.md": "vanished",
+        "agents/rocky/workspace/go.sh": "unreadable",
+    }
+
+
+def test_a_snapshot_that_vanishes_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch):
+    real = checkpoint.save.read_world
+
+    def read_and_remove(path: Path) -> dict[str, object]:
+        told = real(path)
+        path.unlink()
+        return told
+
+    monkeypatch.setattr(checkpoint.save, "read_world", read_and_remove)
+    with pytest.raises(CheckpointError, match="a file vanished"):
+        run.save()
+    assert run.archives() == []
+
+
+# ------------------------------------------------------------------------------ arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"metadata": {"schema_version": 2}}, "metadata.schema_version"),
+        ({"metadata": {"files": {}}}, "metadata.files"),
+        ({"metadata": {"at": object()}}, "metadata.at"),
+        ({"metadata": {"at": {"deep": [float("nan")]}}}, "metadata.at"),
+        ({"metadata": {1: 2}}, "metadata"),
+        ({"metadata": [1]}, "metadata"),
+        ({"agents": {"../x": "."}}, "agents"),
+        ({"agents": {"a/b": "."}}, "agents"),
+        ({"agents": {"": "."}}, "agents"),
+        ({"agents": {7: "."}}, "agents"),
+        ({"agents": {"rocky": "nowhere"}}, "agents.rocky"),
+        ({"agents": {"rocky": None}}, "agents.rocky"),
+        ({"agents": ["rocky"]}, "agents"),
+        ({"world_snapshot": "nowhere.json"}, "world_snapshot"),
+        ({"backend": "emacs"}, "backend"),
+        ({"workspace_only": 1}, "workspace_only"),
+        ({"overwrite": "yes"}, "overwrite"),
+        ({"idle_wait": -1.0}, "idle_wait"),
+        ({"idle_wait": float("nan")}, "idle_wait"),
+        ({"on_unarchivable": "ignore"}, "on_unarchivable"),
+        ({"known_secrets": "one"}, "known_secrets"),
+        ({"known_secrets": [b"bytes of a secret"]}, "known_secrets"),
+        ({"known_secrets": ["short"]}, "known_secrets"),
+        ({"allow": [{"path": "x"}]}, "allow"),
+    ],
+)
+def test_a_wrong_argument_is_named_before_anything_is_done(
+    run: Run, options: dict[str, object], key: str
+):
+    with pytest.raises(ConfigError) as told:
+        run.save("deep/a", **options)
+    assert told.value.key == key
+    assert not run.checkpoints.exists()
+
+
+@pytest.mark.parametrize("path", ["a.zip", "a", ".ckpt", 7])
+def test_an_archive_has_a_name_that_tools_find(run: Run, path: object):
+    with pytest.raises(ConfigError) as told:
+        save_checkpoint(path, agents={"rocky": run.agent})
+    assert told.value.key == "path"
+
+
+def test_values_that_may_be_secrets_are_not_repeated(run: Run):
+    token = fake_token()
+    for options in ({"known_secrets": [token.encode()]}, {"metadata": {"at": token.encode()}}):
+        with pytest.raises(ConfigError) as told:
+            run.save(**options)
+        assert token not in f"{told.value!s} {told.value!r}"
+
+
+def test_what_a_caller_changes_later_does_not_matter(run: Run):
+    metadata = {"list": [1]}
+
+    def change(done: int, total: int) -> None:
+        metadata["list"].append(2)
+
+    assert read_metadata(run.save(metadata=metadata, progress=change))["list"] == [1]
+
+
+# -------------------------------------------------------------------------------- the document
+
+
+def test_the_place_for_the_metadata_is_never_too_small(run: Run):
+    names = [f"agents/rocky/workspace/{'ä' * 60}-{number}" for number in range(300)]
+    sources = tuple(Source(name=name, path=Path(name), open=lambda: -1) for name in names)
+    links = (Link(path="agents/rocky/workspace/link", target="x" * 4000),)
+    document = Document(
+        plan=Plan(
+            sources=sources, agents={}, excluded=(), links=links, directories=(), unarchivable=()
+        ),
+        created_at="2026-06-22T18:59:25Z",
+        caller={"note": "x" * 10_000},
+        world=None,
+        lineage={},
+    )
+    allow = [
+        Allowance(path=name, rule="github-token", fingerprint="f" * 16, reason="a reason")
+        for name in names
+    ]
+    largest = document.largest_bytes(allow, {"allowed": [], "files": 0})
+    files = {
+        name: {"size": 2**62, "sha256": "f" * 64, "mode": 448, "mtime_ns": 2**62, "unstable": True}
+        for name in names
+    }
+    scan = {"allowed": [attrs.asdict(each) for each in allow], "files": 10**9}
+    assert len(document.as_bytes(files, (), scan)) <= largest
+
+
+def test_no_descriptor_stays_open(run: Run):
+    fds = open_fds()
+    run.save()
+    place_in_workspace(run, fake_token())
+    with pytest.raises(CheckpointSecretError):
+        run.save("b")
+    verify_checkpoint(run.archive())
+    assert open_fds() == fds

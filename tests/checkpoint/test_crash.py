@@ -1,0 +1,224 @@
+"""Whatever goes wrong at whichever moment, an archive is complete or absent, and others stay."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from clawblox.checkpoint import verify_checkpoint
+from clawblox.errors import CheckpointError, CheckpointSecretError
+from clawblox.files import digest_of
+from tests.checkpoint.faults import Dies, Disk, Fails, FallsShort, FaultFS, crash_states
+from tests.checkpoint.runs import Run, check_archives, contents, fake_token, make_run
+from tests.support import open_fds
+
+FAULTS = [
+    pytest.param(Fails(errno.EIO), False, id="EIO"),
+    pytest.param(Fails(errno.ENOSPC), False, id="ENOSPC"),
+    pytest.param(Fails(errno.ENOSPC), True, id="ENOSPC-from-then-on"),
+    pytest.param(FallsShort(), False, id="short"),
+    pytest.param(FallsShort(), True, id="short-from-then-on"),
+]
+
+
+def count_calls(run: Run, save: Callable[[], object]) -> int:
+    with FaultFS(run.dir) as disk:
+        save()
+    return len(disk.calls)
+
+
+def check_manifest(run: Run, name: str) -> None:
+    """The manifest names the archive only when it is there; it names it as it is."""
+    path = f"checkpoints/{name}.ckpt"
+    entries = [entry for entry in run.entries() if entry["path"] == path]
+    if entries:
+        assert entries[0]["sha256"] == digest_of(run.archive(name))
+
+
+@pytest.mark.parametrize(("fault", "stays"), FAULTS)
+def test_a_failing_call_costs_no_archive_and_leaves_nothing(
+    tmp_path: Path, fault: Fails | FallsShort, stays: bool
+):
+    run = make_run(tmp_path)
+    before = digest_of(run.save("previous"))
+    fds = open_fds()
+    has_returned = 0
+    for at in range(count_calls(run, lambda: run.save("counted")) + 1):
+        returned = None
+        name = f"new-{at}"
+        with FaultFS(run.dir, at, fault, stays) as disk, contextlib.suppress(CheckpointError):
+            returned = run.save(name)
+        assert returned or disk.has_struck
+        check_archives(run)
+        check_manifest(run, name)
+        assert digest_of(run.archive("previous")) == before
+        assert open_fds() == fds
+        if not stays and disk.calls[at : at + 1] != ["unlink"]:
+            assert run.partials() == []
+        if returned:
+            has_returned += 1
+            assert returned.exists()
+        run.archive(name).unlink(missing_ok=True)
+        for path in run.partials():
+            path.unlink()
+    assert not disk.has_struck, "there were more calls than were tried"
+    assert has_returned
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_death_at_any_call_costs_no_archive(tmp_path: Path, overwrite: bool):
+    run = make_run(tmp_path)
+    before = digest_of(run.save("previous"))
+    name = "previous" if overwrite else "new-0"
+    at = 0
+    while (status := in_child(partial(save_and_die, run, name, at, overwrite))) != 0:
+        assert status == 137
+        check_archives(run)
+        assert run.archive("previous").exists()
+        if not overwrite:
+            check_manifest(run, name)
+            assert digest_of(run.archive("previous")) == before
+            run.archive(name).unlink(missing_ok=True)
+            name = f"new-{at + 1}"
+        at += 1
+    assert at > 40
+    assert run.partials() == []
+
+
+def save_and_die(run: Run, name: str, at: int, overwrite: bool) -> None:
+    with FaultFS(run.dir, at, Dies()):
+        run.save(name, overwrite=overwrite)
+
+
+def in_child(function: Callable[[], object]) -> int:
+    """Run a function in a fork; return its exit status."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not matter to it
+        pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            function()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_failed_fsync_is_never_tried_again(tmp_path: Path):
+    run = make_run(tmp_path, manifest=False)
+    run.save("previous")
+    with FaultFS(run.dir) as disk:
+        run.save("counted")
+    for at in [place for place, call in enumerate(disk.calls) if call == "fsync"]:
+        with FaultFS(run.dir, at, Fails(errno.EIO)) as failing, pytest.raises(CheckpointError):
+            run.save("new")
+        assert "fsync" not in failing.calls[at + 1 :]
+        run.archive("new").unlink(missing_ok=True)
+
+
+def test_an_archive_that_may_not_be_durable_is_complete_and_said_to_be(tmp_path: Path):
+    run = make_run(tmp_path, manifest=False)
+    run.save("previous")
+    with FaultFS(run.dir) as disk:
+        run.save("counted")
+    last = len(disk.calls) - 1 - disk.calls[::-1].index("fsync")
+    failing = FaultFS(run.dir, last, Fails(errno.EIO))
+    with failing, pytest.raises(CheckpointError, match="complete, but a loss of power may take it"):
+        run.save("new")
+    assert verify_checkpoint(run.archive("new")).is_verified
+    assert run.partials() == []
+
+
+def test_a_refused_secret_is_in_no_file_whatever_fails(tmp_path: Path):
+    run = make_run(tmp_path)
+    token = fake_token()
+    (run.workspace / "notes.txt").write_text(f"token: {token}\n")
+    at = 0
+    while True:
+        with FaultFS(run.dir, at, Fails(errno.EIO)) as disk, pytest.raises(CheckpointError) as told:
+            run.save("new")
+        assert run.archives() == []
+        holding = [path for path, data in contents(run.dir) if data and token.encode() in data]
+        assert holding == ["agents/rocky/workspace/notes.txt"]
+        assert token not in f"{told.value!s} {told.value!r}"
+        for path in run.partials():
+            path.unlink()
+        if not disk.has_struck:
+            break
+        at += 1
+    assert isinstance(told.value, CheckpointSecretError)
+    assert at > 10
+
+
+# ------------------------------------------------------------------------ a loss of power
+
+
+def note_save(run: Run, name: str, *, overwrite: bool) -> tuple[FaultFS, Disk, dict[str, int]]:
+    """Save, and return what happened to the disk, and what was on it before."""
+    before = {str(path): path.read_bytes() for path in run.archives()}
+    inodes = {path: os.stat(path).st_ino for path in before}
+    with FaultFS(run.dir) as disk:
+        run.save(name, overwrite=overwrite)
+    return disk, before, inodes
+
+
+def violations(
+    disk: FaultFS, before: Disk, inodes: dict[str, int], new: Path, directory: Path
+) -> list[str]:
+    """Say which of the disks that a loss of power may leave behind break a promise."""
+    found: list[str] = []
+    judged: dict[bytes, bool] = {}
+    copy = directory / "copy.ckpt"
+
+    def loads(content: bytes) -> bool:
+        if content not in judged:
+            copy.write_bytes(content)
+            try:
+                judged[content] = verify_checkpoint(copy).is_verified
+            except CheckpointError:
+                judged[content] = False
+        return judged[content]
+
+    for is_over, state in crash_states(disk.trace, before, inodes):
+        archives = {path: data for path, data in state.items() if path.endswith(".ckpt")}
+        broken = [path for path, data in archives.items() if not loads(data)]
+        found += [f"{path} does not load" for path in broken]
+        found += [f"{path} is gone" for path in before if path not in archives]
+        if is_over and str(new) not in archives:
+            found.append("the archive that was saved is gone")
+    return found
+
+
+def without(disk: FaultFS, kind: str) -> FaultFS:
+    return FaultFS(disk.root, trace=[event for event in disk.trace if event.kind != kind])
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_loss_of_power_at_any_moment_leaves_whole_archives(tmp_path: Path, overwrite: bool):
+    run = make_run(tmp_path, manifest=False)
+    run.save("previous")
+    new = run.archive("previous" if overwrite else "new")
+    noted = note_save(run, new.stem, overwrite=overwrite)
+    assert violations(*noted, new, tmp_path) == []
+
+
+def test_a_directory_that_a_save_makes_outlives_a_loss_of_power(tmp_path: Path):
+    run = make_run(tmp_path, manifest=False)
+    noted = note_save(run, "deep/er/new", overwrite=False)
+    assert violations(*noted, run.archive("deep/er/new"), tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["sync", "sync directory"])
+def test_the_model_of_a_loss_of_power_sees_a_missing_fsync(tmp_path: Path, kind: str):
+    run = make_run(tmp_path, manifest=False)
+    run.save("previous")
+    disk, before, inodes = note_save(run, "new", overwrite=False)
+    assert violations(without(disk, kind), before, inodes, run.archive("new"), tmp_path)

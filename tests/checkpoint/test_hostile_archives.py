@@ -1,0 +1,631 @@
+"""Archives that mean harm, or were damaged: refused before anything is written, or harmless."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clawblox.checkpoint.loader import load
+from clawblox.checkpoint.model import Limits
+from clawblox.checkpoint.reader import Archive
+from clawblox.errors import (
+    CheckpointError,
+    CheckpointFormatError,
+    CheckpointLimitError,
+    CheckpointPathError,
+    CheckpointVersionError,
+)
+from tests.checkpoint.archives import (
+    REGULAR,
+    WORKSPACE_FILE,
+    Member,
+    archive,
+    bare_checkpoint,
+    checkpoint,
+    deflate,
+    describe,
+    described,
+    metadata_member,
+    tree_of,
+    zip64_extra,
+)
+
+LIMITS = Limits(entries=50, file_bytes=1 << 20, total_bytes=3 << 20)
+FULL = 0xFFFF_FFFF
+PLAIN = {"schema_version": 1}
+GOOD = {"world.snapshot": b"state", WORKSPACE_FILE: b"my notes\n" * 20}
+
+
+@pytest.fixture
+def refuse(tmp_path):
+    """Return a check that a load is refused and has changed nothing anywhere around it."""
+    around = tmp_path / "around"
+    run_dir = around / "run"
+    run_dir.mkdir(parents=True)
+    (run_dir / "runtime").mkdir()
+    (around / "evil").write_bytes(b"untouched")
+
+    def check(
+        data: bytes, error: type[CheckpointError], reason: str | None = None
+    ) -> CheckpointError:
+        path = tmp_path / "hostile.ckpt"
+        path.write_bytes(data)
+        for target in (run_dir, around / "new" / "run"):
+            before = tree_of(around)
+            with pytest.raises(error, match=reason) as refused:
+                load(path, target, limits=LIMITS)
+            assert tree_of(around) == before
+        assert refused.value.path is not None
+        assert str(refused.value).isprintable() or "\x1b" not in str(refused.value)
+        return refused.value
+
+    return check
+
+
+def good_members(**first):
+    """Return a snapshot and a workspace file; ``first`` are fields of the snapshot."""
+    snapshot, notes = GOOD.items()
+    return Member(*snapshot, **first), Member(*notes)
+
+
+def with_field(**fields):
+    return bare_checkpoint(*good_members(fields=fields))
+
+
+def archive_body(*members):
+    """Return the members of an archive without what stands behind them."""
+    data = archive(*members)
+    return data[: data.index(b"PK\x01\x02")]
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("/etc/passwd", "not canonical"),
+        ("../evil", "not canonical"),
+        ("agents/a/workspace/../../../../evil", "not canonical"),
+        ("agents/a/workspace/x/..", "not canonical"),
+        ("agents/a/workspace/./x", "not canonical"),
+        ("agents/a//workspace/x", "not canonical"),
+        ("agents/a/workspace/directory/", "not canonical"),
+        ("", "not canonical"),
+        ("~/evil", "none of the directories"),
+        ("evil", "none of the directories"),
+        ("agents/a/evil", "none of the directories"),
+        ("agents/a/home/.bashrc", "none of the directories"),
+        ("C:/evil", "U\\+003A"),
+        ("agents\\a\\workspace\\x", "U\\+005C"),
+        ("agents/a/workspace/x\0.txt", "U\\+0000"),
+        ("agents/a/workspace/x\x1b[2J", "U\\+001B"),
+        ("agents/a/workspace/x\u202e", "U\\+202E"),
+        ("agents/a/workspace/x.", "dot or a space"),
+        ("agents/a/workspace/" + "x" * 256, "255"),
+        ("agents/a/workspace/" + "x/" * 2000 + "x", "deeper"),
+        ("agents/a/workspace/" + ("x" * 200 + "/") * 21 + "x", "4096"),
+        (b"agents/a/workspace/\xff", "not UTF-8"),
+        (b"agents/a/workspace/\xc0\xaf", "not UTF-8"),
+        (b"agents/a/workspace/\xed\xa0\x80", "not UTF-8"),
+    ],
+)
+def test_a_harmful_name_is_refused(refuse, name, reason):
+    for fields in {}, {"flags": 0x800}:
+        if isinstance(name, bytes) and not fields:
+            continue
+        refuse(bare_checkpoint(Member(name, b"x", fields=fields)), CheckpointPathError, reason)
+
+
+@pytest.mark.parametrize("name", ["agents/a/workspace/é".encode(), b"agents/a/workspace/\x82"])
+def test_a_name_without_the_flag_that_says_how_to_read_it_is_refused(refuse, name):
+    hostile = Member(name, b"x", fields={"flags": 0})
+    refuse(bare_checkpoint(hostile), CheckpointPathError, "without the UTF-8 flag")
+
+
+# Kinds and modes
+
+
+@pytest.mark.parametrize(
+    "kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFSOCK, stat.S_IFDIR]
+)
+def test_what_is_no_regular_file_is_refused(refuse, kind):
+    data = with_field(external=(kind | 0o700) << 16)
+    refuse(data, CheckpointFormatError, "not a regular file")
+
+
+@pytest.mark.parametrize("external", [0, 0x10, REGULAR | 0x10, REGULAR | 1])
+def test_attributes_of_other_systems_are_refused(refuse, external):
+    refuse(with_field(external=external), CheckpointFormatError, "not a regular file")
+
+
+@pytest.mark.parametrize("bit", [stat.S_ISUID, stat.S_ISGID, stat.S_ISVTX])
+def test_special_permissions_are_refused(refuse, bit):
+    refuse(with_field(external=REGULAR | bit << 16), CheckpointFormatError, "set-uid")
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"flags": 0x1}, "flags 0x0001"),
+        ({"flags": 0x8}, "flags 0x0008"),
+        ({"flags": 0x20}, "flags 0x0020"),
+        ({"flags": 0x40}, "flags 0x0040"),
+        ({"flags": 0x2000}, "flags 0x2000"),
+        ({"method": 1}, "compression method 1\n"),
+        ({"method": 9}, "compression method 9\n"),
+        ({"method": 12}, "compression method 12\n"),
+        ({"method": 14}, "compression method 14\n"),
+        ({"method": 93}, "compression method 93\n"),
+        ({"method": 99}, "compression method 99\n"),
+        ({"extra": b"up\x05\x00\x01abcd"}, "extra field"),
+        ({"extra": b"\x0d\x00\x00\x00"}, "extra field"),
+        ({"extra": b"\xfe\xca\x00\x00"}, "extra field"),
+        ({"extra": b"\x01"}, "extra field"),
+        ({"extra": zip64_extra()}, "extra field"),
+        ({"extra": zip64_extra(5, 5)}, "extra field"),
+        ({"made": 19 << 8 | 20}, "system 19"),
+        ({"made": 3 << 8 | 63}, "version 63"),
+        ({"needed": 63}, "version 63"),
+        ({"packed_size": 4}, "disagree|contiguous|missing|different sizes"),
+        ({"size": FULL}, "extra field"),
+    ],
+)
+def test_a_header_outside_the_profile_is_refused(refuse, fields, reason):
+    refuse(with_field(**fields), CheckpointFormatError, reason)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"comment": b"PK"}, "comment"),
+        ({"disk": 1}, "another disk"),
+        ({"internal": 1}, "internal"),
+        ({"signature": b"PK\x01\x03"}, "whole records"),
+        ({"size": FULL, "extra": zip64_extra(5) * 2}, "extra field"),
+        ({"size": FULL, "extra": zip64_extra(5)[:-1]}, "extra field"),
+        ({"size": FULL, "extra": zip64_extra(5, 5)}, "extra field"),
+        ({"offset": FULL, "extra": zip64_extra(1 << 63)}, "contiguous"),
+    ],
+)
+def test_a_record_outside_the_profile_is_refused(refuse, fields, reason):
+    members = good_members(central=fields)
+    refuse(bare_checkpoint(*members), CheckpointFormatError, reason)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"signature": b"PK\x03\x05"},
+        {"name": b"world.snapshoT"},
+        {"name": b"world.snap"},
+        {"size": 4},
+        {"packed_size": 6},
+        {"crc": 1},
+        {"method": 0},
+        {"flags": 0x800},
+        {"time": 1},
+        {"date": 34},
+        {"needed": 46},
+        {"extra": b"up\x05\x00\x01abcd"},
+        {"extra": zip64_extra(5, 7)},
+        {"size": FULL, "packed_size": FULL, "extra": zip64_extra(5, 8)},
+        {"size": FULL, "packed_size": FULL, "extra": zip64_extra(5, 7) + b"hidden"},
+        {"size": FULL, "extra": zip64_extra(5)},
+        {"size": FULL, "packed_size": FULL},
+    ],
+)
+def test_a_local_header_that_disagrees_is_refused(refuse, fields):
+    members = good_members(local=fields)
+    refuse(bare_checkpoint(*members), CheckpointFormatError, "local header|extra field|version")
+
+
+def test_wide_fields_that_agree_are_read(tmp_path):
+    # That is how zipfile writes a member of which it does not know how large it will be.
+    wide = {"size": FULL, "packed_size": FULL, "extra": zip64_extra(5, len(deflate(b"state")))}
+    path = tmp_path / "a.ckpt"
+    path.write_bytes(bare_checkpoint(*good_members(fields=wide)))
+    with Archive.open(path) as opened:
+        opened.verify()
+
+
+# Structure
+
+
+def test_a_name_that_is_there_twice_is_refused(refuse):
+    twice = *good_members(), Member(WORKSPACE_FILE, b"another")
+    refuse(bare_checkpoint(*twice), CheckpointFormatError, "same name")
+
+
+def test_two_metadata_are_refused(refuse):
+    second = metadata_member({"schema_version": 1, "second": True})
+    refuse(bare_checkpoint(*good_members(), second), CheckpointFormatError, "same name")
+
+
+@pytest.mark.parametrize("path", [WORKSPACE_FILE + "/x", "agents/a/workspace/notes.txt/x/y"])
+def test_a_file_that_is_used_as_a_directory_is_refused(refuse, path):
+    members = (*good_members(), Member(path, b"x"))
+    refuse(bare_checkpoint(*members), CheckpointFormatError, "below one that is no directory")
+    refuse(bare_checkpoint(*members[::-1]), CheckpointFormatError, "below one that is no directory")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (archive(metadata_member(PLAIN), prefix=b"#!/bin/sh\n"), "directory and"),
+        (archive(Member("metadata.json", b"{}", gap=b"\0")), "contiguous"),
+        (bare_checkpoint(*good_members(gap=b"hidden")), "contiguous"),
+        (bare_checkpoint(*good_members(is_listed=False)), "contiguous"),
+        (bare_checkpoint(*good_members(is_there=False)), "no local header|disagrees"),
+        (bare_checkpoint(*good_members()[::-1], Member("x", is_there=False)), "none of the dir"),
+        (bare_checkpoint(*good_members(central={"offset": 0})), "contiguous"),
+        (bare_checkpoint(*good_members(fields={"packed_size": 3})), "contiguous"),
+        (archive(metadata_member(PLAIN), before_directory=b"x"), "last entry"),
+        (archive(metadata_member(PLAIN), before_end=b"x"), "directory and"),
+        (archive(Member("world.snapshot")), "first entry"),
+        (archive(Member("world.snapshot"), metadata_member(PLAIN)), "first entry"),
+        (archive(), "first entry"),
+        (b"", "no end record"),
+        (b"<!DOCTYPE html><html><body>404 Not Found</body></html>", "no end record"),
+        (b"\x1f\x8b\x08" + b"x" * 500, "no end record"),
+    ],
+)
+def test_an_archive_that_hides_or_lacks_something_is_refused(refuse, data, reason):
+    refuse(data, CheckpointFormatError, reason)
+
+
+@pytest.mark.parametrize("after", [b"\0", b"\n", b"PK", bytes(22), b"x" * 100_000])
+def test_bytes_behind_the_end_are_refused(refuse, after):
+    refuse(checkpoint(GOOD) + after, CheckpointFormatError, "no end record")
+
+
+def test_a_comment_is_refused_even_when_it_is_an_archive(refuse):
+    inner = checkpoint(GOOD)
+    for comment in b"x", inner:
+        data = archive(
+            metadata_member(PLAIN),
+            end={"comment_length": len(comment)},
+            after=comment,
+        )
+        refuse(data, CheckpointFormatError)
+
+
+def test_two_archives_in_one_file_are_refused(refuse):
+    refuse(checkpoint(GOOD) * 2, CheckpointFormatError)
+
+
+@pytest.mark.parametrize("offset", [0, 5, len(archive_body(metadata_member(PLAIN)))])
+def test_members_that_share_their_content_are_refused(refuse, offset):
+    content = b"x" * 1000
+    second = Member("agents/a/workspace/b", content, is_there=False, central={"offset": offset})
+    data = bare_checkpoint(Member("agents/a/workspace/a", content), second)
+    refuse(data, CheckpointFormatError, "contiguous")
+
+
+def test_members_that_quote_each_other_are_refused(refuse):
+    # A member that holds, stored, the header of the next one, which inflates what both hold.
+    quoted = archive_body(Member("agents/a/workspace/b", bytes(10_000)))
+    outer = Member("agents/a/workspace/a", quoted, method=0)
+    start = len(archive_body(metadata_member(PLAIN))) + 30 + len(outer.name)
+    second = Member(
+        "agents/a/workspace/b", bytes(10_000), is_there=False, central={"offset": start}
+    )
+    refuse(bare_checkpoint(outer, second), CheckpointFormatError, "contiguous")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"count": 1},
+        {"count_here": 1},
+        {"count": 1, "count_here": 1},
+        {"count": 9, "count_here": 9},
+        {"count": 0, "count_here": 0},
+        {"size": 1},
+        {"size": 0},
+        {"size": FULL},
+        {"offset": 0},
+        {"offset": FULL},
+        {"disk": 1},
+        {"directory_disk": 1},
+        {"disk": 0xFFFF, "directory_disk": 0xFFFF},
+        {"comment_length": 5},
+    ],
+)
+def test_an_end_record_that_lies_is_refused(refuse, end):
+    members = metadata_member(PLAIN), *good_members()
+    refuse(archive(*members, end=end), CheckpointFormatError)
+    if FULL not in end.values():  # then it says that the other one tells
+        refuse(archive(*members, end=end, zip64={}), CheckpointFormatError)
+
+
+def test_bytes_in_the_directory_that_are_no_record_are_refused(refuse):
+    members = metadata_member(PLAIN), *good_members()
+    size = len(archive(*members)) - 22 - len(archive_body(*members))
+    data = archive(*members, before_end=b"hidden", end={"size": size + 6})
+    refuse(data, CheckpointFormatError, "last record of the directory")
+
+
+@pytest.mark.parametrize(
+    "zip64",
+    [
+        {"length": 45},
+        {"length": 0},
+        {"made": 3 << 8 | 99},
+        {"needed": 99},
+        {"disk": 1},
+        {"directory_disk": 1},
+        {"count": 1},
+        {"count": 2, "count_here": 2},
+        {"size": 1 << 62},
+        {"offset": 1 << 63},
+        {"locator_disk": 1},
+        {"disks": 2},
+        {"disks": 0},
+        {"end64_offset": 0},
+        {"end64_offset": (1 << 64) - 1},
+    ],
+)
+def test_a_zip64_end_that_lies_is_refused(refuse, zip64):
+    members = metadata_member(PLAIN), *good_members()
+    full = {"count": 0xFFFF, "count_here": 0xFFFF, "size": FULL, "offset": FULL}
+    refuse(archive(*members, end=full, zip64=zip64), CheckpointFormatError)
+
+
+def test_a_zip64_end_that_tells_the_truth_is_read(tmp_path):
+    path = tmp_path / "a.ckpt"
+    members = metadata_member(PLAIN), *good_members()
+    full = {"count": 0xFFFF, "count_here": 0xFFFF, "size": FULL, "offset": FULL}
+    for end in ({}, full):
+        path.write_bytes(archive(*members, end=end, zip64={}))
+        Archive.open(path).close()
+
+
+# Content
+
+
+@pytest.mark.parametrize(
+    ("packed", "reason"),
+    [
+        (b"", "shorter|times as large"),
+        (b"\xff\xff\xff", "damaged"),
+        (deflate(b"other"), "checksum"),
+        (deflate(b"stat"), "checksum|shorter"),
+        (deflate(b"state and more"), "longer"),
+        (deflate(b"state")[:-1], "shorter"),
+        (deflate(b"state") + b"\0", "after the content"),
+        (deflate(b"state") * 2, "after the content"),
+        (deflate(b"state") + b"x" * 600_000, "after the content"),
+    ],
+)
+def test_content_that_is_not_what_it_says_is_refused(refuse, packed, reason):
+    refuse(bare_checkpoint(*good_members(packed=packed)), CheckpointFormatError, reason)
+
+
+def test_stored_content_that_is_not_what_it_says_is_refused(refuse):
+    member = Member("world.snapshot", b"state", method=0, packed=b"stale")
+    refuse(bare_checkpoint(member), CheckpointFormatError, "checksum")
+    member = Member("world.snapshot", b"state", method=0, fields={"size": 4})
+    refuse(bare_checkpoint(member), CheckpointFormatError, "different sizes")
+
+
+def test_what_is_left_out_is_checked_all_the_same(refuse):
+    left_out = Member("agents/a/workspace/.mcp.json", b"{}", packed=deflate(b"[]"))
+    refuse(bare_checkpoint(left_out), CheckpointFormatError, "checksum")
+
+
+@pytest.mark.parametrize(
+    ("member", "reason"),
+    [
+        (Member(WORKSPACE_FILE, bytes(2 << 20)), "larger than"),
+        (Member(WORKSPACE_FILE, b"xx", method=8, fields={"size": 1 << 30}), "larger than"),
+        (Member(WORKSPACE_FILE, b"xx", fields={"size": 1 << 19}), "times as large"),
+    ],
+)
+def test_a_bomb_is_refused_before_it_is_inflated(refuse, member, reason):
+    refuse(bare_checkpoint(member), CheckpointLimitError, reason)
+
+
+def test_a_bomb_that_lies_about_its_size_is_refused_while_it_is_inflated(refuse):
+    bomb = Member(WORKSPACE_FILE, packed=deflate(bytes(1 << 20)), fields={"size": 2000})
+    refuse(bare_checkpoint(bomb), CheckpointFormatError, "longer")
+
+
+def test_many_members_that_are_too_large_together_are_refused(refuse):
+    members = [Member(f"agents/a/workspace/{n}", bytes(1 << 20)) for n in range(4)]
+    refuse(bare_checkpoint(*members), CheckpointLimitError, "together")
+
+
+def test_too_many_members_are_refused(refuse):
+    members = [Member(f"agents/a/workspace/{n}") for n in range(50)]
+    refuse(bare_checkpoint(*members), CheckpointLimitError, "51 entries")
+
+
+def test_too_many_directories_are_refused(refuse):
+    members = [Member(f"agents/a/workspace/{n}/" + "d/" * 50 + "x") for n in range(2)]
+    refuse(bare_checkpoint(*members), CheckpointLimitError, "directories")
+
+
+def test_an_archive_in_an_archive_is_a_file(tmp_path):
+    path = tmp_path / "a.ckpt"
+    inner = bare_checkpoint(Member("../../evil", b"x"))
+    path.write_bytes(bare_checkpoint(Member("agents/a/workspace/inner.zip", inner)))
+    loaded = load(path, tmp_path / "run", limits=LIMITS)
+    assert (loaded["agents"]["a"] / "workspace" / "inner.zip").read_bytes() == inner
+
+
+# Metadata
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        (b"\xff\xfe{}", CheckpointFormatError),
+        (b"\xef\xbb\xbf{}", CheckpointFormatError),
+        (b"[]", CheckpointFormatError),
+        (b"", CheckpointFormatError),
+        (b'{"schema_version": 1, "a": 1, "a": 2}', CheckpointFormatError),
+        (b'{"schema_version": 1, "a": NaN}', CheckpointFormatError),
+        (b"[" * 100_000, CheckpointFormatError),
+        (b'{"schema_version": 1, "a": ' + b"1" * 5000 + b"}", CheckpointFormatError),
+        (b'{"schema_version": 1, "a": "\\udfff"}', CheckpointFormatError),
+        (b"{}", CheckpointFormatError),
+        (b'{"schema_version": 999}', CheckpointVersionError),
+    ],
+)
+def test_metadata_without_one_meaning_is_refused(refuse, document, error):
+    refuse(archive(metadata_member(document), *good_members()), error)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"world.snapshot": described(b"stale")},
+        {"world.snapshot": described(b"state", size=4)},
+        {"world.snapshot": described(b"state", mode=0o700)},
+        {"agents/a/workspace/missing": described(b"")},
+        {"metadata.json": described(b"")},
+    ],
+)
+def test_a_manifest_that_disagrees_with_the_members_is_refused(refuse, change):
+    document = describe(GOOD)
+    document["files"] |= change
+    refuse(
+        archive(metadata_member(document), *good_members()),
+        CheckpointFormatError,
+        "manifest|in the",
+    )
+
+
+def test_a_member_that_the_manifest_does_not_know_is_refused(refuse):
+    data = archive(metadata_member(describe(GOOD)), *good_members(), Member("agents/a/workspace/x"))
+    refuse(data, CheckpointFormatError, "missing in the manifest")
+
+
+# Damage
+
+
+def outcome_of(path, run_dir):
+    """Load an archive; return what was loaded, or None when it was refused."""
+    try:
+        loaded = load(path, run_dir, limits=LIMITS)
+    except CheckpointError:
+        assert not run_dir.exists()
+        return None
+    files = {
+        name.relative_to(run_dir): (name.read_bytes(), name.stat().st_mode)
+        for name in sorted(run_dir.rglob("*"))
+        if name.is_file()
+    }
+    removed = run_dir.rename(run_dir.with_name("removed"))
+    for name in sorted(removed.rglob("*"), reverse=True):
+        name.unlink() if name.is_file() else name.rmdir()
+    removed.rmdir()
+    return files, loaded["metadata"], loaded["excluded"]
+
+
+@pytest.fixture
+def good(tmp_path):
+    """Return a good archive, the directory to load it into, and what comes of that."""
+    path, run_dir = tmp_path / "good.ckpt", tmp_path / "run"
+    files = {"world.snapshot": b"state", WORKSPACE_FILE: b"no"}
+    path.write_bytes(checkpoint(files))
+    expected = outcome_of(path, run_dir)
+    assert expected is not None
+    return path, run_dir, expected
+
+
+def test_every_truncation_is_refused(good):
+    path, run_dir, _ = good
+    for length in range(path.stat().st_size - 1, -1, -1):
+        os.truncate(path, length)
+        assert outcome_of(path, run_dir) is None
+
+
+def test_every_flipped_bit_is_refused_or_without_meaning(good):
+    path, run_dir, expected = good
+    data = path.read_bytes()
+    survivors = 0
+    with path.open("r+b") as file:
+        for position in range(len(data)):
+            for bit in range(8):
+                os.pwrite(file.fileno(), bytes([data[position] ^ 1 << bit]), position)
+                outcome = outcome_of(path, run_dir)
+                assert outcome in (None, expected), (position, bit)
+                survivors += outcome is not None
+            os.pwrite(file.fileno(), data[position : position + 1], position)
+    assert survivors < len(data)
+
+
+SHORT = st.integers(0, 0xFFFF) | st.sampled_from([0, 1, 8, 20, 45, 0x800, 0xFFFF])
+LONG = st.integers(0, FULL) | st.sampled_from([0, 1, 5, 7, FULL - 1, FULL])
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "made": SHORT,
+        "needed": SHORT,
+        "flags": SHORT,
+        "method": SHORT,
+        "time": SHORT,
+        "date": SHORT,
+        "crc": LONG,
+        "packed_size": LONG,
+        "size": LONG,
+        "name": st.binary(max_size=40),
+        "extra": st.binary(max_size=30) | st.just(zip64_extra(5, 7)) | st.just(zip64_extra(5)),
+        "comment": st.binary(max_size=3),
+        "disk": SHORT,
+        "internal": SHORT,
+        "external": LONG | st.sampled_from([REGULAR, 0o100755 << 16]),
+        "offset": LONG,
+    },
+)
+ENDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "disk": SHORT,
+        "directory_disk": SHORT,
+        "count_here": SHORT,
+        "count": SHORT,
+        "size": LONG,
+        "offset": LONG,
+    },
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    fields=FIELDS,
+    local=FIELDS,
+    central=FIELDS,
+    end=ENDS,
+    zip64=st.none() | ENDS,
+    packed=st.none() | st.binary(max_size=20),
+    gap=st.sampled_from([b"", b"x"]),
+)
+def test_headers_of_any_kind_load_the_same_or_are_refused(
+    tmp_path, fields, local, central, end, zip64, packed, gap
+):
+    path, run_dir = tmp_path / "any.ckpt", tmp_path / "run"
+    member = Member(
+        "world.snapshot",
+        b"state",
+        packed=packed,
+        fields=fields,
+        local=local,
+        central=central,
+        gap=gap,
+    )
+    document = metadata_member(describe({"world.snapshot": b"state"}))
+    path.write_bytes(archive(document, member, end=end, zip64=zip64))
+    outcome = outcome_of(path, run_dir)
+    if outcome is not None:
+        assert [content for content, _ in outcome[0].values()] == [b"state"]
+    assert sorted(os.listdir(tmp_path)) == ["any.ckpt"]

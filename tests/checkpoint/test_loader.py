@@ -1,0 +1,575 @@
+"""Loading into a run directory: everything in its place, or nothing has changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from clawblox.checkpoint import staging
+from clawblox.checkpoint.loader import load
+from clawblox.checkpoint.model import Limits
+from clawblox.checkpoint.policy import GIT_CONFIG
+from clawblox.checkpoint.sessions.claude import project_slug
+from clawblox.errors import (
+    CheckpointError,
+    CheckpointFormatError,
+    CheckpointLimitError,
+    CheckpointPathError,
+)
+from tests.checkpoint.archives import (
+    EXECUTABLE,
+    Member,
+    archive,
+    bare_checkpoint,
+    checkpoint,
+    describe,
+    described,
+    metadata_member,
+    tree_of,
+)
+
+WORKSPACE = "agents/a/workspace/"
+CONTENTS = {
+    "world.snapshot": b'{"format": "x"}',
+    "agents/a/workspace/notes.txt": b"notes",
+    "agents/a/workspace/src/deep/empty": b"",
+    "agents/b/workspace/ü.txt": b"other",
+}
+SESSION_ID = "0190c6a0-1111-4222-8333-444455556666"
+CLAUDE = {"backend": "claude", "session_format": "claude-code-v1", "session_id": SESSION_ID}
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    return tmp_path / "around" / "run"
+
+
+@pytest.fixture
+def existing(run_dir):
+    """Make a run directory with what a run has in it."""
+    for name in ("runtime", "recordings", "logs", "agents/other/workspace"):
+        (run_dir / name).mkdir(parents=True)
+    (run_dir / "logs" / "world.log").write_bytes(b"log")
+    return run_dir
+
+
+@pytest.fixture
+def load_bytes(tmp_path):
+    def _load(data, run_dir, **options):
+        path = tmp_path / "a.ckpt"
+        path.write_bytes(data)
+        return load(path, run_dir, **{"limits": Limits(), **options})
+
+    return _load
+
+
+@pytest.fixture
+def refuse(load_bytes, tmp_path):
+    """Return a check that a load is refused, names what is in the way, and changes nothing."""
+
+    def check(run_dir, error=CheckpointError, *, data=None, place=None, reason=None, **options):
+        around = tmp_path / "around"
+        before = tree_of(around)
+        with pytest.raises(error, match=reason) as refused:
+            load_bytes(data or checkpoint(CONTENTS), run_dir, **options)
+        assert tree_of(around) == before
+        if place is not None:
+            assert refused.value.path == place
+        return refused.value
+
+    return check
+
+
+def files_of(directory):
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def never(done, total):
+    pytest.fail("content was read before it was seen that something is in the way")
+
+
+def modes_of(directory):
+    return {stat.S_IMODE(path.lstat().st_mode) for path in directory.rglob("*")}
+
+
+@pytest.mark.parametrize("kind", ["missing", "missing with its parents", "empty", "existing"])
+def test_everything_is_put_in_its_place(load_bytes, run_dir, kind):
+    if kind == "missing with its parents":
+        run_dir = run_dir / "of" / "some" / "name"
+    elif kind == "empty":
+        run_dir.mkdir(parents=True)
+    elif kind == "existing":
+        (run_dir / "agents" / "other").mkdir(parents=True)
+    loaded = load_bytes(checkpoint(CONTENTS, generation=3), run_dir)
+    assert loaded["world_snapshot"] == run_dir / "world.snapshot"
+    assert loaded["agents"] == {name: run_dir / "agents" / name for name in "ab"}
+    assert loaded["metadata"]["generation"] == 3
+    assert loaded["excluded"] == []
+    assert loaded["verified"] is True
+    assert files_of(run_dir) == CONTENTS
+    assert sorted(os.listdir(run_dir)) == ["agents", "world.snapshot"]
+    assert modes_of(loaded["agents"]["a"]) == {0o600, 0o700}
+
+
+def test_a_relative_path_is_loaded_to_an_absolute_one(load_bytes):
+    loaded = load_bytes(checkpoint(CONTENTS), Path("somewhere/../run"))
+    assert loaded["agents"]["a"] == Path.cwd() / "run" / "agents" / "a"
+    for path in sorted(Path("run").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    Path("run").rmdir()
+
+
+def test_what_else_is_in_a_run_directory_stays(load_bytes, existing):
+    before = tree_of(existing / "logs"), tree_of(existing / "agents" / "other")
+    load_bytes(checkpoint(CONTENTS), existing)
+    assert before == (tree_of(existing / "logs"), tree_of(existing / "agents" / "other"))
+    assert {*os.listdir(existing)} == {"runtime", "recordings", "logs", "agents", "world.snapshot"}
+    assert {*os.listdir(existing / "agents")} == {"a", "b", "other"}
+
+
+def test_an_archive_without_a_manifest_loads_and_says_so(load_bytes, run_dir):
+    members = [Member(name, content) for name, content in CONTENTS.items()]
+    loaded = load_bytes(bare_checkpoint(*members, agents=["a"]), run_dir)
+    assert loaded["verified"] is False
+    assert files_of(run_dir) == CONTENTS
+    assert list(loaded["agents"]) == ["a", "b"]
+
+
+def test_an_agent_without_files_has_a_workspace_all_the_same(load_bytes, run_dir):
+    loaded = load_bytes(bare_checkpoint(agents={"lonely": {}}), run_dir)
+    assert (loaded["agents"]["lonely"] / "workspace").is_dir()
+    assert loaded["world_snapshot"] is None
+
+
+def test_an_empty_archive_makes_an_empty_run_directory(load_bytes, run_dir):
+    load_bytes(bare_checkpoint(), run_dir)
+    assert list(run_dir.iterdir()) == []
+
+
+def test_permissions_and_times_come_back_within_bounds(load_bytes, run_dir):
+    times = {"then": 10**18 + 1, "before": -(10**30), "after": 10**30}
+    names = {name: f"{WORKSPACE}{name}" for name in times}
+    document = describe({})
+    document["files"] = {
+        names[name]: described(b"x", mode=0o700, mtime_ns=mtime) for name, mtime in times.items()
+    }
+    members = [Member(names[name], b"x", fields={"external": EXECUTABLE}) for name in times]
+    old = os.umask(0o277)
+    try:
+        loaded = load_bytes(archive(metadata_member(document), *members), run_dir)
+    finally:
+        os.umask(old)
+    found = {name: (loaded["agents"]["a"] / "workspace" / name).stat() for name in times}
+    assert found["then"].st_mtime_ns == times["then"]
+    assert found["before"].st_mtime_ns == 0
+    assert found["after"].st_mtime_ns > times["then"]
+    assert {stat.S_IMODE(status.st_mode) for status in found.values()} == {0o700}
+
+
+# In the way
+
+
+@pytest.mark.parametrize("name", ["world.snapshot", "agents/a", "agents/b"])
+@pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link"])
+def test_what_is_in_the_way_is_named_and_stays(refuse, existing, name, kind):
+    place = existing / name
+    if kind == "file":
+        place.write_bytes(b"mine")
+    elif kind == "directory":
+        place.mkdir()
+    else:
+        place.symlink_to(existing.parent if kind == "link" else "nowhere")
+    refuse(existing, place=place, reason="there already", progress=never)
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "dangling link"])
+def test_a_planted_agents_directory_is_refused(refuse, run_dir, kind):
+    run_dir.mkdir(parents=True)
+    outside = run_dir.parent / "outside"
+    outside.mkdir()
+    if kind == "file":
+        (run_dir / "agents").write_bytes(b"")
+    else:
+        (run_dir / "agents").symlink_to(outside if kind == "link" else "nowhere")
+    refuse(run_dir, place=run_dir / "agents", reason="in the way")
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "dangling link", "endless link"])
+def test_a_run_directory_that_is_none_is_refused(refuse, run_dir, kind):
+    outside = run_dir.parent / "outside"
+    outside.mkdir(parents=True)
+    targets = {"link": outside, "dangling link": "nowhere", "endless link": "run"}
+    if kind == "file":
+        run_dir.write_bytes(b"")
+    else:
+        run_dir.symlink_to(targets[kind])
+    refuse(run_dir, place=run_dir, reason="in the way")
+
+
+@pytest.mark.parametrize("target", [None, "nowhere", "parent"])
+def test_a_parent_that_is_no_directory_is_refused(refuse, run_dir, target):
+    run_dir.parent.mkdir()
+    parent = run_dir.parent / "parent"
+    parent.write_bytes(b"") if target is None else parent.symlink_to(target)
+    refuse(parent / "run")
+
+
+def test_a_parent_may_be_a_link(load_bytes, run_dir, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "around").symlink_to("real")
+    loaded = load_bytes(checkpoint(CONTENTS), run_dir)
+    assert loaded["agents"]["a"] == tmp_path / "real" / "run" / "agents" / "a"
+    assert files_of(tmp_path / "real" / "run") == CONTENTS
+
+
+def test_what_appears_meanwhile_is_not_replaced(load_bytes, existing):
+    def appear(_done, _total):
+        (existing / "agents" / "b").mkdir(exist_ok=True)
+
+    with pytest.raises(CheckpointError, match="there already") as refused:
+        load_bytes(checkpoint(CONTENTS), existing, progress=appear)
+    assert refused.value.path == existing / "agents" / "b"
+    assert sorted(os.listdir(existing / "agents")) == ["b", "other"]
+    assert not (existing / "world.snapshot").exists()
+    assert not list(existing.glob(".*"))
+
+
+def test_a_run_directory_that_appears_meanwhile_is_not_replaced(load_bytes, run_dir):
+    run_dir.parent.mkdir()
+
+    def appear(_done, _total):
+        run_dir.mkdir(exist_ok=True)
+
+    with pytest.raises(CheckpointError, match="there already"):
+        load_bytes(checkpoint(CONTENTS), run_dir, progress=appear)
+    assert os.listdir(run_dir.parent) == ["run"]
+    assert os.listdir(run_dir) == []
+
+
+def test_nothing_goes_through_a_link_that_is_planted_meanwhile(load_bytes, run_dir):
+    run_dir.mkdir(parents=True)
+    outside = run_dir.parent / "outside"
+    outside.mkdir()
+
+    def plant(_done, _total):
+        if not (run_dir / "agents").is_symlink():
+            (run_dir / "agents").symlink_to(outside)
+
+    with pytest.raises(CheckpointError, match="in the way"):
+        load_bytes(checkpoint(CONTENTS), run_dir, progress=plant)
+    assert os.listdir(outside) == []
+    assert os.listdir(run_dir) == ["agents"]
+
+
+# Failures
+
+
+@pytest.mark.parametrize("kind", ["missing", "existing"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(5, "mine"), ValueError])
+def test_what_progress_raises_ends_the_load(refuse, run_dir, kind, error):
+    run_dir.parent.mkdir()
+    if kind == "existing":
+        run_dir.mkdir()
+
+    def end(done, total):
+        assert total == sum(map(len, CONTENTS.values()))
+        if done > 15:
+            raise error
+
+    refuse(run_dir, error if isinstance(error, type) else type(error), progress=end)
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_what_has_appeared_is_taken_back_when_the_rest_cannot(
+    refuse, existing, monkeypatch, failing
+):
+    rename, calls = staging._rename, []
+
+    def fail(*args):
+        calls.append(args)
+        if len(calls) == failing + 1:
+            raise OSError(28, "No space left on device")
+        rename(*args)
+
+    monkeypatch.setattr(staging, "_rename", fail)
+    refuse(existing, reason="No space left")
+    assert len(calls) == 2 * failing + 1
+
+
+@pytest.mark.parametrize("name", ["_sync", "write_all"])
+def test_a_disk_that_fails_refuses_the_load(refuse, existing, run_dir, monkeypatch, name):
+    def fail(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(staging, name, fail)
+    refuse(existing, reason="No space left")
+    refuse(run_dir / "missing", reason="No space left")
+
+
+def test_a_directory_that_cannot_be_made_durable_refuses_the_load(refuse, existing, monkeypatch):
+    def fail(_fd):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    refuse(existing, reason="Input/output error")
+
+
+@pytest.mark.parametrize("kind", ["missing", "existing"])
+def test_more_than_the_disk_has_is_refused_before_anything_is_written(
+    refuse, run_dir, monkeypatch, kind
+):
+    run_dir.mkdir(parents=True)
+    total = sum(map(len, CONTENTS.values()))
+    disk = os.statvfs(run_dir)
+    free = [*disk]
+    free[0] = free[1] = 1
+    free[4] = total + 1
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result(free))
+    monkeypatch.setattr(os, "mkdir", None)
+    target = run_dir if kind == "existing" else run_dir / "missing"
+    refuse(target, CheckpointLimitError, reason=f"{total} bytes")
+
+
+def test_a_killed_load_leaves_a_partial_directory_that_the_next_one_sweeps(
+    load_bytes, existing, tmp_path
+):
+    path = tmp_path / "a.ckpt"
+    path.write_bytes(checkpoint(CONTENTS))
+    program = (
+        "import os, signal, sys, pathlib\n"
+        "from clawblox.checkpoint.loader import load\n"
+        "from clawblox.checkpoint.model import Limits\n"
+        "def die(done, total):\n"
+        "    if done > 15: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "load(*map(pathlib.Path, sys.argv[1:]), limits=Limits(), progress=die)\n"
+    )
+    for target, base in (existing, existing), (existing / "new", existing):
+        killed = subprocess.run([sys.executable, "-c", program, path, target])
+        assert killed.returncode == -signal.SIGKILL
+        (left,) = base.glob(".load.*.partial")
+        assert stat.S_IMODE(left.stat().st_mode) == 0o700
+        assert not (existing / "world.snapshot").exists()
+        assert not (existing / "new").exists()
+        load_bytes(checkpoint(CONTENTS), base / f"other-{target.name}")
+        assert not left.exists()
+
+
+def test_what_a_living_load_works_in_is_not_swept(load_bytes, existing):
+    inner = []
+
+    def load_another(_done, _total):
+        if not inner:
+            inner.append(True)
+            load_bytes(checkpoint(CONTENTS), existing / "new")
+
+    load_bytes(checkpoint(CONTENTS), existing, progress=load_another)
+    assert files_of(existing / "new") == CONTENTS
+    assert (existing / "world.snapshot").exists()
+
+
+def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing, monkeypatch):
+    synced = []
+    monkeypatch.setattr(staging, "_libc", lambda _name: None)
+    monkeypatch.setattr(os, "sync", lambda: synced.append(True))
+    load_bytes(checkpoint(CONTENTS), existing)
+    assert synced
+    assert files_of(existing / "agents" / "a") == {
+        "workspace/notes.txt": b"notes",
+        "workspace/src/deep/empty": b"",
+    }
+    with pytest.raises(CheckpointError, match="there already"):
+        load_bytes(checkpoint(CONTENTS), existing)
+
+
+def test_what_appears_meanwhile_is_not_replaced_without_the_newer_calls_either(
+    load_bytes, existing, monkeypatch
+):
+    monkeypatch.setattr(staging, "_libc", lambda _name: None)
+    monkeypatch.setattr(os, "sync", lambda: (existing / "world.snapshot").write_bytes(b"mine"))
+    with pytest.raises(CheckpointError, match="there already"):
+        load_bytes(checkpoint(CONTENTS), existing)
+    assert (existing / "world.snapshot").read_bytes() == b"mine"
+    assert os.listdir(existing / "agents") == ["other"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Notes.txt", "notes.txt"),
+        ("d/x", "D/y"),
+        ("d", "D/y"),
+        ("straße", "STRASSE"),
+    ],
+)
+def test_names_that_the_file_system_takes_for_one_are_refused(
+    refuse, existing, load_bytes, monkeypatch, names
+):
+    data = checkpoint({f"{WORKSPACE}{name}": b"x" for name in names})
+    load_bytes(data, existing / "apart")
+    real = {"open": os.open, "mkdir": os.mkdir}
+
+    def folded(name, call):
+        def wrapper(path, *args, dir_fd=None, **options):
+            if dir_fd is not None:
+                path = path.casefold()
+            return real[name](path, *args, dir_fd=dir_fd, **options)
+
+        monkeypatch.setattr(call, name, wrapper)
+
+    folded("open", os)
+    folded("mkdir", os)
+    error = refuse(existing, CheckpointPathError, data=data, reason="collides")
+    assert error.entry is not None
+
+
+# What stays out
+
+
+LEFT_OUT = {
+    ".mcp.json": b"{}",
+    ".CLAUDE/Settings.local.json": b"{}",
+    "sub/.claude/hooks/x.sh": b"",
+    ".codex/config.toml": b"",
+    ".claude/.credentials.json": b"{}",
+    ".venv/bin/python": b"",
+    ".git/config": b"[core]\n\tfsmonitor = evil\n",
+    ".git/hooks/post-checkout": b"evil",
+}
+
+
+def test_capabilities_and_credentials_are_left_out_and_listed(load_bytes, run_dir):
+    kept = {"notes.txt": b"x", ".claude/notes.md": b"y", ".git/HEAD": b"ref: refs/heads/main\n"}
+    files = {f"{WORKSPACE}{name}": content for name, content in {**LEFT_OUT, **kept}.items()}
+    loaded = load_bytes(checkpoint(files), run_dir)
+    assert {item["path"] for item in loaded["excluded"]} == {f"{WORKSPACE}{n}" for n in LEFT_OUT}
+    assert all(item["reason"] for item in loaded["excluded"])
+    workspace = loaded["agents"]["a"] / "workspace"
+    assert files_of(workspace) == {**kept, ".git/config": GIT_CONFIG}
+
+
+def test_a_nested_repository_gets_a_harmless_configuration_too(load_bytes, run_dir):
+    names = [f"{WORKSPACE}deep/repo/.git/{name}" for name in ("HEAD", "config")]
+    loaded = load_bytes(checkpoint(dict.fromkeys(names, b"[core]\n\tpager = evil\n")), run_dir)
+    config = loaded["agents"]["a"] / "workspace" / "deep" / "repo" / ".git" / "config"
+    assert config.read_bytes() == GIT_CONFIG
+
+
+def test_links_and_empty_directories_come_back_when_they_are_harmless(load_bytes, run_dir):
+    links = {
+        "link": "notes.txt",
+        "deep/link": "../notes.txt",
+        "deep/dangling": "nowhere",
+        "deep/up": "..",
+    }
+    harmful = {
+        "absolute": "/etc/passwd",
+        "out": "../../b",
+        "deep/out": "../../x",
+        "chained": "deep/up/../../../etc",
+        ".claude": "notes",
+        "sub/.git": "../other",
+        ".mcp.json": "notes.txt",
+        ".venv/bin/python": "x",
+        "empty": "",
+    }
+    document = {
+        "symlinks": [
+            {"path": f"{WORKSPACE}{path}", "target": target}
+            for path, target in (harmful | links).items()
+        ]
+        + [{"path": "agents/a/session/link", "target": "x"}],
+        "directories": [
+            f"{WORKSPACE}{path}" for path in ("bare", "deep", "deep/bare", "node_modules/x")
+        ],
+    }
+    loaded = load_bytes(checkpoint({f"{WORKSPACE}notes.txt": b"x"}, **document), run_dir)
+    workspace = loaded["agents"]["a"] / "workspace"
+    found = {str(p.relative_to(workspace)): p for p in workspace.rglob("*")}
+    assert {n: os.readlink(p) for n, p in found.items() if p.is_symlink()} == links
+    assert {n for n, p in found.items() if p.is_dir() and not p.is_symlink()} == {
+        "bare",
+        "deep",
+        "deep/bare",
+    }
+    out = {f"{WORKSPACE}{name}" for name in (*harmful, "node_modules/x")}
+    assert {item["path"] for item in loaded["excluded"]} == {*out, "agents/a/session/link"}
+
+
+def test_links_cannot_be_made_to_add_up(load_bytes, run_dir):
+    # Each stays inside by its letters; through the first, the second would be at the root.
+    links = {"p/q/r": "../..", "escape": "p/q/r/../../../etc"}
+    document = {
+        "symlinks": [{"path": f"{WORKSPACE}{p}", "target": t} for p, t in links.items()],
+    }
+    loaded = load_bytes(checkpoint({}, agents={"a": {}}, **document), run_dir)
+    assert [item["path"] for item in loaded["excluded"]] == [f"{WORKSPACE}escape"]
+
+
+# Sessions
+
+
+def claude_files(**more):
+    transcript = {"agents/a/session/transcript.jsonl": b'{"type": "user"}\n'}
+    return {**transcript, **{f"agents/a/session/{n}": c for n, c in more.items()}}
+
+
+def test_a_session_goes_where_its_program_will_look(load_bytes, run_dir):
+    files = claude_files(**{"memory/notes.md": b"m", "claude_session_id.txt": SESSION_ID.encode()})
+    data = checkpoint(files, agents={"a": CLAUDE}, session_format="claude-code-v1")
+    agent = load_bytes(data, run_dir)["agents"]["a"]
+    project = agent / "session" / "projects" / project_slug(agent / "workspace")
+    assert (project / f"{SESSION_ID}.jsonl").read_bytes() == b'{"type": "user"}\n'
+    assert (project / "memory" / "notes.md").read_bytes() == b"m"
+
+
+def test_what_no_session_has_is_left_out_and_listed(load_bytes, run_dir):
+    more = {"settings.json": b"{}", ".credentials.json": b"{}", "projects/x/y.jsonl": b""}
+    loaded = load_bytes(checkpoint(claude_files(**more), agents={"a": CLAUDE}), run_dir)
+    left_out = {item["path"] for item in loaded["excluded"]}
+    assert left_out == {f"agents/a/session/{name}" for name in more}
+    assert len(files_of(loaded["agents"]["a"])) == 1
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"agents": ["a"]},
+        {"agents": {"a": {}}, "session_format": "claude-code-v1"},
+        {"agents": {"a": {**CLAUDE, "session_format": "unknown-v9"}}},
+        {"agents": {"a": {**CLAUDE, "session_id": None}}},
+    ],
+)
+def test_a_session_of_no_known_format_is_left_out_and_listed(load_bytes, run_dir, keys):
+    loaded = load_bytes(checkpoint(claude_files(), **keys), run_dir)
+    assert [item["path"] for item in loaded["excluded"]] == ["agents/a/session/transcript.jsonl"]
+    assert files_of(loaded["agents"]["a"]) == {}
+
+
+@pytest.mark.parametrize("session_id", ["../../../../evil", "", "x/y", "..", SESSION_ID + "\n"])
+def test_a_session_id_that_is_none_is_refused(refuse, run_dir, session_id):
+    data = checkpoint(claude_files(), agents={"a": {**CLAUDE, "session_id": session_id}})
+    refuse(run_dir, CheckpointFormatError, data=data)
+
+
+def test_a_large_member_takes_little_memory(load_bytes, run_dir):
+    data = bare_checkpoint(Member(f"{WORKSPACE}large", bytes(32 << 20)))
+    tracemalloc.start()
+    try:
+        loaded = load_bytes(data, run_dir)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+    assert (loaded["agents"]["a"] / "workspace" / "large").stat().st_size == 32 << 20

@@ -1,0 +1,292 @@
+"""What of a workspace never travels, and which links may be made again."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawblox.checkpoint.policy import GIT_CONFIG, link_stays_inside, workspace_exclusion
+
+REBUILT = [
+    ".venv/bin/python",
+    "venv/lib/python3.11/os.py",
+    "project/node_modules/left-pad/index.js",
+    "a/b/__pycache__/c.cpython-311.pyc",
+    "env/lib/python3.11/site-packages/sitecustomize.py",
+    ".cache/pip/x",
+    ".mypy_cache/3.11/a.json",
+    ".pytest_cache/v/x",
+    ".ruff_cache/x",
+    ".tox/py311/x",
+]
+
+CREDENTIALS = [
+    ".credentials.json",
+    "deep/down/.credentials.json",
+    ".claude.json",
+    "sub/.claude.json",
+    ".claude/.credentials.json",
+    ".claude/auth.json",
+    ".kimi-code/auth.json",
+    ".kimi-code/credentials/kimi.json",
+]
+
+CAPABILITIES = [
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    "sub/project/.claude/settings.json",
+    ".claude/hooks/run.sh",
+    ".claude/hooks.json",
+    ".claude/agents/helper.md",
+    ".claude/plugins/x/plugin.json",
+    ".mcp.json",
+    "sub/.mcp.json",
+    ".codex/config.toml",
+    ".codex/auth.json",
+    ".codex/anything",
+    ".kimi-code/config.toml",
+    ".kimi-code/local.toml",
+    ".kimi-code/mcp.json",
+    ".kimi-code/hooks/x",
+    ".agents/agents/x.md",
+]
+
+REPOSITORY = [
+    ".git/hooks/pre-commit",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/config.lock",
+    "sub/.git/config",
+    ".git/index.lock",
+    ".git/refs/heads/main.lock",
+    ".git/commondir",
+    ".git/gitdir",
+    ".git/modules/sub/config",
+    ".git/worktrees/w/gitdir",
+    ".git/rebase-merge/git-rebase-todo",
+    ".git/objects/info/alternates",
+    ".git/lfs/objects/x",
+    "bare.git/config",
+    "bare.git/hooks/post-receive",
+]
+
+REDIRECTS = [".git", "sub/.git", ".claude", ".kimi-code", "sub/.agents"]
+
+OWN_WORK = [
+    "SOUL.md",
+    "EPISODIC_MEMORY.md",
+    "CLAUDE.md",
+    "AGENTS.md",
+    ".claude/skills/fishing/SKILL.md",
+    ".claude/commands/fish.md",
+    ".claude/notes.md",
+    ".kimi-code/skills/fishing/SKILL.md",
+    ".env",
+    ".envrc",
+    ".gitignore",
+    ".gitmodules",
+    ".gitattributes",
+    ".github/workflows/ci.yml",
+    "build/report.txt",
+    "dist/app.js",
+    "target/notes.txt",
+    "env/maze.py",
+    "auth.json",
+    "settings.json",
+    "config.toml",
+    "hooks/use-thing.ts",
+    "site.git/notes.txt",
+    "claude/settings.json",
+    "my.claude.json",
+    "node_modules.txt",
+    "venv",
+    "node_modules",
+    "src/venv.py",
+    "credentials/readme.md",
+    "a" * 200 + "/b",
+]
+
+HISTORY = [
+    ".git/HEAD",
+    ".git/ORIG_HEAD",
+    ".git/FETCH_HEAD",
+    ".git/CHERRY_PICK_HEAD",
+    ".git/packed-refs",
+    ".git/index",
+    ".git/shallow",
+    ".git/description",
+    ".git/COMMIT_EDITMSG",
+    ".git/MERGE_MSG",
+    ".git/info/exclude",
+    ".git/logs/HEAD",
+    ".git/refs/heads/config",
+    ".git/refs/heads/feature/hooks",
+    ".git/objects/ab/0123456789",
+    ".git/objects/pack/pack-1.pack",
+    "sub/.git/HEAD",
+    "bare.git/HEAD",
+    "bare.git/objects/ab/01",
+]
+
+
+@pytest.mark.parametrize(
+    ("paths", "reason"),
+    [
+        (REBUILT, "can be built anew"),
+        (CREDENTIALS, "holds credentials"),
+        (CAPABILITIES, "grants capabilities or runs by itself"),
+        (REPOSITORY, "no part of a repository's content"),
+        (REDIRECTS, "would lead to configuration elsewhere"),
+    ],
+    ids=["rebuilt", "credentials", "capabilities", "repository", "redirects"],
+)
+def test_what_never_travels_is_named_with_its_reason(paths, reason):
+    assert {path: workspace_exclusion(path) for path in paths} == dict.fromkeys(paths, reason)
+
+
+@pytest.mark.parametrize("path", OWN_WORK + HISTORY)
+def test_the_work_of_an_agent_travels(path):
+    assert workspace_exclusion(path) is None
+
+
+@pytest.mark.parametrize(
+    ("directory", "below"),
+    [(".venv", "x"), (".codex", "x"), (".git/hooks", "x"), (".claude/hooks", "x")],
+)
+def test_a_directory_is_left_out_as_a_whole(directory, below):
+    reason = workspace_exclusion(directory, directory=True)
+    assert reason is not None
+    assert workspace_exclusion(f"{directory}/{below}") == reason
+
+
+@pytest.mark.parametrize("directory", [".git", ".claude", ".kimi-code", ".git/refs/heads", "a.git"])
+def test_a_directory_of_which_a_part_travels_is_entered(directory):
+    assert workspace_exclusion(directory, directory=True) is None
+
+
+SPELLINGS = [
+    ".CLAUDE/Settings.JSON",
+    ".claude/settings.json.",
+    ".claude./settings.json ",
+    ".cla\u200dude/settings.json",
+    ".\u212aimi-code/config.toml",
+    "\uff0eclaude/settings.json",
+    ".claude/\u017fettings.json",
+    ".Git/Config",
+    ".g\u200cit/hooks/x",
+    ".GIT ",
+    ".MCP.json",
+    ".\uff23\uff2f\uff24\uff25\uff38/config.toml",
+]
+
+
+@pytest.mark.parametrize("path", SPELLINGS)
+def test_another_spelling_of_a_name_is_the_same_name(path):
+    assert workspace_exclusion(path) is not None
+
+
+component = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1)
+
+
+@given(st.lists(component, min_size=1, max_size=4), st.sampled_from(CREDENTIALS + CAPABILITIES))
+def test_depth_protects_nothing(parents, path):
+    assert workspace_exclusion("/".join((*parents, path))) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("a", "b"),
+        ("a", "b/c"),
+        ("a", "./b"),
+        ("a", "."),
+        ("d/a", "../b"),
+        ("d/a", ".."),
+        ("d/e/a", "../../b/c"),
+        ("d/a", "..//b/"),
+        ("a", "..b"),
+        ("a", "b/...c"),
+    ],
+)
+def test_a_link_to_a_place_inside_may_be_made(path, target):
+    assert link_stays_inside(path, target)
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("a", "/etc/passwd"),
+        ("a", "//server/share"),
+        ("a", ".."),
+        ("a", "../b"),
+        ("d/a", "../../b"),
+        ("d/a", "../.././b"),
+        ("d/e/a", "../../../b"),
+        ("a", "b/.."),
+        ("a", "b/../../c"),
+        ("a", ""),
+        ("a", "b\0c"),
+        ("a", "..\\..\\b"),
+    ],
+)
+def test_a_link_that_may_lead_outside_is_not(path, target):
+    assert not link_stays_inside(path, target)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "..", ".", ""]), min_size=1, max_size=6).map("/".join),
+    st.lists(st.sampled_from(["a", "b", "..", "."]), min_size=1, max_size=6).map("/".join),
+)
+def test_links_that_may_be_made_never_lead_outside_together(tmp_path_factory, first, second):
+    top = tmp_path_factory.mktemp("links")
+    workspace = top / "workspace"
+    (workspace / "a" / "b").mkdir(parents=True)
+    for path, target in (("a/link", first), ("a/b/link", second.replace("b", "link"))):
+        if link_stays_inside(path, target):
+            (workspace / path).symlink_to(target)
+    for path in ("a/link", "a/b/link"):
+        if (workspace / path).exists():
+            assert (workspace / path).resolve().is_relative_to(workspace.resolve())
+
+
+def test_git_takes_the_fresh_configuration(tmp_path):
+    (tmp_path / "config").write_bytes(GIT_CONFIG)
+    asked = ["git", "config", "--file", str(tmp_path / "config"), "--list"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == [
+        "core.repositoryformatversion=0",
+        "core.filemode=true",
+        "core.bare=false",
+        "core.logallrefupdates=true",
+    ]
+
+
+def test_a_repository_without_what_never_travels_still_works(tmp_path):
+    def git(directory: Path, *arguments: str) -> str:
+        names = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_CONFIG_NOSYSTEM": "1"}
+        env = {**names, "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b", "HOME": "/none"}
+        command = ["git", "-C", str(directory), *arguments]
+        env["PATH"] = "/usr/local/bin:/usr/bin:/bin"
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    git(old, "init", "-q", "-b", "main")
+    (old / "a").write_text("one\n")
+    git(old, "add", "a")
+    git(old, "commit", "-q", "-m", "first")
+    git(old, "branch", "other")
+    git(old, "pack-refs", "--all")
+    for path in sorted(old.rglob("*")):
+        name = str(path.relative_to(old))
+        if workspace_exclusion(name, directory=path.is_dir()) is None:
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            (new / name).mkdir() if path.is_dir() else (new / name).write_bytes(path.read_bytes())
+    (new / ".git" / "config").write_bytes(GIT_CONFIG)
+    assert git(new, "status", "--porcelain") == ""
+    assert git(new, "log", "--format=%s", "other") == "first\n"
+    assert not (new / ".git" / "hooks").exists()

@@ -1,0 +1,119 @@
+"""Saves under system calls that the kernel lets fail, on a disk that is full: for real."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clawblox.files import digest_of
+from tests.checkpoint.runs import Run, check_archives, make_run
+
+ROOT = Path(__file__).parents[2]
+SAVES = 8
+
+
+@functools.cache
+def can_run(*command: str) -> bool:
+    """Say whether a program is there and may do its work here."""
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run([*command, "true"], capture_output=True, timeout=30).returncode == 0
+
+
+def run_program(*command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=environment, cwd=ROOT
+    )
+
+
+def save_under(run: Run, inject: str) -> tuple[list[Path], list[str], int]:
+    """Save with calls going wrong; return what returned, what was refused, the exit status."""
+    call = inject.partition(":")[0]
+    tracing = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
+    program = [sys.executable, "-m", "tests.checkpoint.saver", str(run.dir), str(SAVES)]
+    done = run_program(*tracing, "-e", f"inject={inject}", *program)
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    returned = [Path(rest) for word, rest in lines if word == "returned"]
+    refused = [rest for word, rest in lines if word == "refused"]
+    assert done.returncode <= 0 or not done.stderr, done.stderr
+    return returned, refused, done.returncode
+
+
+needs_strace = pytest.mark.skipif("not can_run('strace', '-qq', '-o', '/dev/null')")
+needs_namespaces = pytest.mark.skipif("not can_run('unshare', '-rm')")
+
+
+@needs_strace
+@pytest.mark.parametrize(
+    "inject",
+    [
+        "pwrite64:error=EIO:when=1+13",
+        "pwrite64:error=ENOSPC:when=3+17",
+        "pwrite64:retval=5:when=1",  # it says so, and wrote nothing: of the snapshot,
+        "pwrite64:retval=5:when=2+19",  # of headers
+        "fsync:error=EIO:when=1+5",
+        "link,linkat:error=ENOSPC:when=1+2",
+    ],
+)
+def test_calls_that_the_kernel_lets_fail_cost_no_archive(tmp_path: Path, inject: str):
+    run = make_run(tmp_path)
+    before = digest_of(run.save("previous"))
+    returned, refused, status = save_under(run, inject)
+    assert status == 0
+    assert len(returned) + len(refused) == SAVES
+    assert refused
+    assert returned
+    assert set(returned) <= set(run.archives())
+    check_archives(run)
+    assert digest_of(run.archive("previous")) == before
+    assert run.partials() == []
+
+
+@needs_strace
+@pytest.mark.parametrize("inject", ["pwrite64:signal=KILL:when=27", "fsync:signal=KILL:when=10"])
+def test_a_kill_in_the_middle_of_a_call_costs_no_archive(tmp_path: Path, inject: str):
+    run = make_run(tmp_path)
+    before = digest_of(run.save("previous"))
+    returned, _, status = save_under(run, inject)
+    assert status == -9
+    assert 0 < len(returned) < SAVES
+    assert set(returned) <= set(run.archives())
+    check_archives(run)
+    assert digest_of(run.archive("previous")) == before
+    run.save("next")
+    assert run.partials() == []
+
+
+FULL_DISK = """
+import pathlib, random, sys
+from clawblox.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+disk, agent = map(pathlib.Path, sys.argv[1:])
+previous = save_checkpoint(disk / "checkpoints" / "previous.ckpt", agents={"rocky": agent})
+(agent / "workspace" / "large.bin").write_bytes(random.Random(1).randbytes(2 << 20))
+for overwrite in False, True:
+    path = previous if overwrite else previous.with_name("new.ckpt")
+    try:
+        save_checkpoint(path, agents={"rocky": agent}, overwrite=overwrite)
+    except CheckpointError as error:
+        print(error.message)
+print(sorted(path.name for path in previous.parent.iterdir()))
+print(load_checkpoint(previous, agent.parent / "loaded")["verified"])
+"""
+
+
+@needs_namespaces
+def test_a_full_disk_costs_no_archive(tmp_path: Path):
+    run = make_run(tmp_path, manifest=False)
+    (tmp_path / "disk").mkdir()
+    mounted = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'
+    arguments = (str(tmp_path / "disk"), sys.executable, FULL_DISK, str(run.agent))
+    done = run_program("unshare", "-rm", "sh", "-c", mounted, "sh", *arguments)
+    refused = "the checkpoint cannot be saved: No space left on device"
+    assert done.stdout.splitlines() == [refused, refused, "['previous.ckpt']", "True"], done.stderr

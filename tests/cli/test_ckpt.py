@@ -1,0 +1,205 @@
+"""``clawblox ckpt``: what is shown of archives, and what its status says."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox import save_checkpoint
+from clawblox.checkpoint.metadata import serialise_metadata
+from tests.cli.conftest import Start
+
+FAKE_TOKEN = "gh" + "p_" + "Zq7" * 12
+
+
+def write_plain_zip(path: Path, files: Mapping[str, bytes]) -> Path:
+    """Write an archive as another program would, without digests."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+class Ckpt:
+    """Runs ``clawblox ckpt``."""
+
+    def __init__(self, call: Start) -> None:
+        self._call = call
+
+    def __call__(self, *words: str | Path, status: int = 0) -> str:
+        """Return what a command prints, and see that it ends with ``status``."""
+        command = self._call("ckpt", *map(str, words))
+        assert command.wait() == status, command.err
+        self.err = command.err
+        return command.out
+
+    def fields(self, *words: str | Path, status: int = 0) -> Any:
+        """Return what a command says to programs."""
+        return json.loads(self(*words, "--json", status=status))
+
+
+@pytest.fixture
+def ckpt(call: Start) -> Ckpt:
+    return Ckpt(call)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Make a run directory with an agent, a snapshot and a manifest."""
+    run = tmp_path / "run"
+    workspace = run / "agents" / "Rocky" / "workspace"
+    (workspace / "notes").mkdir(parents=True)
+    (workspace / "notes" / "plan.md").write_text("north\n")
+    (workspace / "SOUL.md").write_text("I am\n")
+    (workspace / ".mcp.json").write_text("{}")
+    (run / ".clawblox").mkdir()
+    manifest = {"schema_version": 1, "run": {"id": "r001", "index": 0}}
+    (run / ".clawblox" / "manifest.json").write_text(json.dumps(manifest))
+    (run / "w.json").write_text(json.dumps({"format": "tally-v1", "time": 3.5}))
+    return run
+
+
+def save(run: Path, name: str = "one.ckpt") -> Path:
+    return save_checkpoint(
+        run / "checkpoints" / name,
+        world_snapshot=run / "w.json",
+        agents={"Rocky": run / "agents" / "Rocky"},
+        metadata={"generation": 7},
+    )
+
+
+def test_inspect_shows_what_an_archive_says_of_itself(ckpt: Ckpt, run: Path) -> None:
+    shown = ckpt("inspect", save(run), "--files")
+    for line in (
+        "world     tally-v1, 35 B, at time 3.5",
+        "lineage   run r001",
+        "digests   of every member",
+        "Rocky  2      11 B",
+        "agents/Rocky/workspace/.mcp.json  grants capabilities or runs by itself",
+        "generation  7",
+        "agents/Rocky/workspace/notes/plan.md  6 B",
+    ):
+        assert line in shown
+
+
+def test_inspect_says_to_programs_what_is_in_it(ckpt: Ckpt, run: Path) -> None:
+    told = ckpt.fields("inspect", save(run))
+    assert told["verified"] is True
+    assert told["metadata"]["generation"] == 7
+    assert [each["name"] for each in told["members"]][:2] == ["metadata.json", "world.snapshot"]
+
+
+def test_what_a_stranger_wrote_does_not_reach_the_terminal_as_it_is(
+    ckpt: Ckpt, tmp_path: Path
+) -> None:
+    metadata = {"schema_version": 1, "note": "\x1b[2Jgone\x07", "created_at": "\x1b]0;x\x07"}
+    archive = write_plain_zip(
+        tmp_path / "odd.ckpt", {"metadata.json": serialise_metadata(metadata)}
+    )
+    shown = ckpt("inspect", archive)
+    assert "gone" in shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+
+
+def test_an_archive_without_digests_is_told_as_such(ckpt: Ckpt, tmp_path: Path) -> None:
+    metadata = {"schema_version": 1, "agents": {}}
+    archive = write_plain_zip(
+        tmp_path / "old.ckpt", {"metadata.json": serialise_metadata(metadata)}
+    )
+    assert "not at all: it may hold secrets" in ckpt("inspect", archive)
+    assert "sound, but it names no digests" in ckpt("verify", archive)
+    assert ckpt.fields("inspect", archive)["verified"] is False
+    assert "checked by checksums only" in ckpt("extract", archive, tmp_path / "new")
+
+
+def test_verify_tells_the_sound_from_the_others(ckpt: Ckpt, run: Path) -> None:
+    good, bad = save(run, "a.ckpt"), save(run, "b.ckpt")
+    data = bytearray(bad.read_bytes())
+    data[data.index(b"I am\n")] ^= 1
+    bad.write_bytes(data)
+    shown = ckpt("verify", good, bad, status=1)
+    assert "a.ckpt: verified, 4 members" in shown
+    assert "b.ckpt" not in shown
+    assert "SOUL.md" in ckpt.err
+    told = ckpt.fields("verify", good, bad, status=1)
+    assert [each["error"] is None for each in told] == [True, False]
+
+
+def test_extract_says_where_things_are_and_touches_nothing_that_is_there(
+    ckpt: Ckpt, run: Path, tmp_path: Path
+) -> None:
+    archive, target = save(run), tmp_path / "new"
+    assert f"agent Rocky     {target}/agents/Rocky" in ckpt("extract", archive, target)
+    assert (target / "agents/Rocky/workspace/SOUL.md").read_text() == "I am\n"
+    before = sorted(target.rglob("*"))
+    ckpt("extract", archive, target, status=1)
+    assert "agents/Rocky" in ckpt.err
+    assert sorted(target.rglob("*")) == before
+
+
+def test_diff_names_what_changed(ckpt: Ckpt, run: Path) -> None:
+    one = save(run, "a.ckpt")
+    workspace = run / "agents/Rocky/workspace"
+    (workspace / "SOUL.md").write_text("I was\n")
+    (workspace / "notes/plan.md").unlink()
+    (workspace / "new.txt").write_text("x")
+    other = save(run, "b.ckpt")
+    assert ckpt("diff", one, other, status=1).splitlines() == [
+        "+ agents/Rocky/workspace/new.txt",
+        "- agents/Rocky/workspace/notes/plan.md",
+        "~ agents/Rocky/workspace/SOUL.md",
+        "~ metadata.json: directories",
+        "1 added, 1 removed, 1 changed, 1 the same",
+    ]
+    assert ckpt("diff", one, one) == "0 added, 0 removed, 0 changed, 3 the same\n"
+
+
+def test_scan_finds_without_showing_and_lets_through_what_is_allowed(
+    ckpt: Ckpt, tmp_path: Path
+) -> None:
+    archive = write_plain_zip(
+        tmp_path / "leaky.ckpt",
+        {
+            "metadata.json": serialise_metadata({"schema_version": 1}),
+            "agents/Rocky/workspace/note": f"use {FAKE_TOKEN}".encode(),
+        },
+    )
+    shown = ckpt("scan", archive, status=1)
+    assert "github-token" in shown
+    assert FAKE_TOKEN not in shown
+    found = ckpt.fields("scan", archive, status=1)["findings"][0]
+    allowed = {key: found[key] for key in ("path", "rule", "fingerprint")}
+    allow_file = tmp_path / "allow.json"
+    allow_file.write_text(json.dumps([{**allowed, "reason": "a made-up one"}]))
+    assert "1 finding allowed" in ckpt("scan", archive, "--allow", allow_file)
+
+
+def test_repair_registers_what_the_manifest_lacks(ckpt: Ckpt, run: Path) -> None:
+    archive = save(run)
+    manifest = run / ".clawblox" / "manifest.json"
+    document = json.loads(manifest.read_text())
+    entry = document.pop("checkpoints")
+    manifest.write_text(json.dumps(document))
+    assert ckpt("repair", run).startswith("registered ")
+    assert json.loads(manifest.read_text())["checkpoints"] == entry
+    archive.write_bytes(archive.read_bytes()[:-1])
+    assert "not sound" in ckpt("repair", run, status=1)
+
+
+def test_what_is_no_archive_is_one_clear_line(ckpt: Ckpt, tmp_path: Path) -> None:
+    path = tmp_path / "page.ckpt"
+    path.write_text("<html>")
+    assert ckpt("inspect", path, status=1) == ""
+    assert ckpt.err.startswith("Error: ")
+    assert "Traceback" not in ckpt.err
+
+
+def test_a_missing_archive_is_told(ckpt: Ckpt, tmp_path: Path) -> None:
+    ckpt("verify", tmp_path / "none.ckpt", status=1)
+    assert "none.ckpt" in ckpt.err
