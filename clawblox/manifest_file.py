@@ -15,10 +15,7 @@ Merge rules belong to ``manifest``, the task that calls this to ``manifest_write
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import fcntl
-import functools
 import os
 import secrets
 import stat
@@ -32,6 +29,7 @@ import attrs
 
 from clawblox.errors import ManifestError
 from clawblox.files import fsync_directory
+from clawblox.linux import EXCHANGE, rename_with
 from clawblox.manifest import (
     SCHEMA_VERSION,
     Manifest,
@@ -46,9 +44,6 @@ _ATTEMPTS: Final = 24
 """How often a document is merged anew because a program without the lock was faster."""
 _PATIENT_ATTEMPTS: Final = 8
 """So many attempts give way to a change that is seen in time; the later ones exchange."""
-
-_NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
-"""How kernels, file systems and sandboxes say that they cannot exchange two files."""
 
 
 class ManifestFile:
@@ -190,7 +185,7 @@ class ManifestFile:
                 return False
             if is_patient and _stamp(self._path) != seen.stamp:
                 raise _ChangedError
-            if _exchange(new, self._path):
+            if rename_with(EXCHANGE, new, self._path):
                 return True
             if _stamp(self._path) != seen.stamp:
                 raise _ChangedError
@@ -300,26 +295,3 @@ def _make_directory(path: Path) -> None:
         return
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     fsync_directory(path.parent)
-
-
-_AT_FDCWD: Final = -100
-_RENAME_EXCHANGE: Final = 2
-
-
-@functools.cache
-def _renameat2() -> Callable[..., int] | None:
-    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two files in one step; False where that does not exist, and nothing happened."""
-    renameat2 = _renameat2()
-    if renameat2 is None:
-        return False
-    paths = _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other)
-    if renameat2(*paths, _RENAME_EXCHANGE) == 0:
-        return True
-    code = ctypes.get_errno()
-    if code in _NO_EXCHANGE:
-        return False
-    raise OSError(code, os.strerror(code), str(other))

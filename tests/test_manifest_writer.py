@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from clawblox import manifest_file
+from clawblox import linux, manifest_file
 from clawblox.errors import ManifestError, UsageError
 from clawblox.manifest import Manifest, Update, manifest_path, parse_manifest, read_manifest
 from clawblox.manifest_file import ManifestFile
@@ -384,7 +384,7 @@ async def test_asyncios_own_cancel_tears_nothing_and_strands_nobody(tmp_path, mo
 def _any_file_system(request, monkeypatch) -> None:
     """Run the test with, and as if without, the exchange of two files."""
     if request.param == "replace":
-        monkeypatch.setattr(manifest_file, "_renameat2", lambda: None)
+        monkeypatch.setattr(linux, "_libc", lambda _name: None)
 
 
 def just_before(
@@ -421,7 +421,7 @@ def test_an_entry_that_came_in_the_very_last_moment_is_merged(tmp_path, monkeypa
         document["recordings"][0]["events"] = 2
         rename_in(tmp_path, {**document, "lab": 1})
 
-    just_before(monkeypatch, "_exchange", iter([last_moment]))
+    just_before(monkeypatch, "rename_with", iter([last_moment]))
     ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
     assert recording_names(tmp_path) == ["old", "rec"]
     assert read(tmp_path).recordings[0]["events"] == 2
@@ -445,7 +445,7 @@ def test_two_entries_around_an_exchange_are_merged(tmp_path, monkeypatch, reads)
             rename_in(tmp_path, theirs[0])
         append_recording(tmp_path, "two")
 
-    just_before(monkeypatch, "_exchange", iter([first]))
+    just_before(monkeypatch, "rename_with", iter([first]))
     # Two files are written: ours, which the exchange finds outdated, and the one after it.
     just_before(monkeypatch, "_write_private", iter([lambda: None, second]))
     ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
@@ -474,7 +474,7 @@ def test_a_program_that_is_always_faster_loses_nothing_in_the_end(tmp_path, monk
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     with monkeypatch.context() as patch:
         just_before(patch, "_write_private", endless(tmp_path))
-        just_before(patch, "_exchange", (lambda: append_recording(tmp_path, "x") for _ in "x"))
+        just_before(patch, "rename_with", (lambda: append_recording(tmp_path, "x") for _ in "x"))
         file.apply([checkpoint("a")])
     file.repair(is_thorough=False)
     attempts = manifest_file._ATTEMPTS
@@ -485,7 +485,7 @@ def test_a_program_that_is_always_faster_loses_nothing_in_the_end(tmp_path, monk
 
 def test_without_the_exchange_such_a_program_is_an_error(tmp_path, monkeypatch):
     rename_in(tmp_path, {})
-    monkeypatch.setattr(manifest_file, "_renameat2", lambda: None)
+    monkeypatch.setattr(linux, "_libc", lambda _name: None)
     just_before(monkeypatch, "_write_private", endless(tmp_path))
     with pytest.raises(ManifestError, match="changes the manifest all the time"):
         ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])

@@ -11,9 +11,7 @@ What stands in the tree is told by ``loader``. Everything here blocks.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import functools
 import os
 import re
 import secrets
@@ -27,6 +25,7 @@ import attrs
 
 from clawblox.errors import CheckpointError, CheckpointPathError
 from clawblox.files import PRIVATE_DIR, write_all
+from clawblox.linux import NO_REPLACE, rename_with, sync_file_system
 from clawblox.proctree import is_same_process, start_time_of
 
 __all__ = ["Staging", "Target"]
@@ -36,10 +35,6 @@ Parts = tuple[str, ...]
 _LEFTOVER: Final = re.compile(r"\.load\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-_RENAME_NOREPLACE: Final = 1
-_NO_FLAGS: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
-"""How kernels, file systems and sandboxes say that they know no flags of renameat2(2)."""
 
 
 @attrs.frozen
@@ -199,7 +194,7 @@ class Staging:
         """
         missing = self._target.missing
         with self._translated():
-            _sync(self._fd)
+            sync_file_system(self._fd)
             moves = [missing[:1]] if missing else list(dict.fromkeys(map(self._topmost, names)))
             try:
                 for parts in moves:
@@ -319,31 +314,10 @@ def _sweep(base: int) -> None:
             shutil.rmtree(name, ignore_errors=True, dir_fd=base)
 
 
-@functools.cache
-def _libc(name: str) -> Callable[..., int] | None:
-    return getattr(ctypes.CDLL(None, use_errno=True), name, None)
-
-
-def _sync(fd: int) -> None:
-    """Make all that was written to a file system durable: one wait, however many files."""
-    syncfs = _libc("syncfs")
-    if syncfs is None:
-        os.sync()
-    elif syncfs(fd) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
 def _rename(source: int, destination: int, name: str) -> None:
     """Move ``name`` from one directory to another in which there is none."""
-    renameat2 = _libc("renameat2")
-    if renameat2 is not None:
-        raw = os.fsencode(name)
-        if renameat2(source, raw, destination, raw, _RENAME_NOREPLACE) == 0:
-            return
-        code = ctypes.get_errno()
-        if code not in _NO_FLAGS:
-            raise OSError(code, os.strerror(code), name)
+    if rename_with(NO_REPLACE, name, name, source_dir=source, destination_dir=destination):
+        return
     with contextlib.suppress(FileNotFoundError):
         os.stat(name, dir_fd=destination, follow_symlinks=False)
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)

@@ -27,6 +27,11 @@ pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 
 
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return make_run(tmp_path)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from clawblox import linux
 from clawblox.checkpoint import staging
 from clawblox.checkpoint.loader import load
 from clawblox.checkpoint.model import Limits
@@ -307,7 +308,7 @@ def test_what_has_appeared_is_taken_back_when_the_rest_cannot(
     assert len(calls) == 2 * failing + 1
 
 
-@pytest.mark.parametrize("name", ["_sync", "write_all"])
+@pytest.mark.parametrize("name", ["sync_file_system", "write_all"])
 def test_a_disk_that_fails_refuses_the_load(refuse, existing, run_dir, monkeypatch, name):
     def fail(*_args):
         raise OSError(28, "No space left on device")
@@ -380,7 +381,7 @@ def test_what_a_living_load_works_in_is_not_swept(load_bytes, existing):
 
 def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing, monkeypatch):
     synced = []
-    monkeypatch.setattr(staging, "_libc", lambda _name: None)
+    monkeypatch.setattr(linux, "_libc", lambda _name: None)
     monkeypatch.setattr(os, "sync", lambda: synced.append(True))
     load_bytes(checkpoint(CONTENTS), existing)
     assert synced
@@ -395,7 +396,7 @@ def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing
 def test_what_appears_meanwhile_is_not_replaced_without_the_newer_calls_either(
     load_bytes, existing, monkeypatch
 ):
-    monkeypatch.setattr(staging, "_libc", lambda _name: None)
+    monkeypatch.setattr(linux, "_libc", lambda _name: None)
     monkeypatch.setattr(os, "sync", lambda: (existing / "world.snapshot").write_bytes(b"mine"))
     with pytest.raises(CheckpointError, match="there already"):
         load_bytes(checkpoint(CONTENTS), existing)
