@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 
 from clawblox import save_checkpoint
 from clawblox.checkpoint.metadata import serialise_metadata
-from tests.cli.conftest import Start
+from tests.cli.conftest import TIMEOUT_S, Start
+from tests.cli.terminal import terminal
+from tests.support import wait_until
 
 FAKE_TOKEN = "gh" + "p_" + "Zq7" * 12
 
@@ -203,3 +206,13 @@ def test_what_is_no_archive_is_one_clear_line(ckpt: Ckpt, tmp_path: Path) -> Non
 def test_a_missing_archive_is_told(ckpt: Ckpt, tmp_path: Path) -> None:
     ckpt("verify", tmp_path / "none.ckpt", status=1)
     assert "none.ckpt" in ckpt.err
+
+
+def test_a_long_search_shows_a_bar_and_leaves_nothing_of_it(run: Path) -> None:
+    big = run / "agents" / "Rocky" / "workspace" / "weights.bin"
+    big.write_bytes(random.Random(7).randbytes(30_000_000))
+    archive = save(run)
+    with terminal("ckpt", "scan", str(archive)) as one:
+        wait_until(lambda: one.shows("Scanning "))
+        wait_until(lambda: one.shows("nothing found"))
+        assert one.process.wait(TIMEOUT_S) == 0
