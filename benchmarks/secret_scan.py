@@ -2,12 +2,14 @@
 
 ``python -m benchmarks.secret_scan [PATH…]`` scans every file below the paths, by default the
 standard library and the installed packages of this interpreter, and prints the speed of a first
-and of a second pass, how late another thread came meanwhile, and every finding by rule.
+and of a second pass, how late another thread came meanwhile, and every finding by rule. With
+``--without-re2`` the package google-re2 is not used even where it is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import sysconfig
 import threading
 import time
@@ -17,6 +19,7 @@ from pathlib import Path
 
 from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets import RULESET, Scanner
+from clawblox.checkpoint.secrets.accelerator import is_accelerated
 
 _CHUNK_BYTES = 256 << 10
 _TICK_S = 0.001
@@ -49,10 +52,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, help="files or directories")
     parser.add_argument("--list", action="store_true", help="print every finding")
+    parser.add_argument("--without-re2", action="store_true", help="do without google-re2")
     options = parser.parse_args()
+    if options.without_re2:
+        sys.modules["re2"] = None  # type: ignore[assignment] # cannot be imported
     paths = options.paths or [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
     files = sorted({file for path in paths for file in _files(path)})
-    print(f"rule set {RULESET}, {len(files)} files")
+    means = "with re2" if is_accelerated() else "without re2"
+    print(f"rule set {RULESET}, {means}, {len(files)} files")
     for name in ("first", "second"):
         scanner = Scanner()
         findings = _pass(name, scanner, files)

@@ -7,12 +7,11 @@ import json
 import os
 import shutil
 import sys
-import types
-import zlib
 from pathlib import Path
 
 import attrs
 import pytest
+import zstandard
 
 from clawblox.checkpoint.sessions import FORMATS, Placement, format_of_backend
 from clawblox.checkpoint.sessions.claude import project_slug
@@ -391,27 +390,29 @@ def test_a_rollout_that_says_nothing_is_nobodys_child(tmp_path, first):
     assert agent.strangers[0] not in {source.path for source in collect(agent).sources}
 
 
+@pytest.fixture(params=["package", "standard"])
+def decoder(request, monkeypatch):
+    """Either of the two; Python has its own from 3.14 on."""
+    if request.param == "standard":
+        pytest.importorskip("compression.zstd")
+    else:
+        monkeypatch.setitem(sys.modules, "compression.zstd", None)
+
+
 @pytest.fixture
-def zstandard(monkeypatch):
-    """A module of that name, whose compression is zlib's."""
-
-    class Decompressor:
-        def decompressobj(self):
-            return zlib.decompressobj()
-
-    module = types.SimpleNamespace(ZstdDecompressor=Decompressor, ZstdError=zlib.error)
-    monkeypatch.setitem(sys.modules, "compression", None)
+def no_decoder(monkeypatch):
     monkeypatch.setitem(sys.modules, "compression.zstd", None)
-    monkeypatch.setitem(sys.modules, "zstandard", module)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
 
 
 def compress(path: Path, *, keep: bool = False) -> None:
-    path.with_name(f"{path.name}.zst").write_bytes(zlib.compress(path.read_bytes()))
+    packed = zstandard.ZstdCompressor().compress(path.read_bytes())
+    path.with_name(f"{path.name}.zst").write_bytes(packed)
     if not keep:
         path.unlink()
 
 
-def test_a_compressed_rollout_is_stored_plain(tmp_path, zstandard):
+def test_a_compressed_rollout_is_stored_plain(tmp_path, decoder):
     agent = build_agent(tmp_path / "rocky", "codex")
     plain = archived(agent)
     for path in agent.family:
@@ -420,9 +421,7 @@ def test_a_compressed_rollout_is_stored_plain(tmp_path, zstandard):
     assert not collect(agent).mid_turn
 
 
-def test_a_plain_rollout_wins_over_its_compressed_double(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "compression.zstd", None)
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+def test_a_plain_rollout_wins_over_its_compressed_double(tmp_path, no_decoder):
     agent = build_agent(tmp_path / "rocky", "codex")
     plain = archived(agent)
     for path in agent.family:
@@ -430,18 +429,14 @@ def test_a_plain_rollout_wins_over_its_compressed_double(tmp_path, monkeypatch):
     assert archived(agent) == plain
 
 
-def test_a_compressed_rollout_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "compression.zstd", None)
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+def test_a_compressed_rollout_that_cannot_be_read_is_an_error(tmp_path, no_decoder):
     agent = build_agent(tmp_path / "rocky", "codex")
     compress(agent.transcript)
     with pytest.raises(CheckpointError, match="cannot scan"):
         collect(agent)
 
 
-def test_a_compressed_rollout_of_an_older_session_need_not_be_read(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "compression.zstd", None)
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+def test_a_compressed_rollout_of_an_older_session_need_not_be_read(tmp_path, no_decoder):
     agent = build_agent(tmp_path / "rocky", "codex")
     younger, older = agent.strangers[:2]
     compress(older)
@@ -454,7 +449,7 @@ def test_a_compressed_rollout_of_an_older_session_need_not_be_read(tmp_path, mon
 
 @pytest.mark.parametrize("broken", [slice(0, -1), slice(0, 60), slice(1, None), slice(0, 0)])
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_broken_compressed_rollout_is_an_error(tmp_path, zstandard, broken, which):
+def test_a_broken_compressed_rollout_is_an_error(tmp_path, decoder, broken, which):
     agent = build_agent(tmp_path / "rocky", "codex")
     compress(agent.family[which])
     packed = agent.family[which].with_name(f"{agent.family[which].name}.zst")
@@ -464,7 +459,7 @@ def test_a_broken_compressed_rollout_is_an_error(tmp_path, zstandard, broken, wh
     assert caught.value.path == packed
 
 
-def test_a_compressed_rollout_is_cut_after_its_last_line(tmp_path, zstandard):
+def test_a_compressed_rollout_is_cut_after_its_last_line(tmp_path, decoder):
     agent = build_agent(tmp_path / "rocky", "codex")
     plain = archived(agent)
     agent.transcript.write_bytes(agent.transcript.read_bytes() + b'{"type":"ev')
@@ -473,7 +468,7 @@ def test_a_compressed_rollout_is_cut_after_its_last_line(tmp_path, zstandard):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b'{"type":"session_meta"}'])
-def test_a_compressed_rollout_without_a_complete_record_is_an_error(tmp_path, zstandard, content):
+def test_a_compressed_rollout_without_a_complete_record_is_an_error(tmp_path, decoder, content):
     agent = build_agent(tmp_path / "rocky", "codex")
     agent.transcript.write_bytes(content)
     compress(agent.transcript)

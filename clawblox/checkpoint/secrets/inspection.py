@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from clawblox.checkpoint.secrets.accelerator import can_match
 from clawblox.checkpoint.secrets.base64_runs import base64_runs, decode_base64
 from clawblox.checkpoint.secrets.containers import HEAD_SIZE, decoder_for
 from clawblox.checkpoint.secrets.known import KnownSecrets
@@ -97,8 +98,12 @@ def _search_pieces(
 
 
 def _find_in_one_reading(text: bytes, known: KnownSecrets) -> list[Match]:
+    has_shapes = can_match(text)
+    if not (has_shapes or known):
+        return []
     words = long_words(text)
-    return _without_overlaps([*known.find(text, words), *find_shapes(text, words)])
+    shapes = find_shapes(text, words) if has_shapes else ()
+    return _without_overlaps([*known.find(text, words), *shapes])
 
 
 def _moved(match: Match, start: int, end: int) -> Match:

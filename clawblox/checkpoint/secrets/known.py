@@ -152,6 +152,9 @@ class KnownSecrets:
             for form in _forms(value[-_TAIL_BYTES:]):
                 (self._in_words if is_word(form) else self._anywhere)[form] = value
 
+    def __bool__(self) -> bool:
+        return bool(self._labels)
+
     def digest(self, key: bytes) -> bytes:
         """Return what names this set of secrets, and tells nothing to who has not the key."""
         state = hashlib.blake2b(key=key)

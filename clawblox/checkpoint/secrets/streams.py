@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import bz2
 import contextlib
-import importlib
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+
+from clawblox.checkpoint.zstd import Frame, find_zstandard
 
 __all__ = ["Codec", "Damaged", "Inflate", "bunzip2", "unxz", "zstd_codec"]
 
@@ -86,9 +87,9 @@ def _decodable(inflate: zlib._Decompress, data: bytes) -> bytes:
 
 
 class _Blockwise:
-    """The interface that bz2, lzma and compression.zstd share."""
+    """What bz2, lzma and Zstandard have in common."""
 
-    def __init__(self, decompressor: Any, errors: tuple[type[Exception], ...] = _ERRORS) -> None:  # noqa: ANN401
+    def __init__(self, decompressor: Frame, errors: tuple[type[Exception], ...] = _ERRORS) -> None:
         self._decompressor = decompressor
         self._errors = errors
         self.rest = b""
@@ -113,29 +114,7 @@ class _Blockwise:
 
     @property
     def is_finished(self) -> bool:
-        return bool(self._decompressor.eof)
-
-
-class _ZstandardPackage:
-    """The decoder of the package ``zstandard``, which knows no bound but its morsels."""
-
-    def __init__(self, package: Any) -> None:  # noqa: ANN401
-        self._decompressor = package.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
-        self._error: type[Exception] = package.ZstdError
-        self.rest = b""
-        self.is_finished = False
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        for at in range(0, len(data), _MORSEL):
-            try:
-                piece = self._decompressor.decompress(data[at : at + _MORSEL])
-            except self._error as error:
-                raise Damaged from error
-            yield piece
-            if self._decompressor.eof:
-                self.is_finished = True
-                self.rest = self._decompressor.unused_data + data[at + _MORSEL :]
-                return
+        return self._decompressor.eof
 
 
 def bunzip2() -> Codec:
@@ -150,17 +129,8 @@ def unxz() -> Codec:
 
 def zstd_codec() -> Callable[[], Codec] | None:
     """Return what makes a decoder of Zstandard; None where neither Python nor a package has it."""
-    try:
-        zstd = importlib.import_module("compression.zstd")
-    except ImportError:
-        return _zstandard_codec()
-    errors = (*_ERRORS, zstd.ZstdError)
-    return lambda: _Blockwise(zstd.ZstdDecompressor(), errors)
-
-
-def _zstandard_codec() -> Callable[[], Codec] | None:
-    try:
-        package = importlib.import_module("zstandard")
-    except ImportError:
+    zstandard = find_zstandard()
+    if zstandard is None:
         return None
-    return lambda: _ZstandardPackage(package)
+    errors = (*_ERRORS, zstandard.error)
+    return lambda: _Blockwise(zstandard.open_frame(), errors)

@@ -1,18 +1,15 @@
-"""Reading what was compressed with Zstandard, where this Python can.
-
-Python can from 3.14 on; before, where the ``zstandard`` package happens to be installed.
-"""
+"""Reading what was compressed with Zstandard, where this Python can."""
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from clawblox.checkpoint import tree
 from clawblox.checkpoint.model import Transform
+from clawblox.checkpoint.zstd import Zstandard, find_zstandard
 from clawblox.errors import CheckpointError
 
 __all__ = ["decompressing", "read_head"]
@@ -30,15 +27,15 @@ def decompressing(path: Path) -> Transform:
     Raises:
         CheckpointError: This Python cannot; the transform itself raises it for a broken file.
     """
-    open_frame, failure = _codec(path)
+    zstandard = _find_zstandard(path)
 
     def transform(chunks: Iterable[bytes]) -> Iterator[bytes]:
-        frame = open_frame()
+        frame = zstandard.open_frame()
         try:
             for chunk in chunks:
                 for start in range(0, len(chunk), _SLICE):
                     yield frame.decompress(chunk[start : start + _SLICE])
-        except (failure, EOFError) as error:
+        except (zstandard.error, EOFError) as error:
             raise CheckpointError(f"cannot be decompressed: {error}", path=path) from None
         if not frame.eof:
             raise CheckpointError("cannot be decompressed: its end is missing", path=path)
@@ -63,20 +60,12 @@ def read_head(root: Path, path: str, size: int) -> bytes:
     return head
 
 
-def _codec(path: Path) -> tuple[Callable[[], Any], type[Exception]]:
-    """Return what begins to decompress a frame, and what a broken one raises."""
-    try:
-        standard = importlib.import_module("compression.zstd")
-    except ImportError:
-        pass
-    else:
-        return standard.ZstdDecompressor, standard.ZstdError
-    try:
-        package = importlib.import_module("zstandard")
-    except ImportError:
+def _find_zstandard(path: Path) -> Zstandard:
+    zstandard = find_zstandard()
+    if zstandard is None:
         raise CheckpointError(
             "cannot scan a compressed session for secrets",
             path=path,
             hint="Python 3.14, or pip install zstandard",
-        ) from None
-    return package.ZstdDecompressor().decompressobj, package.ZstdError
+        )
+    return zstandard

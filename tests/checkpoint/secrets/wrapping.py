@@ -14,6 +14,8 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 
+import zstandard
+
 
 def zipped(data: bytes, name: str = "inner.txt", method: int = zipfile.ZIP_DEFLATED) -> bytes:
     file = io.BytesIO()
@@ -39,6 +41,13 @@ def streamed_zip(data: bytes) -> bytes:
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("inner.txt", data)
     return pipe.written
+
+
+def zstandard_zip(data: bytes) -> bytes:
+    """Return the local header and the content of a member, as zipfile writes it from 3.14 on."""
+    packed = zstandard.compress(data)
+    sizes = (zlib.crc32(data), len(packed), len(data))
+    return struct.pack("<4s5H3I2H", b"PK\x03\x04", 63, 0, 93, 0, 33, *sizes, 1, 0) + b"n" + packed
 
 
 def tarred(data: bytes, name: str = "inner/file") -> bytes:
@@ -123,10 +132,13 @@ ENCODINGS: Mapping[str, Callable[[bytes], bytes]] = {
     "bzip2": bz2.compress,
     "xz": lzma.compress,
     "zlib": zlib.compress,
+    "zstd": zstandard.compress,
+    "zstd-twice": lambda data: zstandard.compress(b"first frame\n") + zstandard.compress(data),
     "zip": zipped,
     "zip-stored": lambda data: zipped(data, method=zipfile.ZIP_STORED),
     "zip-bzip2": lambda data: zipped(data, method=zipfile.ZIP_BZIP2),
     "zip-streamed": streamed_zip,
+    "zip-zstd": zstandard_zip,
     "zip-in-zip": lambda data: zipped(zipped(data, "b.txt"), "a.jar"),
     "zip-behind-script": lambda data: b"#!/usr/bin/env python3\n" + zipped(data),
     "tar": tarred,

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import random
+import re
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clawblox.checkpoint.secrets import accelerator, inspection
+from clawblox.checkpoint.secrets.accelerator import Untranslatable, can_match, superset_of
+from clawblox.checkpoint.secrets.inspection import find_matches
+from clawblox.checkpoint.secrets.known import KnownSecrets
+from clawblox.checkpoint.secrets.rules import CONTEXT_RULES, WORD_RULES, Rule
+from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_of
+from tests.checkpoint.secrets.test_clean import CLEAN
+from tests.checkpoint.secrets.wrapping import ENCODINGS
+
+re2 = pytest.importorskip("re2")
+
+RULES = (*WORD_RULES, *CONTEXT_RULES)
+KNOWN = KnownSecrets({"label": "a-value-that-is-known-1"})
+UNKNOWN = KnownSecrets({})
+FAKES = [fake(family).encode() for family in FAMILIES]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    accelerator._search.cache_clear()
+    yield
+    accelerator._search.cache_clear()
+
+
+def matches(text: bytes, known: KnownSecrets, search=can_match):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inspection, "can_match", search)
+        return list(find_matches(text, known))
+
+
+def assert_same(text: bytes) -> None:
+    """Check that a text gives the same with RE2 as when every text is searched for everything."""
+    for known in (UNKNOWN, KNOWN):
+        assert matches(text, known) == matches(text, known, search=lambda _: True)
+
+
+def search_of(pattern: re.Pattern[bytes]):
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    return re2.compile(superset_of(pattern), options).search
+
+
+def test_it_is_used_where_the_package_is() -> None:
+    assert accelerator.is_accelerated()
+    assert not can_match(b"Nothing to be seen in this line, and 7 words more.\n" * 3000)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_rule_is_translated(rule: Rule) -> None:
+    search = search_of(rule.pattern)
+    assert not search(b"")
+    found = [text for text in FAKES if rule.pattern.search(text)]
+    assert all(search(text) for text in found)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_fake_gives_the_same(family: str) -> None:
+    for embedding, embed in EMBEDDINGS.items():
+        text = embed(fake(family, embedding)).encode()
+        assert rule_of(family) in {match.rule for match in matches(text, UNKNOWN)}
+        assert_same(text)
+    for encode in ENCODINGS.values():
+        assert_same(encode(b"some text\n" + fake(family).encode()))
+
+
+@pytest.mark.parametrize("kind", CLEAN)
+def test_what_holds_no_secret_gives_the_same(kind: str) -> None:
+    text = CLEAN[kind]()
+    for at in range(0, len(text), 128 << 10):
+        assert_same(text[at : at + (140 << 10)])
+
+
+def test_a_known_value_is_found_where_no_rule_matches() -> None:
+    (match,) = matches(b"it is a-value-that-is-known-1.", KNOWN)
+    assert match.rule == "known-value:label"
+
+
+@st.composite
+def fragments(draw: st.DrawFn) -> bytes:
+    """Draw a fake, or part of one, that may have been damaged, or characters that matter."""
+    text = bytearray(draw(st.sampled_from(FAKES)))
+    start = draw(st.integers(0, 9))
+    del text[len(text) - draw(st.integers(0, 40)) :], text[:start]
+    if text and draw(st.booleans()):
+        text[draw(st.integers(0, len(text) - 1))] = draw(st.integers(0, 255))
+    return draw(st.sampled_from((bytes, bytes.lower, bytes.upper)))(bytes(text))
+
+
+NOISE = st.one_of(
+    st.binary(max_size=6),
+    st.sampled_from([b"\\n", b"\x0b", b"\\\\n", b"=", b'"', b": ", b"KEY=", b"://", b"%3D", b"\0"]),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.one_of(fragments(), NOISE), max_size=8).map(b"".join))
+def test_a_random_embedding_gives_the_same(text: bytes) -> None:
+    assert_same(text)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_whatever_a_rule_matches_is_searched(rule: Rule, data: st.DataObject) -> None:
+    before, after = data.draw(st.binary(max_size=4)), data.draw(st.binary(max_size=4))
+    text = before + data.draw(st.from_regex(rule.pattern)) + after
+    assert rule.pattern.search(text) is None or can_match(text)
+
+
+PATTERNS = (
+    re.compile(rb"a\sb"), re.compile(rb"a[\s.]b"), re.compile(rb"a[^\s]b"), re.compile(rb"a\Wb"),
+    re.compile(rb"K[^a]k", re.IGNORECASE), re.compile(rb"a(?-i:b)A", re.IGNORECASE),
+    re.compile(rb"a(?i:b)[a-b]"), re.compile(rb"a.b"), re.compile(rb"a.b", re.DOTALL),
+    re.compile(rb"[^\x80-\xff]a[\xe0-\xff]", re.IGNORECASE), re.compile(rb"(?<=\xe9)a(?!b)$"),
+    re.compile(rb"^(?:a|bb){2,3}?\b"), re.compile(rb"[^a]b[^AB]", re.IGNORECASE | re.DOTALL),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: ascii(pattern.pattern))
+def test_a_translation_matches_wherever_the_pattern_does(pattern: re.Pattern[bytes]) -> None:
+    search = search_of(pattern)
+    choose = random.Random(1)
+    texts = [bytes(choose.choices(b"aAbBkK\n\x0b .\xe0\xc0\xe9", k=5)) for _ in range(20_000)]
+    found = [text for text in texts if pattern.search(text)]
+    assert found
+    assert all(search(text) for text in found)
+    assert not all(search(text) for text in texts)
+
+
+UNTRANSLATABLE = (rb"(a)\1", rb"a++", rb"(?>a)b", rb"(?m)a", rb"(?L)a", rb"(a)?(?(1)b|c)")
+
+
+@pytest.mark.parametrize("body", UNTRANSLATABLE)
+def test_one_rule_that_cannot_be_translated_ends_it(
+    monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    rule = Rule(name="new", keywords=(b"a",), pattern=re.compile(body))
+    with pytest.raises(Untranslatable):
+        superset_of(rule.pattern)
+    monkeypatch.setattr(accelerator, "WORD_RULES", (*WORD_RULES, rule))
+    assert not accelerator.is_accelerated()
+    assert can_match(b"")
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("re2", None), ("re2", re), ("re2", 7), ("re._parser", None)]
+)
+def test_without_what_it_needs_every_text_is_searched(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: object
+) -> None:
+    monkeypatch.setitem(sys.modules, name, module)
+    assert not accelerator.is_accelerated()
+    assert can_match(b"")
+
+
+def test_a_pattern_that_re2_refuses_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerator, "superset_of", lambda _: b"(")
+    assert not accelerator.is_accelerated()
+    assert can_match(b"")
