@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
 from clawblox.luau import syntax as ast
@@ -23,8 +23,9 @@ from clawblox.luau.lower import FunctionLowering
 from clawblox.luau.parser import parse
 
 UNIT_PREFIX = "<luau "
+MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
-FORMAT = 1  # part of every snapshot: lowering the same source differently needs a new number
+FORMAT = 2  # part of every snapshot: lowering the same source differently needs a new number
 
 
 class Unit:
@@ -41,15 +42,27 @@ class Unit:
 class Continuation:
     """The rest of a function behind one call."""
 
-    __slots__ = ("function", "names", "prototype", "site")
+    __slots__ = ("_function", "line", "names", "prototype", "site")
 
     def __init__(
-        self, prototype: Prototype, site: Site, function: Callable[..., Any], names: list[str]
+        self, prototype: Prototype, site: Site, function: FunctionType, names: list[str]
     ) -> None:
         self.prototype = prototype
         self.site = site
-        self.function = function
+        unit = prototype.chunk.units[MAIN_UNIT]
+        self.line = unit.lines[unit.sites.index(site)]
+        self._function = function
         self.names = names
+
+    def function(self, environment: CellType) -> Callable[..., Any]:
+        """Return the code as a function with the globals in a cell."""
+        (cell,) = self._function.__closure__ or (None,)
+        if cell is not environment:  # else the same function was suspended here before
+            code = self._function.__code__
+            self._function = FunctionType(
+                code, self._function.__globals__, code.co_name, closure=(environment,)
+            )
+        return self._function
 
 
 class Prototype:
@@ -84,7 +97,7 @@ class Prototype:
             self.index, self.block, site, counts_depth=recursion_is_unchecked()
         )
         made = self.chunk.compile(writer, f"{self.index}/{site.ordinal}")
-        return Continuation(self, site, made[f"F{self.index}"], names)
+        return Continuation(self, site, made[f"M{self.index}"](None), names)
 
 
 class Chunk:
@@ -172,6 +185,21 @@ def _write(
 def is_generated(code: CodeType) -> bool:
     """Return whether a code object was compiled from Luau."""
     return code.co_filename.startswith(UNIT_PREFIX)
+
+
+def environment_cell(function: Any) -> CellType | None:
+    """Return where a Luau function keeps its globals; None if it uses none."""
+    if not isinstance(function, FunctionType) or not is_generated(function.__code__):
+        return None
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name == "E":
+            return cell
+    return None
+
+
+def is_continuation(code: CodeType) -> bool:
+    """Return whether generated code is the rest of a function."""
+    return code.co_filename != MAIN_UNIT
 
 
 def prototype_of(function: FunctionType) -> Prototype | None:

@@ -1,12 +1,13 @@
-"""The command ``python -m clawblox.luau run FILE [--conformance]``."""
+"""The command ``python -m clawblox.luau run FILE [--conformance [--torture N]]``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
-from clawblox.luau.conformance import prepare
+from clawblox.luau.conformance import ConformanceHost
 from clawblox.luau.errors import LuaError
 from clawblox.luau.vm import VM
 
@@ -22,31 +23,48 @@ def main(arguments: list[str] | None = None) -> int:
         action="store_true",
         help="silence print; succeed only if the chunk's last value is 'OK'",
     )
+    run.add_argument(
+        "--torture",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --conformance, go on in a restored VM at every Nth assertion",
+    )
     options = parser.parse_args(arguments)
-    return run_file(options.file, conformance=options.conformance)
+    host = ConformanceHost(options.torture) if options.conformance else None
+    return run_file(options.file, host)
 
 
-def run_file(path: Path, *, conformance: bool) -> int:
-    """Run a file; return 0 if it went well."""
-    vm = VM(output=None if conformance else _write_line)
-    if conformance:
-        prepare(vm)
+def run_file(path: Path, host: ConformanceHost | None) -> int:
+    """Run a file, as a conformance file if a test host is given; return 0 if it went well."""
+    vm = VM(output=_write_line if host is None else None)
+    if host is not None:
+        host.prepare(vm)
     vm.sandbox()
     try:
-        environment = vm.main_environment = vm.new_environment()
-        if conformance:
-            environment["_G"] = environment
-        main_function = vm.load(path.read_bytes(), f"={path.name}", environment)
-        coroutine = vm.coroutine(main_function)
-        vm.main_coroutine = coroutine
-        values = vm.resume(coroutine)
+        values = _run(vm, path, host)
     except LuaError as error:
         sys.stderr.write(f"{error}\n{error.traceback}")
         return 1
-    if conformance and (not values or values[-1] != "OK"):
+    if host is not None and (not values or values[-1] != "OK"):
         sys.stderr.write(f"the last value is not 'OK': {values!r}\n")
         return 1
     return 0
+
+
+def _run(vm: VM, path: Path, host: ConformanceHost | None) -> tuple[Any, ...]:
+    environment = vm.main_environment = vm.new_environment()
+    if host is not None:
+        environment["_G"] = environment
+    main_function = vm.load(path.read_bytes(), f"={path.name}", environment)
+    coroutine = vm.main_coroutine = vm.coroutine(main_function)
+    values = vm.resume(coroutine)
+    while host is not None and coroutine.status == "suspended":
+        vm = host.reborn(vm)
+        assert vm.main_coroutine is not None
+        coroutine = vm.main_coroutine
+        values = vm.resume(coroutine)
+    return values
 
 
 def _write_line(text: str) -> None:

@@ -2,20 +2,98 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 from clawblox.luau import coroutines
 from clawblox.luau.context import current
+from clawblox.luau.coroutines import Coroutine
 from clawblox.luau.errors import LuaError
+from clawblox.luau.host import Host, HostObject, HostType, to_luau
 from clawblox.luau.lib.buffer import create
-from clawblox.luau.suspension import ScriptFrame
-from clawblox.luau.values import Userdata, as_result
+from clawblox.luau.suspension import Frame
 from clawblox.luau.vm import VM
 
 BLOCK_BYTES = 8 << 20  # the reference's test allocator refuses larger blocks
+ITERATOR = """
+return function(limit, index)
+    if index < limit then
+        coroutine.yield(index + 1)
+        return index + 1
+    end
+    return nil
+end
+"""
+PAUSING_ASSERT = """
+local check, error, interval = assert, error, ...
+local yield, running, isyieldable = coroutine.yield, coroutine.running, coroutine.isyieldable
+local count = 0
+return function(...)
+    local value, message = ...
+    if not value then
+        check(...)
+    end
+    count += 1
+    if count % interval == 0 and running() == nil and isyieldable() then
+        yield()
+    end
+    return ...
+end
+"""
 
 
-def create_uncharged(size: Any = None, *_: Any) -> Any:
+class ConformanceHost(Host):
+    """Lends the files what they expect; finds it again when a VM is restored.
+
+    Args:
+        interval: Pause the file at every so many assertions; 0 never pauses it.
+    """
+
+    def __init__(self, interval: int = 0) -> None:
+        super().__init__()
+        self._interval = interval
+        self._pointer = self.type(HostType("userdata"))
+        self._pointers: dict[str, HostObject] = {}
+        self.function("makelud")(lambda address: self.find_object(repr(address)))
+        self.function("cxxthrow")(_throw)
+        self.function("resumeerror")(_resume_with_error)
+        self.function("is_native_if_supported")(lambda: True)
+        self.function("buffer.create")(_create_uncharged)
+
+    def find_object(self, ident: str) -> HostObject:
+        """Return the pointer with an address: there is one for each."""
+        return self._pointers.setdefault(ident, HostObject(self._pointer, ident))
+
+    def prepare(self, vm: VM) -> None:
+        """Add the globals, and limit memory."""
+        functions = dict(self.functions)
+        vm.globals["buffer"]["create"] = functions.pop("buffer.create")
+        vm.globals.update(functions)
+        vm.globals["cYieldingIterator"] = vm.call(vm.load(ITERATOR, "=iterator"))[0]
+        if self._interval:
+            pausing = vm.load(PAUSING_ASSERT, "=assert")
+            vm.globals["assert"] = vm.call(pausing, float(self._interval))[0]
+        self._limit(vm)
+
+    def _limit(self, vm: VM) -> None:
+        vm.block_limit = BLOCK_BYTES
+        vm.memory_limit = 12 * BLOCK_BYTES
+
+    def reborn(self, vm: VM) -> VM:
+        """Return a VM saved and restored; saving that again must give the same document."""
+        document = json.dumps(vm.snapshot())
+        restored = VM.restore(json.loads(document), host=self)
+        assert json.dumps(restored.snapshot()) == document
+        self._limit(restored)
+        return restored
+
+
+def _throw() -> None:
+    raise LuaError("oops")
+
+
+def _create_uncharged(size: Any = None) -> Any:
     """Return a buffer; the test of large ones runs without a limit of memory."""
     vm = current.vm
     limits, vm.memory_limit, vm.block_limit = (vm.memory_limit, vm.block_limit), None, None
@@ -25,62 +103,18 @@ def create_uncharged(size: Any = None, *_: Any) -> Any:
         vm.memory_limit, vm.block_limit = limits
 
 
-class LightUserdata(Userdata):
-    """A bare pointer: equal to any other with the same address."""
-
-    __slots__ = ("address",)
-
-    def __init__(self, address: Any) -> None:
-        super().__init__(None)
-        self.address = address
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LightUserdata) and other.address == self.address
-
-    def __hash__(self) -> int:
-        return hash(("light userdata", self.address))
-
-
-def make_light_userdata(address: Any = None, *_: Any) -> LightUserdata:
-    """Return a pointer."""
-    return LightUserdata(address)
-
-
-def throw(*_: Any) -> Any:
-    """Fail the way an exception of the host would."""
-    raise LuaError("oops")
-
-
-def is_native(*_: Any) -> bool:
-    """Return whether code runs natively where it can: it cannot here."""
-    return True
-
-
-def resume_with_error(coroutine: Any = None, error: Any = None, *_: Any) -> Any:
+def _resume_with_error(coroutine: Coroutine, error: Any) -> tuple[Any, ...]:
     """Resume a coroutine with an error at the place where it is suspended."""
-    coroutine.frames.append(_FailingFrame(error))
+    coroutine.frames.append(_FailingFrame(to_luau(error)))
     ok, values = coroutines.resume(coroutine, ())
-    return as_result((ok, *values))
+    return (ok, *values)
 
 
-class _FailingFrame(ScriptFrame):
+class _FailingFrame(Frame):
     __slots__ = ("error",)
 
     def __init__(self, error: Any) -> None:
         self.error = error
 
-    def resume(self, result: Any) -> Any:
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
         raise LuaError(self.error)
-
-
-def prepare(vm: VM) -> None:
-    """Add the test program's globals, and limit blocks of memory as it does."""
-    vm.block_limit = BLOCK_BYTES
-    vm.memory_limit = 48 * BLOCK_BYTES
-    vm.globals["buffer"]["create"] = create_uncharged
-    vm.globals.update(
-        makelud=make_light_userdata,
-        cxxthrow=throw,
-        resumeerror=resume_with_error,
-        is_native_if_supported=is_native,
-    )

@@ -6,10 +6,12 @@ from typing import Any
 
 from clawblox.luau.context import MAX_C_CALLS, current
 from clawblox.luau.deep import MAX_CALLS
-from clawblox.luau.diagnose import RESUME_CODES, settle
+from clawblox.luau.diagnose import RESUME_CODES, describe, settle, suspended_levels
 from clawblox.luau.errors import LuaError, RuntimeFault
-from clawblox.luau.suspension import Frame, Yield
+from clawblox.luau.suspension import Frame, ProtectedFrame, Yield
 from clawblox.luau.values import Function, NativeFunction, as_result, as_tuple, register_type
+
+_MAX_LEVELS = 1000  # of a traceback
 
 
 class Coroutine:
@@ -124,11 +126,12 @@ def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
         except Exception as error:  # noqa: BLE001 - settle raises what is not the script's
             raise settle(error) from None
     while frames:
-        frame = frames.pop()
         try:
+            function, argument = frames.pop().rest(result)
+            result = None
             if len(frames) >= MAX_CALLS:
                 raise RuntimeFault("stack overflow")
-            result = frame.resume(result)
+            result = function(argument)
         except Exception as error:  # noqa: BLE001
             vm.c_calls = base
             result = _recover(frames, settle(error))
@@ -137,13 +140,15 @@ def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
 
 def _recover(frames: list[Frame], error: LuaError) -> Any:
     """Unwind to the innermost ``pcall``; return its result."""
-    while frames:
-        frame = frames.pop()
-        try:
-            return frame.recover(error)
-        except LuaError as same:
-            error = same
-    raise error
+    left: list[Frame] = []
+    while frames and not isinstance(frames[-1], ProtectedFrame):
+        left.append(frames.pop())
+    error.traceback += describe(suspended_levels(left[:_MAX_LEVELS][::-1]))
+    if not frames:
+        raise error
+    protected = frames.pop()
+    assert isinstance(protected, ProtectedFrame)
+    return protected.recover(error)
 
 
 def close(coroutine: Coroutine) -> tuple[Any, ...]:

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 STACK_BYTES = 512 << 20
-MAX_CALLS = 20_012  # the reference's 20,000, and what starting a call takes
+MAX_CALLS = 19_999  # as in the reference, the main function among them
+_STARTING_CALLS = 10  # Python's own, below the main function
+HEADROOM = 200  # what handling an error may take on a stack that is full
 _PROBE_CALLS = 3_000
 _PROBE_LIMIT = 500
 _lock = threading.Lock()
@@ -105,11 +107,13 @@ def _wait(done: threading.Event, interrupt: Callable[[], None] | None) -> BaseEx
 
 
 def _raise_limit() -> None:
-    global _active, _usual_limit
+    global _active, _usual_limit, _is_defective
     with _lock:
+        if _is_defective is None:
+            _is_defective = _probe()
         if not _active:
             _usual_limit = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_usual_limit, MAX_CALLS))
+            sys.setrecursionlimit(limit_of_calls())
         _active += 1
 
 
@@ -117,19 +121,23 @@ def _lower_limit() -> None:
     global _active
     with _lock:
         _active -= 1
-        if not _active and sys.getrecursionlimit() == max(_usual_limit, MAX_CALLS):
+        if not _active and sys.getrecursionlimit() - limit_of_calls() in (0, HEADROOM):
             sys.setrecursionlimit(_usual_limit)
+
+
+def limit_of_calls() -> int:
+    """Return the recursion limit while scripts run; where it is unreliable, it is only a net."""
+    return max(_usual_limit, MAX_CALLS + (HEADROOM if _is_defective else _STARTING_CALLS))
 
 
 def recursion_is_unchecked() -> bool:
     """Return whether this interpreter misses some recursion (CPython 3.13.0 to 3.13.7 do).
 
-    The answer comes from an experiment, made once.
+    The answer comes from an experiment, made before the first deep thread's work.
     """
-    global _is_defective
     if _is_defective is None:
-        _is_defective = run_deep(_probe)
-    return _is_defective
+        run_deep(lambda: None)
+    return bool(_is_defective)
 
 
 def _probe() -> bool:

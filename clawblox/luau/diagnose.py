@@ -33,7 +33,7 @@ class Level(NamedTuple):
     name: str
     prototype: Prototype | None
     line: int
-    frame: FrameType | None
+    frame: FrameType | ScriptFrame | None
 
 
 def settle(error: BaseException) -> LuaError:
@@ -55,10 +55,10 @@ def settle(error: BaseException) -> LuaError:
     if not fault.traceback:
         fault.traceback = _trace_text(error)
     if not fault.located:
-        fault.located = True
         if isinstance(fault.value, str):
             fault.value = _position(error) + fault.value
             fault.args = (fault.value,)
+        fault.located = True
     if error is not fault:
         error.__traceback__ = None
     fault.__traceback__ = None
@@ -199,17 +199,10 @@ def suspended_levels(frames: list[Any]) -> list[Level]:
     for frame in reversed(frames):
         if isinstance(frame, ScriptFrame):
             prototype = frame.continuation.prototype
-            line = _site_line(frame)
-            levels.append(Level(prototype.name, prototype, line, None))
+            levels.append(Level(prototype.name, prototype, frame.continuation.line, frame))
         else:
             levels.append(Level("pcall" if frame.handler is None else "xpcall", None, -1, None))
     return levels
-
-
-def _site_line(frame: ScriptFrame) -> int:
-    continuation = frame.continuation
-    unit = continuation.prototype.chunk.units["<luau main>"]
-    return unit.lines[unit.sites.index(continuation.site)]
 
 
 def describe(levels: list[Level]) -> str:

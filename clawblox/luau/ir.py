@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_NAMES = re.compile(
-    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b(?:[A-Za-z_]\w*_\d+|t\d+|va|E|F\d+)\b"
-)
+_NAMES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b(?:[A-Za-z_]\w*_\d+|t\d+|va|F\d+)\b")
 _TEMP = re.compile(r"t\d+")
 _TARGET = re.compile(r"(t\d+) = (.*)")
 _WALRUS = re.compile(r"\((t\d+) := ")
@@ -244,7 +242,7 @@ def write_function(
 
 def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: bool) -> None:
     writer.put(indent, "except Y as y:", 0)
-    writer.put(indent + 1, f"save(y, P[{index}], locals(), E)", 0)
+    writer.put(indent + 1, f"save(y, P[{index}], locals(), lambda: E)", 0)
     writer.put(indent + 1, "raise", 0)
     if counts_depth:
         writer.put(indent, "finally:", 0)
@@ -254,21 +252,28 @@ def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: boo
 def write_continuation(
     index: int, body: Block, site: Site, *, counts_depth: bool
 ) -> tuple[Writer, list[str]]:
-    """Return the continuation behind a site, and the names its frame holds."""
+    """Return the continuation behind a site, and the names its frame holds.
+
+    It is a closure over the function's globals, as the function itself is. It gets its variables
+    and the result of the call in a list, which it empties.
+    """
     rest = Writer()
-    rest.rest(body, site, 2)
-    rest.put(2, "return ()", 0)
-    live = sorted({*live_names(rest.text, site), "E"})
+    rest.rest(body, site, 3)
+    rest.put(3, "return ()", 0)
+    live = live_names(rest.text, site)
     writer = Writer()
-    parameters = [site.target or "_r", *live]
-    writer.put(0, f"def F{index}({', '.join(parameters)}):", 0)
+    writer.put(0, f"def M{index}(E):", 0)
+    writer.put(1, f"def F{index}(v):", 0)
+    writer.put(2, f"{', '.join([*live, site.target or '_r'])}, = v", 0)
+    writer.put(2, "v.clear()", 0)
     if counts_depth:
-        writer.put(1, "deeper()", 0)
-    writer.put(1, "try:", 0)
+        writer.put(2, "deeper()", 0)
+    writer.put(2, "try:", 0)
     writer.text += rest.text
     writer.lines += rest.lines[1:]
     writer.sites += rest.sites[1:]
-    _write_capture(writer, index, 1, counts_depth=counts_depth)
+    _write_capture(writer, index, 2, counts_depth=counts_depth)
+    writer.put(1, f"return F{index}", 0)
     return writer, live
 
 

@@ -41,6 +41,11 @@ def consume(steps: int) -> None:
     current.vm.charge(steps)
 
 
+def work(steps: int) -> None:
+    """Charge work of the library that runs no script and fills no table."""
+    current.vm.charge_work(steps)
+
+
 def count(start: Any, limit: Any, step: Any) -> Any:
     """Return what ``for i = start, limit, step`` goes through."""
     if not (start.__class__ is float and limit.__class__ is float and step.__class__ is float):

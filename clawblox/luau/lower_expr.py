@@ -10,6 +10,8 @@ from clawblox.luau.layout import literal_order
 from clawblox.luau.lower_operators import MAX_TEXT, OperatorLowering
 from clawblox.luau.lowering import Value
 
+_Pairs = list[tuple[Value | None, Value]]  # keys, None for positional items, and values
+
 
 class ExpressionLowering(OperatorLowering):
     """All expressions; methods are found by the names of syntax nodes."""
@@ -83,30 +85,21 @@ class ExpressionLowering(OperatorLowering):
             *items, (_, spread) = items
         parts = [part for item in items for part in item if part is not None]
         values = iter(self.ordered(parts))
-        pairs: list[tuple[Value | None, Value]] = []
+        pairs: _Pairs = []
         for key, _ in items:
             key_value = next(values) if key is not None else None
             pairs.append((key_value, next(values)))
-        if spread is not None and self.has_call(spread):
-            pairs = [(k, v if v.stable else self.pin(v, self.line)) for k, v in pairs]
+        if (spread is not None and self.has_call(spread)) or not _keeps_order(pairs):
+            pairs = [(key and self._settled(key), self._settled(value)) for key, value in pairs]
         return self._build_table(pairs, spread)
 
-    def _build_table(
-        self, pairs: list[tuple[Value | None, Value]], spread: ast.Expression | None
-    ) -> Value:
-        items = [value for key, value in pairs if key is None]
-        fields: dict[str, Value] = {}
-        dynamic: list[tuple[Value, Value]] = []
-        for key, value in pairs:
-            if key is None:
-                continue
-            if key.constant and key.kind in ("str", "num") and not dynamic:
-                if not _shadowed(key, len(items)):
-                    fields[key.text] = value
-            else:
-                dynamic.append((key, value))
+    def _settled(self, value: Value) -> Value:
+        return value if value.stable else self.pin(value, self.line)
+
+    def _build_table(self, pairs: _Pairs, spread: ast.Expression | None) -> Value:
+        items, fields, dynamic = _parts(pairs)
         texts = [f"{float(at)!r}: {value.text}" for at, value in enumerate(items, 1)]
-        texts += [f"{key}: {fields[key].text}" for key in _as_iterated(list(fields))]
+        texts += [f"{key}: {value.text}" for key, value in fields.items()]
         text = self._table_text(texts, [*items, *fields.values()], len(items), spread)
         if not dynamic:
             return Value(text, "table")
@@ -191,6 +184,31 @@ class ExpressionLowering(OperatorLowering):
             f"{holder.text}, {arguments}" if arguments else holder.text,
             expression.name,
         )
+
+
+def _parts(pairs: _Pairs) -> tuple[list[Value], dict[str, Value], list[tuple[Value, Value]]]:
+    """Return a literal's positional items, its fields as they are iterated, and all others."""
+    items = [value for key, value in pairs if key is None]
+    fields: dict[str, Value] = {}
+    dynamic: list[tuple[Value, Value]] = []
+    for key, value in pairs:
+        if key is None:
+            continue
+        if not (key.constant and key.kind in ("str", "num")) or dynamic:
+            dynamic.append((key, value))
+        elif not _shadowed(key, len(items)):
+            fields[key.text] = value
+    return items, {key: fields[key] for key in _as_iterated(list(fields))}, dynamic
+
+
+def _keeps_order(pairs: _Pairs) -> bool:
+    """Return whether all values are evaluated, and in their order, where the table is made."""
+    items, fields, dynamic = _parts(pairs)
+    made = [*items, *fields.values(), *(part for pair in dynamic for part in pair)]
+    written = [part for pair in pairs for part in pair if part is not None]
+    return [id(part) for part in made if not part.stable] == [
+        id(part) for part in written if not part.stable
+    ]
 
 
 def _as_iterated(keys: list[str]) -> list[str]:

@@ -26,7 +26,7 @@ class OperatorLowering(Lowering):
                 return Value(f"float(len({operand.text}))", "num", stable=operand.stable)
             return Value(f"length({operand.text})", "num")
         if operand.constant and operand.kind == "num":
-            return Value(f"(-{operand.text})", "num", stable=True, simple=True, constant=True)
+            return _negated(operand)
         if operand.kind == "num":
             return Value(f"(-{operand.text})", "num", stable=operand.stable)
         text, again = self.twice(operand)
@@ -56,15 +56,7 @@ class OperatorLowering(Lowering):
             kind = "num" if left.kind == right.kind == "num" else "any"
             if operator == "%" or not right.simple:
                 return Value(f"{helper}({left.text}, {right.text})", kind)
-        if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
-            left = self.pin(left, self.line)
-        guards, left_text, right_text = [], left.text, right.text
-        if right.kind != "num":
-            first, right_text = self.twice(right)
-            guards.append(f"{first}.__class__ is float")
-        if left.kind != "num":
-            first, left_text = self.twice(left)
-            guards.append(f"{first}.__class__ is float")
+        guards, left_text, right_text = self._number_guards(left, right)
         if divides and not _is_safe_divisor(operator, right):
             guards.append(right_text)
         if operator == "%":
@@ -80,6 +72,23 @@ class OperatorLowering(Lowering):
             return Value(f"({quick})", kind, stable=left.stable and right.stable)
         test = " and ".join(guards)
         return Value(f"({quick} if {test} else {helper}({left_text}, {right_text}))", kind)
+
+    def _number_guards(self, left: Value, right: Value) -> tuple[list[str], str, str]:
+        """Return tests that two operands are numbers, and the texts that use them behind these.
+
+        An operand that a test has to evaluate is in the first test, which always runs.
+        """
+        if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
+            left = self.pin(left, self.line)
+        guards: list[str] = []
+        texts = []
+        for value in (left, right):
+            again = value.text
+            if value.kind != "num":
+                text, again = self.twice(value)
+                guards.insert(len(guards) if value.simple else 0, f"{text}.__class__ is float")
+            texts.append(again)
+        return guards, texts[0], texts[1]
 
     def _concatenation(self, expression: ast.Binary) -> Value:
         parts: list[ast.Expression] = []
@@ -185,15 +194,7 @@ class OperatorLowering(Lowering):
             return text if operator == "==" else f"(not {text})"
         if left.kind == right.kind and left.kind in ("num", "str"):
             return f"({left.text} {operator} {right.text})"
-        if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
-            left = self.pin(left, self.line)
-        guards, left_text, right_text = [], left.text, right.text
-        if right.kind != "num":
-            first, right_text = self.twice(right)
-            guards.append(f"{first}.__class__ is float")
-        if left.kind != "num":
-            first, left_text = self.twice(left)
-            guards.append(f"{first}.__class__ is float")
+        guards, left_text, right_text = self._number_guards(left, right)
         quick = f"{left_text} {operator} {right_text}"
         if operator in _COMPARE:
             slow = f"{_COMPARE[operator]}({left_text}, {right_text})"
@@ -210,12 +211,10 @@ class OperatorLowering(Lowering):
             left, right = right, left
         if right.constant:
             if right.kind in ("nil", "bool"):
+                if left.kind in ("num", "str"):  # Python would warn of a literal
+                    return f"equal({left.text}, {right.text})"
                 return f"({left.text} is {right.text})"
-            if (
-                right.kind == "num"
-                and left.kind != "num"
-                and float(right.text.strip("()").replace("INF", "inf")) in (0, 1)
-            ):
+            if right.kind == "num" and left.kind != "num" and _literal_number(right) in (0, 1):
                 text, again = self.twice(left)
                 return f"({text} == {right.text} and {again}.__class__ is float)"
             return f"({left.text} == {right.text})"
@@ -263,5 +262,15 @@ def _is_safe_divisor(operator: str, value: Value) -> bool:
     """Return whether dividing by a literal can be written in Python as it stands."""
     if not value.constant or value.kind != "num" or "INF" in value.text:
         return False
-    size = abs(float(value.text.strip("()")))
+    size = abs(_literal_number(value))
     return size != 0 if operator == "/" else size >= 1
+
+
+def _literal_number(value: Value) -> float:
+    return float(value.text.strip("()").replace("INF", "inf"))
+
+
+def _negated(value: Value) -> Value:
+    """Return a literal with the other sign; however often it changes, its text grows by one."""
+    text = value.text[2:-1] if value.text.startswith("(-") else f"(-{value.text})"
+    return Value(text, "num", stable=True, simple=True, constant=True)

@@ -51,7 +51,7 @@ class Lowering:
         self.kinds = kinds
         self.block: Block = []
         self.sites: list[Site] = []
-        self.visible = ["E", "va", f"F{body.index}"]
+        self.visible = ["va", f"F{body.index}"]
         self.visible += [self.local_name(local) for local in body.upvalues]
         self.break_flags: list[str] = [""]
         self.loop_names: set[str] = set()

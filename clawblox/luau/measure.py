@@ -53,6 +53,7 @@ def _size(value: Any, pending: list[Any]) -> int:
         pending += value.frames
     elif isinstance(value, ScriptFrame):
         pending += value.values
+        pending.append(value.environment.cell_contents)
     elif isinstance(value, WrapFunction):
         pending.append(value.coroutine)
     elif isinstance(value, (list, tuple)):

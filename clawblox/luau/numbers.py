@@ -9,7 +9,10 @@ from typing import Any
 _DECIMAL = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[ \t\n\v\f\r]*"
 )
-_HEXADECIMAL = re.compile(r"[ \t\n\v\f\r]*([+-]?)0[xX]([0-9a-fA-F]+)[ \t\n\v\f\r]*")
+_HEXADECIMAL = re.compile(
+    r"[ \t\n\v\f\r]*([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?)"
+    r"[ \t\n\v\f\r]*"
+)
 _SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*", re.IGNORECASE)
 _MAX_PLAIN_EXPONENT = 21
 _MIN_PLAIN_EXPONENT = -6
@@ -60,8 +63,10 @@ def parse_number(text: str) -> float | None:
     if match := _DECIMAL.fullmatch(text):
         return float(match[1])
     if match := _HEXADECIMAL.fullmatch(text):
-        number = float(min(int(match[2], 16), 2**64 - 1))
-        return -number if match[1] == "-" else number
+        try:
+            return float.fromhex(match[1])
+        except OverflowError:
+            return -math.inf if match[1].startswith("-") else math.inf
     if match := _SPECIAL.fullmatch(text):
         return float(match[1])
     return None

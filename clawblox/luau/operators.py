@@ -17,6 +17,7 @@ from clawblox.luau.values import (
     Vector,
     assign,
     border,
+    check_key,
     describe_key,
     first,
     flag,
@@ -79,16 +80,20 @@ def raise_to(left: float, right: float) -> float:
         return math.nan
 
 
-def _are_vectors(left: Any, right: Any, *, scales: bool) -> bool:
-    if left.__class__ is Vector:
-        return right.__class__ is Vector or (scales and right.__class__ is float)
-    return right.__class__ is Vector and scales and left.__class__ is float
-
-
-def _vector_pair(left: Any, right: Any, compute: Callable[[float, float], float]) -> Any:
-    a = left if left.__class__ is Vector else Vector(left, left, left)
-    b = right if right.__class__ is Vector else Vector(right, right, right)
+def _vector_result(
+    left: Any, right: Any, compute: Callable[[float, float], float], *, scales: bool
+) -> Vector | None:
+    """Return what an operator gives for vectors; None where an operand is no vector or scale."""
+    a = left if left.__class__ is Vector else _scale(left) if scales else None
+    b = right if right.__class__ is Vector else _scale(right) if scales else None
+    if a is None or b is None:
+        return None
     return make_vector(compute(a.x, b.x), compute(a.y, b.y), compute(a.z, b.z))
+
+
+def _scale(value: Any) -> Vector | None:
+    number = to_number(value)
+    return None if number is None else make_vector(number, number, number)
 
 
 def _arithmetic(
@@ -106,8 +111,10 @@ def _arithmetic(
     def operate(left: Any, right: Any) -> Any:
         if left.__class__ is float and right.__class__ is float:
             return compute(left, right)
-        if _are_vectors(left, right, scales=scales):
-            return _vector_pair(left, right, compute)
+        if left.__class__ is Vector or right.__class__ is Vector:
+            vector = _vector_result(left, right, compute, scales=scales)
+            if vector is not None:
+                return vector
         handler = metamethod(left, event)
         if handler is None:
             handler = metamethod(right, event)
@@ -181,7 +188,7 @@ def equal(left: Any, right: Any) -> bool:
 def raw_equal(left: Any, right: Any) -> bool:
     """Return ``rawequal(left, right)``."""
     if left is right:
-        return left == left if left.__class__ is float else True
+        return bool(left == left) if left.__class__ in (float, Vector) else True
     if left.__class__ is not right.__class__ or left.__class__ is bool:
         return False
     return left.__class__ in (float, str, Vector) and bool(left == right)
@@ -277,13 +284,10 @@ def put(holder: Any, key: Any, value: Any) -> None:
     if key.__class__ is bool:
         key = flag(key)
     if holder.__class__ is LuaTable:
+        check_key(key)
         if value is None:
-            if key is None or key != key:
-                _bad_key(key)
             holder.pop(key, None)
         else:
-            if key is None or key != key:
-                _bad_key(key)
             holder[key] = value
     elif isinstance(holder, LuaTable):
         assign(holder, key, value)
@@ -292,13 +296,6 @@ def put(holder: Any, key: Any, value: Any) -> None:
         if write is None:
             raise RuntimeFault(f"attempt to index {type_name(holder)} with {describe_key(key)}")
         write(holder, key, value)
-
-
-def _bad_key(key: Any) -> None:
-    if key is None:
-        raise RuntimeFault("table index is nil")
-    if key.__class__ is float:
-        raise RuntimeFault("table index is NaN")
 
 
 def text_field(text: str, key: Any) -> Any:

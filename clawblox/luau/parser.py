@@ -58,10 +58,8 @@ class Parser(ExpressionParser):
         return statements
 
     def _loop_body(self) -> list[ast.Statement]:
-        self.scope.loop_depth += 1
-        body = self._block()
-        self.scope.loop_depth -= 1
-        return body
+        with self.scope.enter_loop():
+            return self._block()
 
     def _statement(self) -> ast.Statement | None:
         reader = getattr(self, f"_{self.token.kind}_statement", None)
@@ -110,11 +108,18 @@ class Parser(ExpressionParser):
     def _repeat_statement(self) -> ast.Statement:
         opener = self.next()
         with self.scope.enter_block():
-            self.scope.loop_depth += 1
-            body = self.block_statements()
-            self.scope.loop_depth -= 1
+            with self.scope.enter_loop() as loop:
+                body = self.block_statements()
             self.expect_match("until", opener)
-            condition = self.expression()
+            start = self.token
+            with self.scope.enter_condition(loop) as undefined:
+                condition = self.expression()
+        if undefined:
+            self.fail(
+                f"Local {undefined[0].name} used in the repeat..until condition is undefined "
+                f"because continue statement on line {loop.continue_line} jumps over it",
+                start.line,
+            )
         return ast.Repeat(opener.line, body, condition)
 
     def _for_statement(self) -> ast.Statement:
@@ -193,7 +198,7 @@ class Parser(ExpressionParser):
 
     def _break_statement(self) -> ast.Statement:
         opener = self.next()
-        if not self.scope.loop_depth:
+        if not self.scope.loops:
             self.fail("Break statement must be inside a loop", opener.line)
         return ast.Break(opener.line)
 
@@ -231,8 +236,9 @@ class Parser(ExpressionParser):
 
     def _soft_keyword(self, word: Token) -> ast.Statement | None:
         if word.value == "continue":
-            if not self.scope.loop_depth:
+            if not self.scope.loops:
                 self.fail("Continue statement must be inside a loop", word.line)
+            self.scope.note_continue(word.line)
             return ast.Continue(word.line)
         if word.value == "type" and self.token.kind in ("name", "function"):
             self.types.alias()

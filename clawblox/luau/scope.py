@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from clawblox.luau.syntax import FunctionBody, Local
 
 MAX_LOCALS = 200
 MAX_UPVALUES = 200
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop around the parser's place.
+
+    Attributes:
+        continue_line: The line of its first ``continue``; None while it has none.
+        locals_before: How many locals the chunk has declared before that.
+    """
+
+    continue_line: int | None = None
+    locals_before: int = 0
 
 
 class Scope:
@@ -17,11 +31,12 @@ class Scope:
     def __init__(self) -> None:
         self.functions: list[FunctionBody] = []
         self.function = FunctionBody(None, "", 1)
-        self.loop_depth = 0
+        self.loops: list[Loop] = []  # of the current function
         self._bindings: dict[str, list[Local]] = {}
         self._blocks: list[list[Local]] = []
         self._active: dict[FunctionBody, int] = {}
         self._next_ident = 0
+        self._jumps: list[tuple[int, int, list[Local]]] = []
 
     @contextmanager
     def enter_function(self, name: str, line: int) -> Iterator[FunctionBody]:
@@ -31,11 +46,11 @@ class Scope:
         if parent is not None:
             parent.children.append(body)
         self.functions.append(body)
-        outer, outer_depth = self.function, self.loop_depth
-        self.function, self.loop_depth = body, 0
+        outer, outer_loops = self.function, self.loops
+        self.function, self.loops = body, []
         with self.enter_block():
             yield body
-        self.function, self.loop_depth = outer, outer_depth
+        self.function, self.loops = outer, outer_loops
 
     @contextmanager
     def enter_block(self) -> Iterator[None]:
@@ -45,6 +60,30 @@ class Scope:
         for local in self._blocks.pop():
             self._bindings[local.name].pop()
             self._active[local.owner] -= 1
+
+    @contextmanager
+    def enter_loop(self) -> Iterator[Loop]:
+        """Open the body of a loop."""
+        loop = Loop()
+        self.loops.append(loop)
+        yield loop
+        self.loops.pop()
+
+    def note_continue(self, line: int) -> None:
+        """Note a ``continue`` of the innermost loop."""
+        loop = self.loops[-1]
+        if loop.continue_line is None:
+            loop.continue_line, loop.locals_before = line, self._next_ident
+
+    @contextmanager
+    def enter_condition(self, loop: Loop) -> Iterator[list[Local]]:
+        """Open the condition behind a loop's body; give those it uses of the locals jumped over."""
+        used: list[Local] = []
+        if loop.continue_line is not None:
+            self._jumps.append((loop.locals_before, self._next_ident, used))
+        yield used
+        if loop.continue_line is not None:
+            self._jumps.pop()
 
     def declare(self, name: str, line: int) -> Local:
         """Bind a new local from here on."""
@@ -75,6 +114,9 @@ class Scope:
         if not visible:
             return None
         local = visible[-1]
+        for before, last, used in self._jumps:
+            if before < local.ident <= last:
+                used.append(local)
         function: FunctionBody | None = self.function
         while function is not None and function is not local.owner:
             local.captured = True

@@ -10,11 +10,11 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from clawblox.luau import iteration
-from clawblox.luau.chunk import FORMAT, Chunk, Prototype, prototype_of
+from clawblox.luau.chunk import FORMAT, Chunk, Prototype, environment_cell, prototype_of
 from clawblox.luau.coroutines import Coroutine, WrapFunction
 from clawblox.luau.errors import LuaError, SnapshotError
 from clawblox.luau.host import HostFunction, HostObject
@@ -31,8 +31,8 @@ from clawblox.luau.values import (
     SlowTable,
     Userdata,
     Vector,
-    class_of_users,
     flag,
+    own_class_of_users,
     raw_set,
 )
 
@@ -80,10 +80,25 @@ class Saver:
             "chunks": self._sources,
             "objects": objects,
             "roots": roots,
+            "shared globals": self._shared_globals(),
             "serials": self._serials(),
             "next serial": vm.serials_given,
             "random": str(vm.random.state),
         }
+
+    def _shared_globals(self) -> list[Json]:
+        """Return the groups of functions and suspended calls whose globals change together."""
+        users: dict[int, list[Json]] = {}
+        for number, found in enumerate(self._found):
+            if isinstance(found, FunctionType):
+                cell = environment_cell(found)
+                if cell is not None:
+                    users.setdefault(id(cell), []).append(number)
+            elif found.__class__ is Coroutine:
+                for position, frame in enumerate(found.frames):
+                    if isinstance(frame, ScriptFrame):
+                        users.setdefault(id(frame.environment), []).append([number, position])
+        return [group for group in users.values() if len(group) > 1]
 
     def _serials(self) -> list[Json]:
         serials = []
@@ -153,7 +168,7 @@ class Saver:
         if found.__class__ is WrapFunction:
             return ["wrap", self.value(found.coroutine)]
         if found.__class__ is MatchIterator:
-            return ["gmatch", found.text, found.pattern, found.position, found.last]
+            return ["gmatch", found.text, found.pattern, found.position]
         if found.__class__ is Userdata:
             return ["userdata", self.value(found.meta)]
         if found.__class__ is Buffer:
@@ -227,12 +242,13 @@ class Saver:
             prototype.index,
             continuation.site.ordinal,
             list(map(self.value, frame.values)),
+            self.value(frame.environment.cell_contents),
         ]
 
 
 def _letter(table: LuaTable) -> str:
     """Return what a document calls a table's class."""
-    return _CLASS_LETTERS.get(table.__class__, "m")  # else it is one made for its metatable
+    return _CLASS_LETTERS.get(table.__class__, "o")
 
 
 def _sequence_size(keys: list[Any]) -> int:
@@ -256,7 +272,7 @@ class Loader:
         self._sources = sources
         self._chunks: list[Chunk] = []
         self._objects: list[Any] = []
-        self._users: list[LuaTable] = []  # tables whose class may be made for their metatable
+        self._users: list[LuaTable] = []  # tables whose class is made for their metatable
 
     def load(self) -> None:
         """Fill the VM.
@@ -273,7 +289,9 @@ class Loader:
             self._fill(found, saved)
         for table in self._users:
             assert table._meta is not None
-            table.__class__ = class_of_users(table._meta)
+            table.__class__ = own_class_of_users(table._meta)
+        for group in document["shared globals"]:
+            self._share_globals(group)
         for number, serial in document["serials"]:
             self._set_serial(self._objects[number], serial)
         roots = document["roots"]
@@ -285,6 +303,17 @@ class Loader:
         vm.roots = {name: self.value(saved) for name, saved in roots["kept"].items()}
         vm.serials_given = document["next serial"]
         vm.random.state = int(document["random"])
+
+    def _share_globals(self, group: list[Json]) -> None:
+        frames = [
+            self._objects[member[0]].frames[member[1]]
+            for member in group
+            if member.__class__ is list
+        ]
+        functions = [self._objects[member] for member in group if member.__class__ is int]
+        cell = environment_cell(functions[0]) if functions else frames[0].environment
+        for frame in frames:
+            frame.environment = cell
 
     def _set_serial(self, found: Any, serial: int) -> None:
         if isinstance(found, FunctionType):
@@ -419,9 +448,12 @@ class Loader:
                 cursor.position = position
         if letter:
             table._meta = value(meta)
-            table.__class__ = _CLASSES[letter]
-            if letter == "m":
+            if letter == "o":
                 self._users.append(table)
+                return
+            table.__class__ = _CLASSES[letter]
+            if letter == "m" and not hasattr(table._meta, "_own_class"):
+                table._meta._own_class = MetaTable
 
     def _fill_function(self, function: FunctionType, saved: Json) -> None:
         prototype = self._prototype(saved[1], saved[2])
@@ -453,7 +485,8 @@ class Loader:
         if saved[0] == "xpcall":
             return ProtectedFrame(self.value(saved[1]))
         continuation = self._prototype(saved[1], saved[2]).continuation(saved[3])
-        return ScriptFrame(continuation, list(map(self.value, saved[4])))
+        values = list(map(self.value, saved[4]))
+        return ScriptFrame(continuation, values, CellType(self.value(saved[5])))
 
 
 def _check_format(document: Json) -> None:

@@ -6,6 +6,8 @@ on its way leaves a frame behind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import CellType, FunctionType
 from typing import Any
 
 from clawblox.luau.chunk import Continuation, Prototype
@@ -32,27 +34,35 @@ class Frame:
 
     __slots__ = ()
 
-    def resume(self, result: Any) -> Any:
-        """Go on with the result of the call, in the form functions return it."""
-        raise NotImplementedError
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return what goes on with the result of the call, and its argument.
 
-    def recover(self, error: LuaError) -> Any:
-        """Turn an error of the call into a result, or raise it again."""
-        raise error
+        The caller calls it, so that no Python frame lies in between.
+        """
+        raise NotImplementedError
 
 
 class ScriptFrame(Frame):
-    """A Luau function suspended at a call."""
+    """A Luau function suspended at a call.
 
-    __slots__ = ("continuation", "values")
+    Attributes:
+        continuation: What is left of it.
+        values: The variables that needs.
+        environment: The cell of the function's globals, which it shares with the function.
+    """
 
-    def __init__(self, continuation: Continuation, values: list[Any]) -> None:
+    __slots__ = ("continuation", "environment", "values")
+
+    def __init__(
+        self, continuation: Continuation, values: list[Any], environment: CellType
+    ) -> None:
         self.continuation = continuation
         self.values = values
+        self.environment = environment
 
-    def resume(self, result: Any) -> Any:
-        """Run the rest of the function."""
-        return self.continuation.function(result, *self.values)
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return the rest of the function and what it needs; nothing else may keep that alive."""
+        return self.continuation.function(self.environment), [*self.values, result]
 
 
 class ProtectedFrame(Frame):
@@ -63,9 +73,9 @@ class ProtectedFrame(Frame):
     def __init__(self, handler: Function | None) -> None:
         self.handler = handler
 
-    def resume(self, result: Any) -> Any:
-        """Report success."""
-        return (True, *as_tuple(result))
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return what reports success."""
+        return _succeed, result
 
     def recover(self, error: LuaError) -> Any:
         """Report the error, or what the handler makes of it."""
@@ -74,11 +84,17 @@ class ProtectedFrame(Frame):
         return handled(self.handler, error)
 
 
-def save(suspended: Yield, prototype: Prototype, variables: dict[str, Any], _: Any) -> None:
+def _succeed(result: Any) -> Any:
+    return (True, *as_tuple(result))
+
+
+def save(
+    suspended: Yield, prototype: Prototype, variables: dict[str, Any], environment: FunctionType
+) -> None:
     """Leave the frame of the function a `Yield` is passing through.
 
-    Its globals are the last argument, so that every function that calls another has them at hand:
-    ``getfenv`` and ``setfenv`` look for them there.
+    The last argument is a closure over its globals alone. It also makes every function that calls
+    another have them at hand: ``getfenv`` and ``setfenv`` look for them there.
     """
     trace = suspended.__traceback__
     assert trace is not None
@@ -87,9 +103,9 @@ def save(suspended: Yield, prototype: Prototype, variables: dict[str, Any], _: A
     assert site is not None, "only calls can suspend"
     suspended.__traceback__ = None
     continuation = prototype.continuation(site.ordinal)
-    suspended.frames.append(
-        ScriptFrame(continuation, [variables.get(name) for name in continuation.names])
-    )
+    values = [variables.get(name) for name in continuation.names]
+    (cell,) = environment.__closure__ or ()
+    suspended.frames.append(ScriptFrame(continuation, values, cell))
 
 
 def handled(handler: Function, error: LuaError) -> Any:

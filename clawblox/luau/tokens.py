@@ -7,7 +7,7 @@ from typing import NoReturn
 from clawblox.luau.errors import LuauSyntaxError
 from clawblox.luau.lexer import Lexer, Token
 
-MAX_DEPTH = 200  # nesting of blocks and expressions; the generated code has limits of its own
+MAX_DEPTH = 1000  # nesting of blocks and expressions; the generated code has limits of its own
 EXPERIMENTAL = {"const", "class"}
 
 

@@ -54,11 +54,8 @@ class TypeReader:
         parser.expect_match(">", opener)
 
     def return_type(self) -> None:
-        """Read a return type: one type, a pack in parentheses, or ``...T``."""
-        if self._parser.token.kind == "...":
-            self.pack_type()
-        else:
-            self.type()
+        """Read a return type: one type, a pack in parentheses, ``...T`` or ``T...``."""
+        self.pack_type()
 
     def pack_type(self) -> None:
         """Read the type of ``...``: ``T`` or ``T...``."""

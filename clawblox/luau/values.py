@@ -201,10 +201,11 @@ class Vector:
         self.z = z
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is Vector and (self.x, self.y, self.z) == (
-            other.x,
-            other.y,
-            other.z,
+        return (
+            other.__class__ is Vector
+            and self.x == other.x
+            and self.y == other.y
+            and self.z == other.z
         )
 
     def __hash__(self) -> int:
@@ -330,8 +331,9 @@ def check_key(key: Any) -> None:
     """Refuse nil and NaN as keys to write to."""
     if key is None:
         raise RuntimeFault("table index is nil")
-    if key != key and key.__class__ is float:
-        raise RuntimeFault("table index is NaN")
+    if key.__class__ in (float, Vector) and key != key:
+        what = "is" if key.__class__ is float else "contains"
+        raise RuntimeFault(f"table index {what} NaN")
 
 
 def assign(target: Any, key: Any, value: Any) -> None:
@@ -386,6 +388,12 @@ def class_of_users(meta: LuaTable) -> type[MetaTable]:
     if known is None:
         meta._own_class = MetaTable
         return MetaTable
+    return own_class_of_users(meta) if known is MetaTable else known
+
+
+def own_class_of_users(meta: LuaTable) -> type[MetaTable]:
+    """Return the class made for the tables with this metatable."""
+    known: type[MetaTable] = getattr(meta, "_own_class", MetaTable)
     if known is MetaTable:
         known = meta._own_class = type("MetaTable", (MetaTable,), {"__slots__": ()})
         renew_class(meta)
@@ -423,7 +431,10 @@ def reclass_users(meta: LuaTable) -> None:
 
 
 def clear_table(table: LuaTable) -> None:
-    """Remove everything; the caller has checked that it may."""
+    """Remove everything but the room for it; the caller has checked that it may."""
+    size = int(border(table))
+    if size and not hasattr(table, "_hint"):
+        table._hint = float(1 << (size - 1).bit_length())
     table.clear()
     if table.__class__ is SlowTable:
         renew_class(table)

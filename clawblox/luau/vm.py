@@ -14,7 +14,7 @@ from clawblox.luau import iteration, operators, suspension
 from clawblox.luau.chunk import Chunk
 from clawblox.luau.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
 from clawblox.luau.coroutines import Coroutine, close, resume
-from clawblox.luau.deep import MAX_CALLS, run_deep
+from clawblox.luau.deep import MAX_CALLS, limit_of_calls, run_deep
 from clawblox.luau.diagnose import settle
 from clawblox.luau.errors import LuaError, OutOfMemory, RuntimeFault, SnapshotError
 from clawblox.luau.host import Host
@@ -28,9 +28,9 @@ from clawblox.luau.snapshot import Loader, Saver
 from clawblox.luau.values import (
     LuaTable,
     as_tuple,
-    class_of_users,
     flag,
     freeze,
+    own_class_of_users,
     set_metatable,
     type_name,
 )
@@ -84,6 +84,7 @@ class VM:
         self.c_calls = 0
         self.base_c_calls = 0
         self.depth = 0
+        self.has_headroom = False  # on a stack that was full
         self.running: Coroutine | None = None
         self.error_stack: str | None = None
         self.random = PcgRandom(DEFAULT_SEED)
@@ -140,7 +141,7 @@ class VM:
         environment, meta = LuaTable(), LuaTable()
         meta["__index"] = self.globals
         freeze(meta)
-        class_of_users(meta)  # the next user, which is the only one, gets a class of its own
+        own_class_of_users(meta)
         set_metatable(environment, meta)
         return environment
 
@@ -289,11 +290,15 @@ class VM:
         self._set_steps(size)
 
     def charge(self, steps: int) -> None:
-        """Take steps from the budget at once; `more_steps` says what it raises."""
+        """Take steps of a script's loop at once; `more_steps` says what it raises."""
         self._charge_memory(self._budget.take(steps))
 
+    def charge_work(self, steps: int) -> None:
+        """Take steps for work that adds nothing to the heap; `more_steps` says what it raises."""
+        self._budget.take(steps)
+
     def _charge_memory(self, steps: int) -> None:
-        self.allocate(steps * STEP_BYTES)
+        self._account(steps * STEP_BYTES)
         if self.has_weak_tables:
             self._steps_since_collection += steps
             if self._steps_since_collection >= _STEPS_A_COLLECTION:
@@ -302,6 +307,16 @@ class VM:
 
     def deeper(self) -> None:
         """Count a call, where the interpreter does not."""
+        self.depth += 1
+        if self.depth > MAX_CALLS:
+            self.depth -= 1
+            raise RuntimeFault("stack overflow")
+
+    def protect(self) -> None:
+        """Count a protected call, with the stack at its usual size."""
+        if self.has_headroom:
+            sys.setrecursionlimit(limit_of_calls())
+            self.has_headroom = False
         self.depth += 1
         if self.depth > MAX_CALLS:
             self.depth -= 1
@@ -332,6 +347,9 @@ class VM:
         """Account for bytes about to be allocated."""
         if self.block_limit is not None and size > self.block_limit:
             raise OutOfMemory
+        self._account(size)
+
+    def _account(self, size: int) -> None:
         if self.memory_limit is None:
             return
         self._allocated += size

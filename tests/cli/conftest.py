@@ -63,8 +63,9 @@ Start: TypeAlias = Callable[..., Command]
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without what an outer world may have left in it."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("WORLD_")}
+    """Return this process's environment without what an outer world, or a terminal, left in it."""
+    left = ("WORLD_", "COLUMNS", "LINES")
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(left)}
     return {**clean, **(env or {})}
 
 

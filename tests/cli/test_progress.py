@@ -21,7 +21,7 @@ CLEAR = "\r\x1b[K"
 
 
 def test_a_slow_start_is_told_on_one_line_of_the_terminal(tmp_path: Path) -> None:
-    world = make_world(tmp_path, "--slow-boot", "2.5", "--tell-token")
+    world = make_world(tmp_path, "--slow-boot", "1.2", "--tell-token")
     env = {"WORLD_OPERATOR_TOKEN": "s3cret"}
     with terminal("run", str(world), "--port", "0", env=env) as one:
         wait_until(lambda: one.shows("is ready at"), what="the world is up")

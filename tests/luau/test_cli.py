@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from clawblox.luau.cli import main
+from clawblox.luau.conformance import ConformanceHost
+from clawblox.luau.vm import VM
 
 
 def run(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -42,3 +44,47 @@ def test_conformance_files_have_to_return_ok(
     path.write_text(source)
     assert main(["run", str(path), "--conformance"]) == code
     assert capsys.readouterr().out == ""
+
+
+CONFORMANCE = """
+local sum = 0
+for value in cYieldingIterator, 0, 0 do error(value) end
+local co = coroutine.wrap(function() for value in cYieldingIterator, 3, 0 do sum += value end end)
+for i = 1, 3 do assert(co() == i) end
+co()
+assert(sum == 6)
+local pointers = {[makelud(1)] = 1, [makelud(2)] = 2}
+assert(pointers[makelud(1)] == 1 and makelud(1) ~= makelud(2))
+local waiting = coroutine.create(function() return pcall(coroutine.yield) end)
+coroutine.resume(waiting)
+local ok, caught, message = resumeerror(waiting, "why")
+assert(ok and not caught and message == "why")
+assert(buffer.len(buffer.create(1e8)) == 1e8)
+assert(not pcall(table.create, 1e6))
+assert(select("#", assert(1, nil)) == 2)
+assert(is_native_if_supported())
+assert(not pcall(cxxthrow))
+return "OK"
+"""
+
+
+@pytest.mark.parametrize("torture", [(), ("--torture", "1"), ("--torture", "3")])
+def test_conformance_files_find_the_test_program(tmp_path: Path, torture: tuple[str, ...]) -> None:
+    path = tmp_path / "file.luau"
+    path.write_text(CONFORMANCE)
+    assert main(["run", str(path), "--conformance", *torture]) == 0
+
+
+def test_torture_goes_on_in_restored_vms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[VM] = []
+    reborn = ConformanceHost.reborn
+
+    def note(host: ConformanceHost, vm: VM) -> VM:
+        saved.append(vm)
+        return reborn(host, vm)
+
+    monkeypatch.setattr(ConformanceHost, "reborn", note)
+    path = tmp_path / "file.luau"
+    path.write_text("for i = 1, 7 do assert(i) end return 'OK'")
+    assert main(["run", str(path), "--conformance", "--torture", "2"]) == 0
+    assert len({id(vm) for vm in saved}) == 3

@@ -193,6 +193,54 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         """,
         ["4\t4\ta\tnil\tc", "14"],
     ),
+    "globals of suspended functions can be replaced": (
+        """
+        local print, setfenv, getfenv, debug, coroutine = print, setfenv, getfenv, debug, coroutine
+        x = "old"
+        local function waiting() coroutine.yield() return x end
+        local first = coroutine.wrap(waiting) first()
+        local function twin() return function() coroutine.yield() return x end end
+        local a, b = twin(), twin()
+        local second, third = coroutine.wrap(a), coroutine.wrap(b) second() third()
+        setfenv(waiting, {x = "new"}) setfenv(a, {x = "a"})
+        print(first(), second(), third())
+        local own
+        function own() coroutine.yield() return setfenv(1, {x = "own"}) == own, x end
+        local fourth = coroutine.wrap(own) fourth() print("own", fourth())
+        local outer
+        local function inner()
+            coroutine.yield()
+            return setfenv(2, {x = "outer"}) == outer, getfenv(2).x, debug.info(2, "f") == outer
+        end
+        function outer() local s, g, f = inner() return s, g, f, x end
+        local fifth = coroutine.wrap(outer) fifth() print(fifth())
+        local function deep(n) if n > 0 then return deep(n - 1) .. x end coroutine.yield() return x end
+        local sixth = coroutine.wrap(deep) sixth(2) setfenv(deep, {x = "d"}) print(sixth())
+        """,
+        ["new\ta\told", "own\ttrue\town", "true\touter\ttrue\touter", "ddd"],
+    ),
+    "a resumed function keeps nothing alive that it drops": (
+        """
+        local seen = setmetatable({}, {__mode = "v"})
+        local co = coroutine.wrap(function()
+            local dropped = {}
+            seen[1] = dropped
+            coroutine.yield()
+            dropped = nil
+            collectgarbage()
+            return seen[1]
+        end)
+        co()
+        print(co())
+        """,
+        ["nil"],
+    ),
+    "iterators end without a value": (
+        """
+        print(select("#", ipairs({})({}, 0)), select("#", ("x"):gmatch("y")()))
+        """,
+        ["0\t0"],
+    ),
 }  # fmt: skip
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from clawblox.luau.errors import LuaError
 from clawblox.luau.vm import VM
-from tests.luau.support import failure, run_plainly
+from tests.luau.support import MODES, failure, run_plainly
 
 FAULTS = {
     "local t = nil; return t.x": "attempt to index nil with 'x'",
@@ -37,7 +39,14 @@ FAULTS = {
     "for i = 1, {} do end": "invalid 'for' limit (number expected, got table)",
     "for i = 1, 2, nil do end": "invalid 'for' step (number expected, got nil)",
     "for x in 5 do end": "attempt to iterate over a number value",
-    "for x in pairs() do end": "missing argument #1 to 'pairs'",
+    "for x in pairs() do end": "missing argument #1 to 'pairs' (table expected)",
+    "pairs(newproxy(true))": "invalid argument #1 to 'pairs' (table expected, got userdata)",
+    "type()": "missing argument #1",
+    "rawequal(1)": "missing argument #2",
+    "assert()": "missing argument #1",
+    "assert(false, {})": "invalid argument #2 to 'assert' (string expected, got table)",
+    "assert(nil, 5)": "5",
+    "error(5)": "5",
     "local t = {} t[nil] = 1": "table index is nil",
     "local t = {} t[0/0] = 1": "table index is NaN",
     "string.rep()": "missing argument #1 to 'rep' (string expected)",
@@ -55,9 +64,10 @@ FAULTS = {
 }
 
 
+@pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 @pytest.mark.parametrize(("source", "expected"), FAULTS.items())
-def test_the_error_is(source: str, expected: str) -> None:
-    assert failure(f"\n{source}") == f"test:2: {expected}"
+def test_the_error_is(run: Callable[..., list[str]], source: str, expected: str) -> None:
+    assert run(f"\nprint(); {source}") == ["", f"error: test:2: {expected}"]
 
 
 def test_a_position_is_that_of_the_operation() -> None:
@@ -66,7 +76,8 @@ def test_a_position_is_that_of_the_operation() -> None:
     )
 
 
-def test_error_levels_choose_the_position() -> None:
+@pytest.mark.parametrize("run", MODES.values(), ids=MODES)
+def test_error_levels_choose_the_position(run: Callable[..., list[str]]) -> None:
     source = """
         local function f(level) error("x", level) end
         local function g(level)
@@ -77,7 +88,7 @@ def test_error_levels_choose_the_position() -> None:
                 g(level) end))
         end
     """
-    assert run_plainly(source) == [
+    assert run(source) == [
         "false\tx", "false\ttest:2: x", "false\ttest:4: x", "false\ttest:8: x",
     ]  # fmt: skip
 
@@ -99,12 +110,25 @@ def test_the_host_gets_value_and_traceback() -> None:
     assert caught.value.traceback == "chunk:2 function f\nchunk:4\n"
 
 
-def test_handlers_see_the_stack_of_the_error() -> None:
-    lines = run_plainly("""
-        local function f() error("why") end
-        print(select(2, xpcall(function() f() end, debug.traceback)))
+@pytest.mark.parametrize("run", MODES.values(), ids=MODES)
+def test_handlers_see_the_stack_of_the_error(run: Callable[..., list[str]]) -> None:
+    lines = run("""
+        local function f() print("f") error("why") end
+        for i = 1, 2 do
+            print(select(2, xpcall(function() f() end, debug.traceback)))
+        end
     """)
-    assert lines == ["test:2: why\ntest:2 function f\ntest:3\ntest:3\n"]
+    assert lines == ["f", "test:2: why\ntest:2 function f\ntest:4\ntest:4\n"] * 2
+
+
+def test_the_traceback_of_a_resumed_coroutine_is_whole() -> None:
+    vm = VM()
+    source = "local function f()\n  coroutine.yield()\n  error('why')\nend\n\nf()"
+    coroutine = vm.coroutine(vm.load(source, "=chunk"))
+    vm.resume(coroutine)
+    with pytest.raises(LuaError) as caught:
+        vm.resume(coroutine)
+    assert caught.value.traceback == "chunk:3 function f\nchunk:6\n"
 
 
 def test_errors_in_handlers_are_errors_in_error_handling() -> None:
@@ -128,8 +152,9 @@ def test_debug_info_names_functions_and_lines() -> None:
     ]
 
 
-def test_generated_code_never_shows() -> None:
-    lines = run_plainly("""
+@pytest.mark.parametrize("run", MODES.values(), ids=MODES)
+def test_generated_code_never_shows(run: Callable[..., list[str]]) -> None:
+    lines = run("""
         local function deep() return deep() + 1 end
         print(select(2, pcall(deep)))
         print(select(2, pcall(function() local t = setmetatable({}, {__index = error}) return t.x.y end)))

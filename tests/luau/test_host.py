@@ -186,3 +186,32 @@ def test_values_without_a_luau_form_are_refused() -> None:
         to_luau(object())
     table = to_luau({"a": [1, None, "x"], 2: b"\xff"})
     assert (table["a"][1.0], table["a"][3.0], table[2.0]) == (1.0, "x", "\xff")
+
+
+SHOW = """
+    local mine, old = bee, ant
+    local t = {[ant] = "a", speak = bee.Speak}
+    wait(1) mine.Name ..= "!"
+    local sum, words = ant + bee, {wait("got")}
+    wait(2) t[bee] = mine == bee and old == ant and t[ant]
+    local ok, caught = pcall(function() wait(3) return mine.Wings end)
+    local failed, text = pcall(function() wait(4) fail("luau") end)
+    wait(5)
+    return t[bee], sum, words[1], ok, caught, failed, text, #bee, bee(4), hear(t.speak(old, "x"))
+"""
+
+
+def test_a_script_with_objects_goes_on_in_restored_vms() -> None:
+    def finish(*, every_time: bool) -> list[tuple[Any, ...]]:
+        zoo = Zoo()
+        vm = zoo.lend(VM())
+        vm.roots["co"] = vm.coroutine(vm.load(SHOW, "=zoo"))
+        seen = []
+        while vm.roots["co"].status == "suspended":
+            seen.append(vm.resume(vm.roots["co"], "sent"))
+            vm = reborn(vm, zoo) if every_time else vm
+        return [*seen, tuple(zoo.heard)]
+
+    plain = finish(every_time=False)
+    assert len(plain) == 8
+    assert finish(every_time=True) == plain

@@ -227,6 +227,33 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         """,
         ["5\t10\t1\t3\ty\t1\t2"],
     ),
+    "fields that another one replaces are evaluated": (
+        """
+        local o = {}
+        print(pcall(function() return {10, [1] = 7 + o} end))
+        print(pcall(function() return {x = o.y.z, x = 2} end))
+        local t = {10, [1] = print("evaluated"), x = print("too"), x = 3} print(t[1], t.x)
+        """,
+        ["false\ttest:3: attempt to perform arithmetic (add) on number and table",
+         "false\ttest:4: attempt to index nil with 'z'", "evaluated", "too", "10\t3"],
+    ),
+    "fields are evaluated in their order": (
+        """
+        local n = 0
+        local o = setmetatable({}, {__index = function() n += 1 return n end})
+        local t = {a = o.x, b = o.x, c = o.x, d = o.x}
+        print(t.a, t.b, t.c, t.d)
+        t = {foo = o.x, bar = o.x, [1] = o.x, o.x, thing = o.x}
+        print(t.foo, t.bar, t[1], t.thing)
+        t = {[o.x] = "key", o.x, a = o.x}
+        print(t[10], t[1], t.a)
+        """,
+        ["1\t2\t3\t4", "5\t6\t8\t9", "key\t11\t12"],
+    ),
+    "literals are compared with other types": (
+        "print(true == -(1 / 2), (-(1 / 2)) == nil, 'a' == nil, (2 ^ 0.5) ~= false)",
+        ["false\tfalse\tfalse\ttrue"],
+    ),
     "interpolated strings": (
         "local n = 2 print(`a{n}b{n + 1}c{`<{n}>`}\\{}`, `plain`)",
         ["a2b3c<2>{}\tplain"],

@@ -48,24 +48,35 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "math.lerp(1, 5, 0.25), math.lerp(2, 3, 1), math.map(5, 0, 10, 100, 200)": (2.0, 3.0, 150.0),
     "math.noise(0.5), math.noise(0.5, 0.5), math.noise(0.5, 0.5, -0.5), math.noise(3)": (0.0, -0.25, 0.125, 0.0),
     "math.sqrt(-1) ~= math.sqrt(-1), math.isnan(0/0), math.isinf(1/0), math.isfinite(1)": (True, True, True, True),
+    "math.deg(1) == 1 / (math.pi / 180), math.deg(7) == 7 / (math.pi / 180)": (True, True),
     "math.sqrt(9), math.exp(0), math.atan2(0, 1), math.deg(math.pi), math.rad(180) == math.pi": (3.0, 1.0, 0.0, 180.0, True),
     # bit32
     "bit32.band(12, 10), bit32.bor(12, 10), bit32.bxor(12, 10), bit32.bnot(0), bit32.band()": (8.0, 14.0, 6.0, 4294967295.0, 4294967295.0),
     "bit32.lshift(1, 31), bit32.rshift(-1, 28), bit32.arshift(-16, 2), bit32.lshift(1, 32), bit32.lshift(4, -1)": (2147483648.0, 15.0, 4294967292.0, 0.0, 2.0),
     "bit32.lrotate(0x80000001, 1), bit32.rrotate(1, 1), bit32.extract(0xabcd, 4, 8), bit32.replace(0, 0xff, 8, 4)": (3.0, 2147483648.0, 188.0, 3840.0),
     "bit32.btest(1, 2), bit32.countlz(1), bit32.countrz(8), bit32.countrz(0), bit32.byteswap(0x01020304)": (False, 31.0, 3.0, 32.0, 67305985.0),
+    "bit32.band(2.9), bit32.band(-2.9), bit32.bor(3.5, 0), bit32.band(0/0)": (2.0, 4294967294.0, 3.0, 0.0),
+    "pcall(bit32.extract, 1, 30, 3)": (False, "trying to access non-existent bits"),
     # utf8
     "utf8.char(72, 228, 8364), utf8.len('häß'), utf8.codepoint('ä', 1, -1)": ("H\u00c3\u00a4\u00e2\u0082\u00ac", 3.0, 228.0),
+    "pcall(utf8.codepoint, ('x'):rep(8000), 1, -1)": (False, "string slice too long"),
     "utf8.len('\\xff'), utf8.offset('aäb', 3), utf8.offset('aäb', -1)": (None, 4.0, 4.0),
     # vector
     "vector.create(1, 2).z, vector.create(1, 2, 3) == vector.create(1, 2, 3), vector.one.x": (0.0, True, 1.0),
     "vector.magnitude(vector.create(3, 4, 0)), vector.dot(vector.one, vector.create(1, 2, 3))": (5.0, 6.0),
     "tostring(vector.cross(vector.create(1, 0, 0), vector.create(0, 1, 0)) * 2)": ("0, 0, 2",),
     "tostring(vector.create(1, 2, 3) + vector.one), tostring(-vector.one), type(vector.one)": ("2, 3, 4", "-1, -1, -1", "vector"),
+    "vector.angle(vector.create(1, 0, 0), vector.create(1, 1, 0)) == math.atan2(1, 1)": (True,),
     "vector.normalize(vector.create(0, 5, 0)).y, tostring(vector.floor(vector.create(1.5, -1.5, 0)))": (1.0, "1, -2, 0"),
     "vector.create(0.1, 0, 0).x == 0.1, tostring(vector.clamp(vector.create(5, -5, 0), vector.zero, vector.one))": (False, "1, 0, 0"),
+    "tostring(vector.create(1, 2, 4) * '2'), tostring('3' / vector.create(1, 2, 4)), tostring(vector.one // '2')": ("2, 4, 8", "3, 1.5, 0.75", "0, 0, 0"),
+    "(vector.create(3, 0, 0) * 0.1).x": (0.30000001192092896,),
+    "pcall(function() return vector.one + '2' end)": (False, "test:1: attempt to perform arithmetic (add) on vector and string"),
     # os
     "os.time({year = 2000, month = 1, day = 1, hour = 0}), os.difftime(5, 3)": (946684800.0, 2.0),
+    "os.difftime(5.9, 3.2), os.date('!%Y %H', -3600), os.date('!*tx', 0)": (2.0, "1969 23", "*tx"),
+    "os.time(setmetatable({year = '2000', month = 1, day = 1}, {__index = {hour = 0}}))": (946728000.0,),
+    "pcall(os.time, {year = 2000})": (False, "field 'day' missing in date table"),
     "os.date('!%Y-%m-%d %H:%M:%S', 86400), os.date('!*t', 0).year, type(os.clock())": ("1970-01-02 00:00:00", 1970.0, "number"),
     "os.time({year = 2001, month = 14, day = -3, hour = 25})": (1012266000.0,),
 }  # fmt: skip
@@ -138,6 +149,59 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         local s = "" for _, e in t do s ..= e.n end print(s:sub(1, 0) == "", #s)
         """,
         ["true\t8"],
+    ),
+    "a vector with a NaN equals nothing and is no key": (
+        """
+        local v, t = vector.create(0/0, 1, 2), {}
+        print(v == v, rawequal(v, v), t[v], vector.one == vector.one)
+        print(pcall(function() t[v] = 1 end))
+        print(pcall(rawset, t, v, 1))
+        """,
+        ["false\tfalse\tnil\ttrue", "false\ttest:4: table index contains NaN",
+         "false\ttable index contains NaN"],
+    ),
+    "writing to a key compares it with nothing": (
+        """
+        local key = setmetatable({}, {__eq = function() error("compared") end})
+        local t = {} t[key] = 1 rawset(t, key, 2) print(t[key])
+        """,
+        ["2"],
+    ),
+    "find compares with __eq": (
+        """
+        local calls = 0
+        local meta = {__eq = function(a, b) calls += 1 return a.n == b.n end}
+        local function make(n) return setmetatable({n = n}, meta) end
+        local one, two = make(1), make(2)
+        print(table.find({one, two}, make(2)), table.find({one}, make(3)), table.find({one}, one), calls)
+        print(table.find({0/0}, 0/0), table.find({true}, 1), table.find({1, true}, true))
+        """,
+        ["2\tnil\t1\t4", "nil\tnil\t2"],
+    ),
+    "the table library knows no metamethods": (
+        """
+        local log = {}
+        local meta = {__index = function() return 1 end, __newindex = function() error("called") end}
+        local t = table.move(setmetatable({5, nil, 7}, meta), 1, 3, 2, setmetatable({}, meta))
+        print(rawget(t, 2), rawget(t, 3), rawget(t, 4))
+        print(pcall(table.remove, table.freeze({}), 1), pcall(table.remove, table.freeze({1})))
+        """,
+        ["5\tnil\t7", "true\tfalse\tattempt to modify a readonly table"],
+    ),
+    "packed and cloned tables keep their room": (
+        """
+        print(#table.pack(nil, nil, 3), #table.clone(table.pack(nil, 2, 3)))
+        """,
+        ["3\t3"],
+    ),
+    "a cleared table keeps its room": (
+        """
+        local t = {} for i = 1, 10 do t[i] = i end
+        table.clear(t)
+        t[2] = 1 print(#t)
+        t[2] = nil t[16] = 1 print(#t)
+        """,
+        ["2", "16"],
     ),
     "lengths with holes are those of arrays": (
         """

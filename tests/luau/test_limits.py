@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from clawblox.luau.deep import recursion_is_unchecked, run_deep
 from clawblox.luau.errors import LuaError
 from clawblox.luau.vm import VM
-from tests.luau.support import failure, run_plainly
+from tests.luau.support import MODES, failure, run_plainly
 
 STEPS = "exhausted the allowed number of steps"
 ENDLESS = {
@@ -35,9 +36,39 @@ ENDLESS = {
 }
 
 
+@pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
-def test_it_runs_out_of_steps(source: str) -> None:
-    assert failure(source, steps=100_000).endswith(STEPS)
+def test_it_runs_out_of_steps(run: Callable[..., list[str]], source: str) -> None:
+    assert run(f"print(); {source}", steps=100_000)[-1].endswith(STEPS)
+
+
+def test_arguments_and_results_share_the_room_of_a_function() -> None:
+    source = """
+        local t, s = table.create(8000, 1), ("x"):rep(8000)
+        print(pcall(function() return select("#", table.unpack(t, 1, 7997)) end))
+        print(pcall(table.unpack, t, 1, 7998))
+        print(select("#", string.byte(s, 4, -1)), pcall(string.byte, s, 3, -1))
+    """
+    assert run_plainly(source) == [
+        "true\t7997",
+        "false\ttoo many results to unpack",
+        "7997\tfalse\tstring slice too long",
+    ]
+
+
+def test_sorting_needs_steps_but_no_memory() -> None:
+    source = "local t = {} for i = 1, 30000 do t[i] = -i end table.sort(t) return t[1]"
+    vm = VM(memory_bytes=8 << 20)
+    assert vm.call(vm.load(source)) == (-30000.0,)
+
+
+def test_what_a_comparator_adds_to_the_heap_is_counted() -> None:
+    source = """
+        local t, kept = {}, {}
+        for i = 1, 4000 do t[i] = i % 100 end
+        table.sort(t, function(a, b) kept[#kept + 1] = {} return a < b end)
+    """
+    assert failure(source, memory_bytes=2 << 20).endswith("not enough memory")
 
 
 def test_the_budget_is_that_of_one_call() -> None:
@@ -72,14 +103,59 @@ RECURSION = {
 }
 
 
+@pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("source", RECURSION.values(), ids=RECURSION)
-def test_deep_recursion_is_a_stack_overflow(source: str) -> None:
-    assert "stack overflow" in failure(source)
+def test_deep_recursion_is_a_stack_overflow(run: Callable[..., list[str]], source: str) -> None:
+    assert "stack overflow" in run(f"print(); {source}")[-1]
 
 
 def test_recursion_reaches_the_depth_of_the_reference() -> None:
     source = "local function f(n) return n <= 1 and 1 or f(n - 1) + 1 end print(f(19900))"
     assert run_plainly(source) == ["19900"]
+
+
+DEPTHS = {
+    "plain calls": ("f(19998)", "f(19999)"),
+    "below pcall": ("assert(pcall(f, 19997))", "assert(pcall(f, 19998))"),
+}
+
+
+@pytest.mark.parametrize(("fits", "does_not"), DEPTHS.values(), ids=DEPTHS)
+def test_calls_nest_exactly_as_deep_as_in_the_reference(fits: str, does_not: str) -> None:
+    vm = VM()
+    define = "function f(n) return n <= 1 and 1 or f(n - 1) + 1 end"
+    coroutine = vm.coroutine(vm.load(f"{define} {fits} coroutine.yield() {fits} {does_not}"))
+    assert vm.resume(coroutine) == ()
+    with pytest.raises(LuaError, match="stack overflow"):
+        vm.resume(coroutine)
+
+
+def test_pcall_that_may_yield_nests_as_deep_as_calls() -> None:
+    source = """
+        local function f() return pcall(f) end
+        local results = {pcall(f)}
+        local function sum(n) return n == 0 and 0 or n + select(2, pcall(sum, n - 1)) end
+        return #results, results[#results], sum(5000)
+    """
+    vm = VM()
+    for _ in range(2):
+        results = vm.resume(vm.coroutine(vm.load(source, "=deep")))
+        assert results == (10_000.0, "deep:2: stack overflow", 12_502_500.0)
+
+
+def test_pcall_that_may_not_yield_is_a_callback() -> None:
+    source = "local function f() return pcall(f) end return #{pcall(f)}"
+    vm = VM()
+    assert vm.call(vm.load(source)) == (200.0,)
+
+
+def test_unpacking_without_end_runs_out_of_stack_before_the_heap() -> None:
+    source = """
+        local function f(...) return f(table.unpack(table.create(4000, 1))) + 1 end
+        f()
+    """
+    for megabytes in range(10, 16):
+        assert failure(source, memory_bytes=megabytes << 20).endswith("too many results to unpack")
 
 
 def test_the_vm_goes_on_after_a_stack_overflow() -> None:

@@ -79,7 +79,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
             __tostring = function(self) return "T" .. rawlen(self) end,
             __iter = function(self) return function(_, i) i = (i or 0) + 1 if i < 3 then return i, "v" .. i end end end,
         })
-        print(#t, tostring(t), t(1, 2), `{t}`, string.format("%s", t))
+        print(#t, tostring(t), t(1, 2), `{t}`, string.format("%*", t))
         for k, v in t do print(k, v) end
         """.replace("t(1, 2)", "(t(1, 2))"),
         ["42\tT2\t2\tT2\tT2", "1\tv1", "2\tv2"],

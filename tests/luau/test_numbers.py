@@ -89,13 +89,23 @@ def test_huge_powers_keep_their_sign() -> None:
 PARSED = {
     "10": 10.0, " 0x1F ": 31.0, "1e3": 1000.0, "-.5": -0.5, "5.": 5.0, "inf": math.inf,
     "": None, " ": None, "1 2": None, "0x": None, "1e": None, "e1": None, "0b1": None, "+ 1": None,
-    "1_000": None, "--1": None,
+    "0x1p4": 16.0, "-0X.8": -0.5, "0xA.8p-1": 5.25, "0x" + "f" * 20: 2.0**80, "0x1p9999": math.inf,
+    "0x.": None, "0x1p": None, "0x1.8.": None, "1_000": None, "--1": None,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "number"), PARSED.items())
 def test_tonumber(text: str, number: float | None) -> None:
     assert value(f"tonumber({text!r})") == number
+
+
+def test_signs_of_literals_cancel_out() -> None:
+    source = (
+        "- - 5, - - -5, -(-0.5), 1 / - -0, - -5 == x, x == - - -1, 2 ^ - -2, 3 % - -2, 3 / - - -2"
+    )
+    assert values(f"(function(x) return {source} end)(-1)") == (
+        5.0, -5.0, 0.5, math.inf, False, True, 4.0, 1.0, -1.5,
+    )  # fmt: skip
 
 
 def test_tonumber_with_bases() -> None:

@@ -12,13 +12,13 @@ from clawblox.luau.context import current
 from clawblox.luau.lib.fastpatterns import search
 from clawblox.luau.lib.patterns import Matcher, parse_pattern
 from clawblox.luau.vm import VM
-from tests.luau.support import run_plainly, value, values
+from tests.luau.support import failure, run_plainly, value, values
 
 EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "('hello'):sub(2, -2), ('hello'):sub(-3), ('hello'):sub(0), ('x'):sub(2)": ("ell", "llo", "hello", ""),
     "('abc'):byte(1, -1)": (97.0, 98.0, 99.0),
     "string.char(72, 105), ('abc'):reverse(), ('aB1'):upper(), ('aB1'):lower()": ("Hi", "cba", "AB1", "ab1"),
-    "('ab'):rep(3, '-'), ('x'):rep(0), ('x'):rep(-1), ('abc'):len()": ("ab-ab-ab", "", "", 3.0),
+    "('ab'):rep(3, '-'), ('x'):rep(0), ('x'):rep(-1), ('abc'):len()": ("ababab", "", "", 3.0),
     "#('a,b,,c'):split(','), ('abc'):split('')[2], (''):split(',')[1]": (4.0, "b", ""),
     "('hello world'):find('o w')": (5.0, 7.0),
     "('hello'):find('l', 1, true)": (3.0, 3.0),
@@ -43,11 +43,23 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "('%5.1f|%-5d|%05d|%+d|%x|%X|%o'):format(3.14159, 42, 42, 42, 255, 255, 8)": (
         "  3.1|42   |00042|+42|ff|FF|10",
     ),
-    "('%s %q %c %g %e %%'):format(nil, 'a\"b', 65, 0.1, 12345.678)": (
-        'nil "a\\"b" A 0.1 1.234568e+04 %',
+    "('%s %q %c %g %e %%'):format(1.5, 'a\"b', 65, 0.1, 12345.678)": (
+        '1.5 "a\\"b" A 0.1 1.234568e+04 %',
+    ),
+    "('%s|%5s|%.2s'):format('a\\0b', 'c\\0d', 'e\\0f'), #('%9s'):format(('x'):rep(100))": (
+        "a\0b|    c|e", 100.0,
     ),
     "('%*, %*'):format(1.5, {} ~= nil), ('%10.3s|'):format('abcdef')": ("1.5, true", "       abc|"),
-    "('%i'):format(-3.7), ('%u'):format(3), ('%a'):format(1)": ("-3", "3", "0x1p+0"),
+    "('%i'):format(-3.7), ('%+u'):format(3), ('%#.3o|%#o'):format(8, 8)": ("-3", "3", "010|010"),
+    "string.packsize('j'), string.packsize('T'), string.pack('>s', 'ab')": (4.0, 4.0, "\0\0\0\2ab"),
+    "string.pack('>I10', -1), string.pack('>i9', -1)": ("\0\0" + "\xff" * 8, "\xff" * 9),
+    "string.unpack('B', '\\5\\6', 0), string.unpack('B', '\\5\\6', -9)": (5.0, 5.0, 2.0),
+    "pcall(string.unpack, 'B', '\\5\\6', 4)": (
+        False, "invalid argument #3 to 'unpack' (initial position out of string)",
+    ),
+    "pcall(string.packsize, 'z'), pcall(string.packsize, 's')": (
+        False, False, "invalid argument #1 to 'packsize' (variable-length format)",
+    ),
     "string.packsize('<i4 i8 !8 d'), string.pack('>I2', 258)": (24.0, "\x01\x02"),
     "string.unpack('<i2 z s1 B', string.pack('<i2 z s1 B', -2, 'hi', 'yo', 255))": (
         -2.0, "hi", "yo", 255.0, 10.0,
@@ -63,10 +75,40 @@ def test_the_values_are(source: str, expected: tuple[object, ...]) -> None:
     assert got == expected
 
 
+REFUSED = {
+    "('%s'):format(nil)": "invalid argument #2 to 'format' (string expected, got nil)",
+    "('%s'):format(setmetatable({}, {__tostring = tostring}))": (
+        "invalid argument #2 to 'format' (string expected, got table)"
+    ),
+    "('%d %d'):format(1)": "missing argument #3",
+    "('%*'):format()": "missing argument #2",
+    "('%a'):format(1)": "invalid option '%a' to 'format'",
+    "('a'):gsub('a', '%2')": "invalid capture index",
+    "('a'):gsub('a', '%')": "invalid use of '%' in replacement string",
+}
+
+
+@pytest.mark.parametrize(("source", "message"), REFUSED.items())
+def test_it_is_refused(source: str, message: str) -> None:
+    assert failure(f"return {source}") == f"test:1: {message}"
+
+
+def test_a_position_cannot_be_repeated() -> None:
+    assert values("('aa'):find('()a%1'), ('aa'):match('(a)%1')") == (None, "a")
+
+
+def test_gmatch_finds_the_empty_match_behind_another() -> None:
+    assert run_plainly("for w in ('ab,'):gmatch('%a*') do print('<' .. w .. '>') end") == [
+        "<ab>",
+        "<>",
+        "<>",
+    ]
+
+
 MALFORMED = {
     "[a": "malformed pattern (missing ']')",
     "%": "malformed pattern (ends with '%')",
-    "%f": "malformed pattern (missing '[' after '%f' in pattern)",
+    "%f": "missing '[' after '%f' in pattern",
     "%b": "malformed pattern (missing arguments to '%b')",
     "(a": "unfinished capture",
     "(a))": "invalid pattern capture",

@@ -32,6 +32,11 @@ ERRORS = {
     "could also be a start of new statement; use ';' to separate statements",
     "x = a != b": "1: Unexpected '!='; did you mean '~='?",
     "@unknown function f() end": "1: Invalid attribute '@unknown'",
+    "repeat\nif x then continue end\nlocal late = 1\nuntil\nlate": "5: Local late used in the "
+    "repeat..until condition is undefined because continue statement on line 2 jumps over it",
+    "repeat if x then continue end local late = 1 until (function() return late end)()": "1: Local "
+    "late used in the repeat..until condition is undefined because continue statement on line 1 "
+    "jumps over it",
     "return 1 x": "1: Expected <eof>, got 'x'",
     "end": "1: Expected <eof>, got 'end'",
     "const x = 1": "1: 'const' declarations are experimental and not supported",
@@ -40,9 +45,9 @@ ERRORS = {
     "a.b:c = 1": "1: Expected '(', '{' or <string> when parsing function call, got '='",
     "local " + ", ".join(f"a{n}" for n in range(201)): "1: Out of local registers when trying to "
     "allocate a200: exceeded limit 200",
-    "do " * 300: "1: Exceeded allowed recursion depth; simplify your block to make the code "
+    "do " * 1100: "1: Exceeded allowed recursion depth; simplify your block to make the code "
     "compile",
-    "x = " + "(" * 300: "1: Exceeded allowed recursion depth; simplify your expression to make "
+    "x = " + "(" * 1100: "1: Exceeded allowed recursion depth; simplify your expression to make "
     "the code compile",
 }
 
@@ -67,3 +72,25 @@ def test_positions_show_the_chunk_name(name: str, shown: str) -> None:
     with pytest.raises(LuauSyntaxError) as caught:
         VM().load("nope", name)
     assert str(caught.value).startswith(shown)
+
+
+ACCEPTED = {
+    "a continue before which the condition's local is declared": "repeat local early = 1 "
+    "if early then continue end local late = 2 until early",
+    "a continue of an inner loop": "repeat for i = 1, 2 do continue end local late = 1 until late",
+    "a name of the condition's own": "repeat do continue end local late = 1 "
+    "until (function(late) return late end)(true)",
+    "a global of that name": "repeat repeat do continue end local late = 1 until true until not late",
+    "a generic pack as a return type": "local function f<T...>(...: T...): T... return ... end",
+    "long sums": "local a = 1 return " + " + ".join(["a"] * 900),
+    "long concatenations": "local a = 1 return " + " .. ".join(["a"] * 900),
+    "long chains of elseif": "local a = 1 if a then " + "elseif a then " * 900 + "end",
+    "deep tables": "return " + "{" * 900 + "}" * 900,
+    "deep blocks": "do " * 900 + "end " * 900,
+}
+
+
+@pytest.mark.parametrize("source", ACCEPTED.values(), ids=ACCEPTED)
+def test_it_compiles_and_runs(source: str) -> None:
+    vm = VM()
+    vm.call(vm.load(source))

@@ -12,6 +12,7 @@ from clawblox.luau.values import Buffer, LuaTable, Vector, is_function
 
 Arguments = tuple[Any, ...]
 _BIGGEST = 2**63 - 1
+_MAX_STACK = 8000
 
 
 def wrong_type(args: Arguments, at: int, function: str, wanted: str) -> NoReturn:
@@ -29,10 +30,16 @@ def wrong(at: int, function: str, why: str) -> NoReturn:
     raise RuntimeFault(f"invalid argument #{at + 1} to '{function}' ({why})")
 
 
-def any_value(args: Arguments, at: int, function: str) -> Any:
+def check_results(args: Arguments, count: int, why: str) -> None:
+    """Refuse more results than the reference has room for, next to the arguments."""
+    if len(args) + count > _MAX_STACK:
+        raise RuntimeFault(why)
+
+
+def any_value(args: Arguments, at: int) -> Any:
     """Return an argument that must be there."""
     if at >= len(args):
-        raise RuntimeFault(f"missing argument #{at + 1} to '{function}'")
+        raise RuntimeFault(f"missing argument #{at + 1}")
     return args[at]
 
 

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import sys
-from types import CellType, FrameType, FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
-from clawblox.luau.chunk import is_generated, prototype_of
-from clawblox.luau.context import MAX_C_CALLS, call_unyieldable, current
-from clawblox.luau.diagnose import run_handler, settle, stack
+from clawblox.luau.chunk import environment_cell, prototype_of
+from clawblox.luau.context import MAX_C_CALLS, current
+from clawblox.luau.deep import HEADROOM
+from clawblox.luau.diagnose import Level, run_handler, settle, stack
 from clawblox.luau.errors import LuaError, LuauSyntaxError, RuntimeFault
 from clawblox.luau.iteration import builtin_iterators, next_entry
 from clawblox.luau.lib import arguments as arg
+from clawblox.luau.lib.debug import closure_of_frame, whole_function
 from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.measure import heap_bytes
 from clawblox.luau.numbers import parse_in_base, to_number
 from clawblox.luau.operators import raw_equal, shown_type, to_text
-from clawblox.luau.suspension import ProtectedFrame, Yield
+from clawblox.luau.suspension import ProtectedFrame, ScriptFrame, Yield
 from clawblox.luau.values import (
     FrozenTable,
     LuaTable,
     Userdata,
     as_result,
-    as_tuple,
     border,
     check_key,
     is_function,
-    metamethod,
     metatable_of,
     raw_assign,
     raw_get,
@@ -41,46 +41,54 @@ from clawblox.luau.values import (
 
 @builtin("assert")
 def assert_(*args: Any) -> Any:
-    """Return the arguments if the first is true, else raise the second."""
-    if not truth(arg.any_value(args, 0, "assert")):
-        if len(args) > 1 and args[1].__class__ is not str:
-            raise LuaError(args[1])
-        raise RuntimeFault(args[1] if len(args) > 1 else "assertion failed!")
+    """Return the arguments if the first is true, else fail with the second as message."""
+    if not truth(arg.any_value(args, 0)):
+        raise RuntimeFault(arg.optional_string(args, 1, "assert", "assertion failed!"))
     return as_result(args)
 
 
 @builtin("error")
 def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
-    """Raise a value; a string gets the position of the calling level in front."""
+    """Raise a value; a string or number gets the position of the calling level in front."""
     depth = 1 if level is None else arg.integer((value, level), 1, "error")
-    if value.__class__ is str and depth > 0:
-        levels = stack(sys._getframe(1))
-        if depth <= len(levels):
-            found = levels[depth - 1]
-            if found.prototype is not None:
-                value = f"{found.prototype.chunk.shown_name}:{found.line}: {value}"
+    if value.__class__ in (str, float) and depth > 0:
+        value = _position(stack(sys._getframe(1)), depth) + to_text(value)
     raise LuaError(value)
+
+
+def _position(levels: list[Level], depth: int) -> str:
+    found = levels[depth - 1] if depth <= len(levels) else None
+    if found is None or found.prototype is None:
+        return ""
+    return f"{found.prototype.chunk.shown_name}:{found.line}: "
 
 
 @builtin("pcall")
 def pcall(*args: Any) -> Any:
     """Call a function; return true and its results, or false and the error."""
-    arg.any_value(args, 0, "pcall")
+    arg.any_value(args, 0)
     vm = current.vm
-    vm.c_calls += 1
-    vm.base_c_calls += 1
+    vm.protect()
+    counts = vm.c_calls > vm.base_c_calls  # where it cannot yield, it is a callback as any other
+    vm.c_calls += counts
     try:
-        if vm.c_calls >= MAX_C_CALLS:
+        if counts and vm.c_calls >= MAX_C_CALLS:
             vm.check_c_calls()
-        return (True, *as_tuple(args[0](*args[1:])))
+        results = args[0](*args[1:])
+        return (True, *results) if results.__class__ is tuple else (True, results)
     except Yield as suspended:
         suspended.frames.append(ProtectedFrame(None))
         raise
     except Exception as caught:  # noqa: BLE001 - settle raises what is not the script's
-        return False, settle(caught).value
+        try:
+            return False, settle(caught).value
+        except RecursionError:  # the stack is full; the next protected call takes this back
+            sys.setrecursionlimit(sys.getrecursionlimit() + HEADROOM)
+            vm.has_headroom = True
+            return False, settle(caught).value
     finally:
-        vm.c_calls -= 1
-        vm.base_c_calls -= 1
+        vm.c_calls -= counts
+        vm.depth -= 1
 
 
 @builtin("xpcall")
@@ -88,38 +96,46 @@ def xpcall(*args: Any) -> Any:
     """Call a function; return true and its results, or false and what the handler returns."""
     handler = arg.function(args, 1, "xpcall")
     vm = current.vm
-    vm.c_calls += 1
-    vm.base_c_calls += 1
+    vm.protect()
+    counts = vm.c_calls > vm.base_c_calls
+    vm.c_calls += counts
     try:
-        if vm.c_calls >= MAX_C_CALLS:
+        if counts and vm.c_calls >= MAX_C_CALLS:
             vm.check_c_calls()
-        return (True, *as_tuple(args[0](*args[2:])))
+        results = args[0](*args[2:])
+        return (True, *results) if results.__class__ is tuple else (True, results)
     except Yield as suspended:
         suspended.frames.append(ProtectedFrame(handler))
         raise
     except Exception as caught:  # noqa: BLE001
-        return run_handler(handler, settle(caught))
+        try:
+            error = settle(caught)
+        except RecursionError:
+            sys.setrecursionlimit(sys.getrecursionlimit() + HEADROOM)
+            vm.has_headroom = True
+            error = settle(caught)
+        return run_handler(handler, error)
     finally:
-        vm.c_calls -= 1
-        vm.base_c_calls -= 1
+        vm.c_calls -= counts
+        vm.depth -= 1
 
 
 @builtin("type")
 def type_(*args: Any) -> str:
     """Return the type of a value."""
-    return type_name(arg.any_value(args, 0, "type"))
+    return type_name(arg.any_value(args, 0))
 
 
 @builtin("typeof")
 def typeof(*args: Any) -> str:
     """Return the type of a value; userdata may have a name of its own."""
-    return shown_type(arg.any_value(args, 0, "typeof"))
+    return shown_type(arg.any_value(args, 0))
 
 
 @builtin("tostring")
 def tostring(*args: Any) -> str:
     """Return a value as text."""
-    return to_text(arg.any_value(args, 0, "tostring"))
+    return to_text(arg.any_value(args, 0))
 
 
 @builtin("tonumber")
@@ -127,7 +143,7 @@ def tonumber(*args: Any) -> float | None:
     """Return a value as a number, perhaps in another base."""
     base = arg.optional_integer(args, 1, "tonumber", 10)
     if base == 10:
-        return to_number(arg.any_value(args, 0, "tonumber"))
+        return to_number(arg.any_value(args, 0))
     text = arg.string(args, 0, "tonumber")
     if not 2 <= base <= 36:
         arg.wrong(1, "tonumber", "base out of range")
@@ -161,15 +177,15 @@ def select(*args: Any) -> Any:
 def rawget(*args: Any) -> Any:
     """Read a field without metamethods."""
     table = arg.table(args, 0, "rawget")
-    return raw_get(table, table_key(arg.any_value(args, 1, "rawget")))
+    return raw_get(table, table_key(arg.any_value(args, 1)))
 
 
 @builtin("rawset")
 def rawset(*args: Any) -> Any:
     """Write a field without metamethods."""
     table = arg.table(args, 0, "rawset")
-    key = table_key(arg.any_value(args, 1, "rawset"))
-    value = arg.any_value(args, 2, "rawset")
+    key = table_key(arg.any_value(args, 1))
+    value = arg.any_value(args, 2)
     if table.__class__ is FrozenTable:
         raise RuntimeFault("attempt to modify a readonly table")
     check_key(key)
@@ -180,13 +196,13 @@ def rawset(*args: Any) -> Any:
 @builtin("rawequal")
 def rawequal(*args: Any) -> bool:
     """Compare without metamethods."""
-    return raw_equal(arg.any_value(args, 0, "rawequal"), arg.any_value(args, 1, "rawequal"))
+    return raw_equal(arg.any_value(args, 0), arg.any_value(args, 1))
 
 
 @builtin("rawlen")
 def rawlen(*args: Any) -> float:
     """Return a length without metamethods."""
-    value = arg.any_value(args, 0, "rawlen")
+    value = arg.any_value(args, 0)
     if isinstance(value, LuaTable):
         return border(value)
     if value.__class__ is str:
@@ -204,10 +220,6 @@ def next_(*args: Any) -> Any:
 @builtin("pairs")
 def pairs(*args: Any) -> Any:
     """Return an iterator over a table's entries."""
-    value = arg.any_value(args, 0, "pairs")
-    handler = metamethod(value, "__iter")
-    if handler is not None:
-        return as_result((as_tuple(call_unyieldable(handler, value)) + (None,) * 3)[:3])
     return next_, arg.table(args, 0, "pairs"), None
 
 
@@ -217,7 +229,7 @@ def inext(*args: Any) -> Any:
     table = arg.table(args, 0, "ipairs")
     at = arg.number(args, 1, "ipairs") + 1.0
     value = raw_get(table, at)
-    return None if value is None else (at, value)
+    return () if value is None else (at, value)
 
 
 @builtin("ipairs")
@@ -229,7 +241,7 @@ def ipairs(*args: Any) -> Any:
 @builtin("getmetatable")
 def getmetatable(*args: Any) -> Any:
     """Return a metatable, or what its ``__metatable`` says instead."""
-    value = arg.any_value(args, 0, "getmetatable")
+    value = arg.any_value(args, 0)
     if value.__class__ is str:
         return raw_get(current.vm.string_metatable, "__metatable")
     meta = metatable_of(value)
@@ -297,17 +309,7 @@ def _thread_environment() -> Any:
     return current.vm.main_environment if running is None else running.environment
 
 
-def environment_cell(function: Any) -> CellType | None:
-    """Return where a Luau function keeps its globals; None if it uses none."""
-    if not isinstance(function, FunctionType) or not is_generated(function.__code__):
-        return None
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if name == "E":
-            return cell
-    return None
-
-
-def _frame_at(level: int, function: str) -> FrameType | None:
+def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
     levels = stack(sys._getframe(2))
     if level > len(levels):
         arg.wrong(0, function, "invalid level")
@@ -320,35 +322,37 @@ def getfenv(*args: Any) -> Any:
     target = args[0] if args and args[0] is not None else 1.0
     if is_function(target):
         cell = environment_cell(target)
-        return current.vm.main_environment if cell is None else cell.cell_contents
+        return _thread_environment() if cell is None else cell.cell_contents
     level = arg.integer((target,), 0, "getfenv")
     if level < 0:
         arg.wrong(0, "getfenv", "level must be non-negative")
     if level == 0:
         return _thread_environment()
     frame = _frame_at(level, "getfenv")
+    if isinstance(frame, ScriptFrame):
+        return frame.environment.cell_contents
     environment = frame.f_locals.get("E") if frame is not None else None
-    return current.vm.main_environment if environment is None else environment
+    return _thread_environment() if environment is None else environment
 
 
 @builtin("setfenv")
 def setfenv(*args: Any) -> Any:
     """Set the globals of a function, of a level of the stack, or of the thread (0)."""
     environment = arg.table(args, 1, "setfenv")
-    target = args[0]
-    if not is_function(target):
+    closure = args[0]
+    if not is_function(closure):
         level = arg.integer(args, 0, "setfenv")
         if level == 0:
             _set_thread_environment(environment)
             return ()
         frame = _frame_at(level, "setfenv")
-        target = _function_of(frame)
-    cell = environment_cell(target)
+        closure = None if frame is None else closure_of_frame(frame)
+    cell = environment_cell(closure)
     if cell is not None:
         cell.cell_contents = environment
-    elif not (isinstance(target, FunctionType) and prototype_of(target) is not None):
+    elif not (isinstance(closure, FunctionType) and prototype_of(closure) is not None):
         raise RuntimeFault("'setfenv' cannot change environment of given object")
-    return target
+    return whole_function(closure)
 
 
 def _set_thread_environment(environment: LuaTable) -> None:
@@ -357,12 +361,6 @@ def _set_thread_environment(environment: LuaTable) -> None:
         current.vm.main_environment = environment
     else:
         running.environment = environment
-
-
-def _function_of(frame: FrameType | None) -> Any:
-    from clawblox.luau.lib.debug import function_of_frame
-
-    return function_of_frame(frame)
 
 
 builtin_iterators.update(next=next_, inext=inext)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
 
@@ -12,11 +13,9 @@ _MASK = 0xFFFFFFFF
 
 
 def _bits(args: arg.Arguments, at: int, function: str) -> int:
-    """Return a number modulo 2 ^ 32, rounded as the reference does: to even."""
+    """Return a number cut to an integer modulo 2 ^ 32."""
     value = arg.number(args, at, function)
-    if not math.isfinite(value):
-        return 0
-    return round(value) & _MASK if abs(value) < 2**52 else int(value) & _MASK
+    return int(value) & _MASK if math.isfinite(value) else 0
 
 
 def _signed(args: arg.Arguments, at: int, function: str) -> int:
@@ -121,7 +120,7 @@ def _field(args: arg.Arguments, at: int, function: str) -> tuple[int, int]:
     if width < 1:
         arg.wrong(at + 1, function, "width must be positive")
     if start + width > 32:
-        arg.wrong(at, function, "trying to access non-existent bits")
+        raise RuntimeFault("trying to access non-existent bits")
     return start, (1 << width) - 1
 
 

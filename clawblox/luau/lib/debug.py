@@ -7,13 +7,14 @@ import sys
 from types import FrameType, FunctionType
 from typing import Any
 
-from clawblox.luau.chunk import prototype_of
+from clawblox.luau.chunk import environment_cell, is_continuation, prototype_of
 from clawblox.luau.context import current
 from clawblox.luau.coroutines import Coroutine
 from clawblox.luau.diagnose import Level, describe, stack, suspended_levels
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import BUILTINS, builtin
 from clawblox.luau.operators import to_text
+from clawblox.luau.suspension import ScriptFrame
 from clawblox.luau.values import as_result, is_function
 
 _OPTIONS = "slnaf"
@@ -111,13 +112,12 @@ def _fact(option: str, level: Level, subject: Any) -> list[Any]:
 
 
 def _function_at(level: Level) -> Any:
-    if level.prototype is None:
-        return (
-            BUILTINS.find(f"debug.{level.name}")
-            if level.frame is None
-            else (_builtin_of(level.frame))
-        )
-    return function_of_frame(level.frame)
+    frame = level.frame
+    if frame is None:
+        return BUILTINS.find(f"debug.{level.name}")
+    if level.prototype is None and isinstance(frame, FrameType):
+        return _builtin_of(frame)
+    return whole_function(closure_of_frame(frame))
 
 
 def _builtin_of(frame: FrameType) -> Any:
@@ -128,10 +128,10 @@ def _builtin_of(frame: FrameType) -> Any:
     return None
 
 
-def function_of_frame(frame: FrameType | None) -> Any:
-    """Return the Luau function a frame runs: the one with its code and its variables."""
-    if frame is None:
-        return None
+def closure_of_frame(frame: FrameType | ScriptFrame) -> Any:
+    """Return what a frame runs, the function with its code and its variables, or a continuation."""
+    if isinstance(frame, ScriptFrame):
+        return frame.continuation.function(frame.environment)
     own = frame.f_locals
     candidates = [
         found for found in gc.get_referrers(frame.f_code) if isinstance(found, FunctionType)
@@ -143,4 +143,15 @@ def function_of_frame(frame: FrameType | None) -> Any:
             own.get(name) is cell.cell_contents for name, cell in zip(names, cells, strict=True)
         ):
             return function
+    return None
+
+
+def whole_function(closure: Any) -> Any:
+    """Return the function that a closure is, or is the rest of; None if that is gone."""
+    if closure is None or not is_continuation(closure.__code__):
+        return closure
+    for closures in gc.get_referrers(environment_cell(closure)):  # which they have in common
+        for found in gc.get_referrers(closures) if closures.__class__ is tuple else ():
+            if isinstance(found, FunctionType) and not is_continuation(found.__code__):
+                return found
     return None

@@ -80,7 +80,7 @@ for _name, _function, _overflow in (
     ("exp", math.exp, math.inf),
     ("sqrt", math.sqrt, math.nan),
     ("log10", lambda value: -math.inf if value == 0 else math.log10(value), math.inf),
-    ("deg", lambda value: value * (180.0 / math.pi), math.inf),
+    ("deg", lambda value: value / (math.pi / 180.0), math.inf),
     ("rad", lambda value: value * (math.pi / 180.0), math.inf),
     ("round", _round, math.inf),
     ("sign", lambda value: float((value > 0) - (value < 0)), math.nan),

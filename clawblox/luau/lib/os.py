@@ -10,7 +10,8 @@ from clawblox.luau.context import current
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
-from clawblox.luau.values import LuaTable
+from clawblox.luau.numbers import to_number
+from clawblox.luau.values import LuaTable, raw_get
 
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
 
@@ -30,10 +31,10 @@ def time_(*args: Any) -> Any:
     fields = [
         _field(table, name, default)
         for name, default in (
-            ("year", None), ("month", None), ("day", None), ("hour", 12), ("min", 0), ("sec", 0),
+            ("sec", 0), ("min", 0), ("hour", 12), ("day", None), ("month", None), ("year", None),
         )
     ]  # fmt: skip
-    year, month, day, hour, minute, second = fields
+    second, minute, hour, day, month, year = fields
     year += (month - 1) // 12
     month = (month - 1) % 12 + 1
     if not 1 <= year <= 9999:
@@ -43,11 +44,10 @@ def time_(*args: Any) -> Any:
 
 
 def _field(table: LuaTable, name: str, default: int | None) -> int:
-    value = table[name]
-    if value.__class__ is float:
-        return int(value)
-    if value.__class__ is str:
-        return arg.integer((value,), 0, "time")
+    value = raw_get(table, name)
+    number = to_number(value)
+    if number is not None:
+        return arg.to_integer(number)
     if default is None:
         raise RuntimeFault(f"field '{name}' missing in date table")
     return default
@@ -64,9 +64,9 @@ def date(*args: Any) -> Any:
         parts = time.gmtime(int(stamp)) if utc else time.localtime(int(stamp))
     except (OverflowError, ValueError, OSError):
         return None
-    if stamp < 0:
+    if stamp < 0 and not utc:
         return None
-    if form[:2] == "*t":
+    if form == "*t":
         return _date_table(parts)
     return "".join(_format(form, parts))
 
@@ -100,5 +100,6 @@ def _format(form: str, parts: time.struct_time) -> list[str]:
 
 @builtin("os.difftime")
 def difftime(*args: Any) -> float:
-    """Return the seconds between two times."""
-    return arg.number(args, 0, "difftime") - arg.optional_number(args, 1, "difftime", 0.0)
+    """Return the whole seconds between two times."""
+    later = arg.integer(args, 0, "difftime")
+    return float(later - arg.optional_integer(args, 1, "difftime", 0))

@@ -11,7 +11,7 @@ from clawblox.luau.lib import arguments as arg
 _MAX_INTEGER = 16
 _NATIVE_ALIGNMENT = 8
 _MAX_SIZE = 2**30
-_SIZES = {"b": 1, "h": 2, "i": 4, "l": 8, "j": 8}
+_SIZES = {"b": 1, "h": 2, "i": 4, "l": 8, "j": 4}
 _FLOATS = {"f": "f", "d": "d", "n": "d"}
 
 
@@ -23,7 +23,7 @@ class _Reader:
     """
 
     def __init__(self, form: str, function: str) -> None:
-        self._form = form
+        self._form = form.partition("\0")[0]
         self._at = 0
         self.little = True
         self._alignment = 1
@@ -81,13 +81,13 @@ class _Reader:
         if letter in "BHLJ":
             return "uint", _SIZES[letter.lower()]
         if letter == "T":
-            return "uint", 8
+            return "uint", 4
         if letter in "iI":
             return ("int" if letter == "i" else "uint"), self._limited(4)
         if letter in _FLOATS:
             return "float", 4 if letter == "f" else 8
         if letter == "s":
-            return "string", self._limited(8)
+            return "string", self._limited(4)
         return self._other(letter)
 
     def _other(self, letter: str) -> tuple[str, int]:
@@ -163,7 +163,8 @@ def _pack_integer(kind: str, size: int, byteorder: Any, args: arg.Arguments, at:
             arg.wrong(at, "pack", "integer overflow")
         if kind == "uint" and not 0 <= value < limit:
             arg.wrong(at, "pack", "unsigned overflow")
-    return (value % (1 << (8 * size))).to_bytes(size, byteorder)
+    width = 8 * size if kind == "int" else 64  # wider unsigned numbers get zeros in front
+    return (value % (1 << width)).to_bytes(size, byteorder)
 
 
 def packsize(args: arg.Arguments) -> float:
@@ -173,13 +174,7 @@ def packsize(args: arg.Arguments) -> float:
     while reader:
         kind, size, padding = reader.option(total)
         if kind in ("string", "zstr"):
-            arg.wrong(
-                0,
-                "packsize",
-                "variable-length format"
-                if kind == "string"
-                else "variable-size format in packsize",
-            )
+            arg.wrong(0, "packsize", "variable-length format")
         if total + size + padding > _MAX_SIZE:
             arg.wrong(0, "packsize", "format result too large")
         total += size + padding
@@ -193,8 +188,8 @@ def unpack(args: arg.Arguments) -> tuple[Any, ...]:
     position = arg.optional_integer(args, 2, "unpack", 1)
     if position < 0:
         position += len(data) + 1
-    at = position - 1
-    if not 0 <= at <= len(data):
+    at = max(0, position - 1)
+    if at > len(data):
         arg.wrong(2, "unpack", "initial position out of string")
     values: list[Any] = []
     while reader:

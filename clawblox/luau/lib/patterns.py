@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import consume
+from clawblox.luau.iteration import work
 
 MAX_CAPTURES = 32
 MAX_DEPTH = 200
@@ -89,7 +89,7 @@ class _Parser:
         elif letter == "f":
             self._at += 2
             if pattern[self._at : self._at + 1] != "[":
-                return self._fail("malformed pattern (missing '[' after '%f' in pattern)")
+                return self._fail("missing '[' after '%f' in pattern")
             chosen = self._bracket()
             if chosen is None:
                 return False
@@ -178,7 +178,7 @@ class Matcher:
     def _charge(self, steps: int) -> None:
         self._steps += steps
         if self._steps >= _STEPS_A_CHARGE:
-            consume(self._steps // 10)
+            work(self._steps // 10)
             self._steps = 0
 
     def _match(self, at: int, item: int) -> int | None:
@@ -225,7 +225,7 @@ class Matcher:
                     return None
             elif kind == "back":
                 text = self._captured(current[1])
-                if not subject.startswith(text, at):
+                if text is None or not subject.startswith(text, at):
                     return None
                 at += len(text)
             elif kind == "balance":
@@ -289,12 +289,13 @@ class Matcher:
                 return found
         raise RuntimeFault("invalid pattern capture")
 
-    def _captured(self, digit: str) -> str:
+    def _captured(self, digit: str) -> str | None:
+        """Return the text of a capture; None for a position, which nothing repeats."""
         index = ord(digit) - ord("1")
         if not 0 <= index < len(self.captures) or self.captures[index][1] == _OPEN:
             raise RuntimeFault(f"invalid capture index %{index + 1}")
         start, length = self.captures[index]
-        return "" if length == _POSITION else self.subject[start : start + length]
+        return None if length == _POSITION else self.subject[start : start + length]
 
     def _balance(self, at: int, opening: str, closing: str) -> int | None:
         subject = self.subject
@@ -317,7 +318,7 @@ class Matcher:
         if index >= len(self.captures):
             if index == 0:
                 return self.subject[start:end]
-            raise RuntimeFault(f"invalid capture index %{index + 1}")
+            raise RuntimeFault("invalid capture index")
         begin, length = self.captures[index]
         if length == _POSITION:
             return float(begin + 1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.context import call_unyieldable
+from clawblox.luau.context import call_unyieldable, current
 from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import consume
+from clawblox.luau.iteration import work
+from clawblox.luau.limits import STEP_BYTES
 from clawblox.luau.operators import less as less_than
 from clawblox.luau.values import LuaTable, first, truth
 
@@ -24,13 +25,13 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
     """
     if not values:
         return
-    consume(len(values) * max(1, len(values).bit_length()) // 4 + 1)
+    work(len(values) * max(1, len(values).bit_length()) // 4 + 1)
     if comparator is None:
         kinds = {value.__class__ for value in values}
         if kinds == {str} or (kinds == {float} and not any(value != value for value in values)):
             values.sort()
             return
-        _sort(values, less_than)
+        _sort(values, _charged(less_than))
     else:
         size = len(table)
 
@@ -40,7 +41,18 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
                 raise RuntimeFault("table modified during sorting")
             return truth(first(result))
 
-        _sort(values, less)
+        _sort(values, _charged(less))
+
+
+def _charged(less: _Less) -> _Less:
+    """Account for what each call of a script may add to the heap."""
+    vm = current.vm
+
+    def charged(a: Any, b: Any) -> bool:
+        vm.allocate(STEP_BYTES)
+        return less(a, b)
+
+    return charged
 
 
 def _sort(values: list[Any], less: _Less) -> None:

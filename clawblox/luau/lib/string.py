@@ -64,17 +64,14 @@ _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 @builtin("string.rep")
 def rep(*args: Any) -> str:
-    """Return a string repeated, with an optional separator."""
+    """Return a string repeated."""
     text = arg.string(args, 0, "rep")
     count = arg.integer(args, 1, "rep")
-    separator = arg.optional_string(args, 2, "rep", "")
-    if count <= 0:
-        return ""
-    size = (len(text) + len(separator)) * count
+    size = len(text) * max(count, 0)
     if size >= MAX_STRING:
         raise RuntimeFault("resulting string too large")
     current.vm.allocate(size)
-    return separator.join([text] * count) if separator else text * count
+    return text * count
 
 
 @builtin("string.reverse")
@@ -90,12 +87,8 @@ def byte(*args: Any) -> Any:
     start = _start(arg.optional_integer(args, 1, "byte", 1), len(text))
     end = _start(arg.optional_integer(args, 2, "byte", start), len(text))
     part = text[max(start, 1) - 1 : max(end, 0)]
-    if len(part) > MAX_RESULTS:
-        raise RuntimeFault("string slice too long")
+    arg.check_results(args, len(part), "string slice too long")
     return as_result(tuple(map(float, part.encode("latin-1"))))
-
-
-MAX_RESULTS = 8000
 
 
 @builtin("string.char")
@@ -177,27 +170,23 @@ def match(*args: Any) -> Any:
 class MatchIterator(NativeFunction):
     """What ``string.gmatch`` returns."""
 
-    __slots__ = ("last", "pattern", "position", "text")
+    __slots__ = ("pattern", "position", "text")
 
-    def __init__(self, text: str, pattern: str, position: int = 0, last: int = -1) -> None:
+    def __init__(self, text: str, pattern: str, position: int = 0) -> None:
         self.text = text
         self.pattern = pattern
         self.position = position
-        self.last = last  # where the last match ended: an empty one there is no new one
 
     def __call__(self, *_: Any) -> Any:
         """Call it as scripts do."""
-        while self.position <= len(self.text):
-            found = search(self.text, self.pattern, self.position, is_anchored=False)
-            if found is None:
-                break
-            if found.end == self.last and found.start == found.end:
-                self.position = found.end + 1
-                continue
-            self.position = self.last = found.end
-            return as_result(found.captures(whole=True))
-        self.position = len(self.text) + 1
-        return None
+        if self.position > len(self.text):
+            return ()
+        found = search(self.text, self.pattern, self.position, is_anchored=False)
+        if found is None:
+            self.position = len(self.text) + 1
+            return ()
+        self.position = found.end if found.end > found.start else found.end + 1
+        return as_result(found.captures(whole=True))
 
 
 @builtin("string.gmatch")
@@ -255,7 +244,7 @@ def _replacement(replacement: Any, found: Any) -> str:
     if replacement.__class__ is str:
         return _expand(replacement, found, whole)
     if isinstance(replacement, LuaTable):
-        value = index(replacement, found.captures(whole=True)[0])
+        value = index(replacement, found.capture(0))
     else:
         value = first(call_unyieldable(replacement, *found.captures(whole=True)))
     if not truth(value):

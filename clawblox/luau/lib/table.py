@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.context import call_unyieldable, current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import consume, ordered_keys
+from clawblox.luau.errors import OutOfMemory, RuntimeFault
+from clawblox.luau.iteration import consume, ordered_keys, work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.lib.sorting import sort_values
 from clawblox.luau.numbers import format_number
-from clawblox.luau.operators import equal, index, put, shown_type
+from clawblox.luau.operators import equal, shown_type
 from clawblox.luau.values import (
     FrozenTable,
     LuaTable,
@@ -30,16 +30,20 @@ from clawblox.luau.values import (
     freeze as freeze_table,
 )
 
-MAX_UNPACK = 8000
+_STACK_BYTES = 128  # for a value: it is copied on its way, and stacks run out before the heap does
 MAX_ITEMS = 1 << 26
 _BIGGEST = 2**31 - 1
 
 
 def _writable(args: arg.Arguments, function: str) -> LuaTable:
     table = arg.table(args, 0, function)
+    _refuse_frozen(table)
+    return table
+
+
+def _refuse_frozen(table: LuaTable) -> None:
     if table.__class__ is FrozenTable:
         raise RuntimeFault("attempt to modify a readonly table")
-    return table
 
 
 def _set(table: LuaTable, key: float, value: Any) -> None:
@@ -68,7 +72,7 @@ def insert(*args: Any) -> tuple[()]:
         raise RuntimeFault("wrong number of arguments to 'insert'")
     at = float(arg.integer(args, 1, "insert"))
     if 1.0 <= at <= size:
-        consume(int(size - at) + 1)
+        work(int(size - at) + 1)
         position = size
         while position >= at:
             raw_set(table, position + 1.0, raw_get(table, position))
@@ -80,20 +84,21 @@ def insert(*args: Any) -> tuple[()]:
 @builtin("table.remove")
 def remove(*args: Any) -> Any:
     """Remove and return the value at a position, by default the last."""
-    table = _writable(args, "remove")
+    table = arg.table(args, 0, "remove")
     size = border(table)
-    if len(args) == 1 and size:
-        return raw_pop(table, size)
-    at = float(arg.optional_integer(args, 1, "remove", int(size)))
+    at = size
+    if len(args) > 1:
+        at = float(arg.optional_integer(args, 1, "remove", int(size)))
     if not 1.0 <= at <= size:
         return ()
+    _refuse_frozen(table)
     value = raw_get(table, at)
     if at < size:
-        consume(int(size - at))
+        work(int(size - at))
     while at < size:
         raw_set(table, at, raw_get(table, at + 1.0))
         at += 1.0
-    raw_pop(table, at, None)
+    raw_pop(table, size, None)
     return value
 
 
@@ -105,7 +110,7 @@ def concat(*args: Any) -> str:
     start = arg.optional_integer(args, 2, "concat", 1)
     end = arg.optional_integer(args, 3, "concat", int(border(table)))
     if end - start >= 64:
-        consume(end - start)
+        work(end - start)
     parts = []
     for position in range(start, end + 1):
         value = raw_get(table, float(position))
@@ -132,9 +137,11 @@ def unpack(*args: Any) -> Any:
     )
     if end < start:
         return ()
-    if end - start >= MAX_UNPACK - 1:
-        raise RuntimeFault("too many results to unpack")
-    current.vm.allocate(8 * (end - start + 1))
+    arg.check_results(args, end - start + 1, "too many results to unpack")
+    try:
+        current.vm.allocate(_STACK_BYTES * (end - start + 1))
+    except OutOfMemory:
+        raise RuntimeFault("too many results to unpack") from None
     return as_result(tuple(raw_get(table, float(at)) for at in range(start, end + 1)))
 
 
@@ -145,6 +152,8 @@ def pack(*args: Any) -> LuaTable:
     for position, value in enumerate(args, 1):
         if value is not None:
             table[float(position)] = value
+    if args:
+        table._hint = float(len(args))
     table["n"] = float(len(args))
     return table
 
@@ -161,7 +170,7 @@ def create(*args: Any) -> LuaTable:
     table = LuaTable()
     if len(args) > 1 and args[1] is not None:
         current.vm.allocate(44 * size)
-        consume(size // 8 + 1)
+        work(size // 8 + 1)
         table.update(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
     if size:
         table._hint = float(size)  # as the reference finds the end of an array this size
@@ -172,16 +181,17 @@ def create(*args: Any) -> LuaTable:
 def find(*args: Any) -> float | None:
     """Return where a value is in a sequence."""
     table = arg.table(args, 0, "find")
-    wanted = arg.any_value(args, 1, "find")
+    wanted = arg.any_value(args, 1)
     at = float(arg.optional_integer(args, 2, "find", 1))
     if at < 1.0:
         arg.wrong(2, "find", "index out of range")
     while (value := raw_get(table, at)) is not None:
-        if value is wanted or (value.__class__ is wanted.__class__ and equal(value, wanted)):
+        alike = value.__class__ is wanted.__class__
+        if value == wanted if alike else equal(value, wanted):
             return at
         at += 1.0
         if not int(at) & 63:
-            consume(16)
+            work(16)
     return None
 
 
@@ -215,10 +225,8 @@ def move(*args: Any) -> LuaTable:
         arg.wrong(2, "move", "too many elements to move")
     if to > _BIGGEST - (end - start + 1) + 1:
         arg.wrong(3, "move", "destination wrap around")
-    if target.__class__ is FrozenTable:
-        raise RuntimeFault("attempt to modify a readonly table")
-    plain = source.meta is None and target.meta is None
-    if plain and end - start > 4 * (len(source) + len(target)):
+    _refuse_frozen(target)
+    if end - start > 4 * (len(source) + len(target)):
         _move_sparse(source, target, float(start), float(end), float(to))
         return target
     consume(end - start + 1)
@@ -226,10 +234,7 @@ def move(*args: Any) -> LuaTable:
     if to > start and to <= end and target is source:
         positions = positions[::-1]
     for at in positions:
-        if plain:
-            _set(target, float(to + at), raw_get(source, float(start + at)))
-        else:
-            put(target, float(to + at), index(source, float(start + at)))
+        _set(target, float(to + at), raw_get(source, float(start + at)))
     return target
 
 
@@ -281,6 +286,8 @@ def clone(*args: Any) -> LuaTable:
         arg.wrong(0, "clone", "table has a protected metatable")
     current.vm.allocate(60 * len(table))
     copy = LuaTable(table)
+    if hasattr(table, "_hint"):
+        copy._hint = table._hint
     if table.meta is not None:
         set_metatable(copy, table.meta)
     return copy

@@ -11,6 +11,7 @@ from clawblox.luau.operators import to_text
 
 _SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
 _MAX_FLAGS = 5
+_MAX_PADDED = 100  # longer strings are longer than any width
 _QUOTED = {'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"}
 
 
@@ -29,23 +30,14 @@ def format_text(args: arg.Arguments) -> str:
             pieces.append("%")
             at = percent + 2
             continue
+        if next_argument >= len(args):
+            raise RuntimeFault(f"missing argument #{next_argument + 1}")
         spec = _SPEC.match(form, percent)
         assert spec is not None
         _check(spec)
-        if next_argument >= len(args) and spec[5]:
-            raise RuntimeFault(
-                f"missing argument #{next_argument + 1} to 'format'"
-                if spec[5] in "*s"
-                else _missing(next_argument, spec[5])
-            )
         pieces.append(_convert(spec, args, next_argument))
         next_argument += 1
         at = spec.end()
-
-
-def _missing(at: int, letter: str) -> str:
-    wanted = "string" if letter == "q" else "number"
-    return f"missing argument #{at + 1} to 'format' ({wanted} expected)"
 
 
 def _check(spec: re.Match[str]) -> None:
@@ -55,7 +47,7 @@ def _check(spec: re.Match[str]) -> None:
         raise RuntimeFault("invalid format (width or precision too long)")
     if spec[5] == "*" and spec[0] != "%*":
         raise RuntimeFault("'%*' does not take a form")
-    if not spec[5] or spec[5] not in "cdiouxXeEfgGaAqs*":
+    if not spec[5] or spec[5] not in "cdiouxXeEfgGqs*":
         raise RuntimeFault(f"invalid option '%{spec[5]}' to 'format'")
 
 
@@ -64,10 +56,7 @@ def _convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
     if letter == "*":
         return to_text(args[at])
     if letter == "s":
-        text = to_text(args[at])
-        if spec[4] is not None:
-            text = text[: int(spec[4] or 0)]
-        return _pad(text, spec)
+        return _string(spec, arg.string(args, at, "format"))
     if letter == "q":
         return _quote(arg.string(args, at, "format"))
     value = arg.number(args, at, "format")
@@ -76,8 +65,17 @@ def _convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
     if letter in "di":
         return _integer(spec, _cut(value, signed=True), "d")
     if letter in "ouxX":
-        return _integer(spec, _cut(value, signed=False), "d" if letter == "u" else letter)
+        return _integer(spec, _cut(value, signed=False), letter)
     return _float(spec, value, letter)
+
+
+def _string(spec: re.Match[str], text: str) -> str:
+    if spec[0] == "%s" or (spec[3] is None and len(text) >= _MAX_PADDED):
+        return text
+    text = text.partition("\0")[0]  # the reference leaves these to C
+    if spec[3] is not None:
+        text = text[: int(spec[4] or 0)]
+    return _pad(text, spec)
 
 
 def _cut(value: float, *, signed: bool) -> int:
@@ -95,13 +93,15 @@ def _pad(text: str, spec: re.Match[str]) -> str:
 
 
 def _integer(spec: re.Match[str], value: int, letter: str) -> str:
-    digits = format(abs(value), letter)
+    digits = format(abs(value), "d" if letter == "u" else letter)
     if spec[3] is not None:
         precision = int(spec[4] or 0)
         digits = digits.rjust(precision, "0") if precision or value else ""
     prefix = ""
-    if "#" in spec[1] and value:
-        prefix = {"x": "0x", "X": "0X", "o": "0"}.get(letter, "")
+    if "#" in spec[1] and letter == "o":
+        prefix = "" if digits.startswith("0") else "0"
+    elif "#" in spec[1] and letter in "xX" and value:
+        prefix = f"0{letter}"
     sign = _sign(value < 0, spec[1]) if letter == "d" else ""
     return _fill(sign + prefix, digits, spec, zeros=spec[3] is None)
 
@@ -126,19 +126,9 @@ def _float(spec: re.Match[str], value: float, letter: str) -> str:
     if value != value or math.isinf(value):
         word = "nan" if value != value else "inf"
         return _fill(sign, word.upper() if letter.isupper() else word, spec, zeros=False)
-    if letter in "aA":
-        return _fill(sign, _hexadecimal(abs(value), letter), spec, zeros=True)
     precision = int(spec[4] or 0) if spec[3] is not None else 6
     alternate = "#" if "#" in spec[1] else ""
     return _fill(sign, format(abs(value), f"{alternate}.{precision}{letter}"), spec, zeros=True)
-
-
-def _hexadecimal(value: float, letter: str) -> str:
-    mantissa, _, exponent = value.hex().partition("p")
-    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-    mantissa = "0x0" if mantissa == "0x" else mantissa
-    text = f"{mantissa}p{exponent}"
-    return text.upper() if letter == "A" else text
 
 
 def _quote(text: str) -> str:

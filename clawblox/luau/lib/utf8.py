@@ -87,6 +87,7 @@ def codepoint(*args: Any) -> Any:
         arg.wrong(1, "codepoint", "out of range")
     if end > len(text):
         arg.wrong(2, "codepoint", "out of range")
+    arg.check_results(args, end - start + 1, "string slice too long")
     codes, at = [], start - 1
     while at < end:
         decoded = _decode(text, at)

@@ -75,7 +75,7 @@ def angle(*args: Any) -> float:
     """Return the angle between two vectors, signed by an axis if there is one."""
     a, b = arg.vector(args, 0, "angle"), arg.vector(args, 1, "angle")
     crossed = _cross(a, b)
-    found = single(math.atan2(_length(crossed), _dot(a, b)))
+    found = math.atan2(math.sqrt(_dot(crossed, crossed)), _dot(a, b))
     if len(args) > 2 and args[2] is not None:
         axis = arg.vector(args, 2, "angle")
         if _dot(crossed, axis) < 0.0:
