@@ -210,10 +210,10 @@ def parse_end(tail: bytes, file_size: int) -> End:
             directory does not stand directly before its end.
     """
     if len(tail) < _END.size:
-        _refuse("no end record exactly at the end of the file")
+        _refuse("no archive, or not all of one: no end record exactly at the end of the file")
     signature, *disks, on_disk, count, size, offset, comment = _END.unpack(tail[-_END.size :])
     if signature != _END_SIGNATURE or comment:
-        _refuse("no end record exactly at the end of the file")
+        _refuse("no archive, or not all of one: no end record exactly at the end of the file")
     if any(disks) or on_disk != count:
         _refuse("the end record tells of several disks or two numbers of entries")
     end, end_offset = End(offset, size, count), file_size - _END.size

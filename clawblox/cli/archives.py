@@ -104,8 +104,7 @@ def describe_findings(scan: Scan) -> str:
         )
         for each in scan.findings
     ]
-    count = f"{len(rows)} finding{'s' if len(rows) > 1 else ''}"
-    return f"{format_table(headings, rows)}\n\n{count}; {searched}"
+    return f"{format_table(headings, rows)}\n\n{_count(len(rows), 'finding')}; {searched}"
 
 
 def describe_repair(found: Repair) -> str:
@@ -126,7 +125,7 @@ def _describe_facts(archive: Archive) -> str:
     metadata = archive.metadata
     facts = {
         "archive": f"{shorten_path(archive.path)}, {format_bytes(archive.path.stat().st_size)}",
-        "made": printable(str(metadata.get("created_at") or "")),
+        "made": _text(metadata.get("created_at")),
         "world": _describe_world(archive),
         "lineage": _describe_lineage(metadata.get("lineage") or {}),
         "digests": "of every member" if archive.is_verified else "none: an archive of another kind",
@@ -142,31 +141,30 @@ def _describe_world(archive: Archive) -> str:
         return "no snapshot"
     world = archive.metadata.get("world") or {}
     time = world.get("time")
-    words = [printable(str(world.get("format") or "")), format_bytes(sizes[0])]
-    return ", ".join(filter(None, [*words, "" if time is None else f"at time {time}"]))
+    words = [_text(world.get("format")), format_bytes(sizes[0])]
+    return ", ".join(filter(None, [*words, "" if time is None else f"at time {_text(time)}"]))
 
 
 def _describe_lineage(lineage: Mapping[str, Any]) -> str:
     words = {
         "run": lineage.get("run_id"),
         "resumed from": lineage.get("resume_from"),
-        "digest": str(lineage.get("parent_sha256") or "")[:_DIGEST_SHOWN],
+        "digest": _text(lineage.get("parent_sha256"))[:_DIGEST_SHOWN],
     }
-    return ", ".join(f"{key} {printable(str(word))}" for key, word in words.items() if word)
+    return ", ".join(f"{key} {_text(word)}" for key, word in words.items() if word)
 
 
 def _describe_scan(summary: object) -> str:
     if not isinstance(summary, Mapping):
         return "not at all: it may hold secrets"
-    size = format_bytes(int(summary.get("bytes") or 0))
+    allowed = summary.get("allowed")
     words = [
-        f"{summary.get('files', 0)} files",
-        size,
-        f"rules {printable(str(summary.get('ruleset', '?')))}",
+        _count(_number(summary.get("files")), "file"),
+        format_bytes(_number(summary.get("bytes"))),
+        f"rules {_text(summary.get('ruleset'))}",
+        f"{_count(len(allowed), 'finding')} allowed" if isinstance(allowed, list) else "",
     ]
-    allowed = len(summary.get("allowed") or ())
-    word = "finding" if allowed == 1 else "findings"
-    return ", ".join([*words, *([f"{allowed} {word} allowed"] if allowed else [])])
+    return ", ".join(filter(None, words))
 
 
 def _describe_agents(archive: Archive) -> str:
@@ -195,15 +193,14 @@ def _describe_session(agents: object, name: str) -> tuple[str, str, str]:
     state = agents.get(name) if isinstance(agents, Mapping) else None
     if not isinstance(state, Mapping):
         return "", "", ""
-    told = (printable(str(state.get(key) or "")) for key in ("backend", "session_id"))
-    backend, session = told
+    backend, session = (_text(state.get(key)) for key in ("backend", "session_id"))
     return backend, session, "mid-turn" if state.get("mid_turn") else ""
 
 
 def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str:
     if not excluded:
         return ""
-    rows = [(printable(str(one["path"])), printable(str(one["reason"]))) for one in excluded]
+    rows = [(_text(one["path"]), _text(one["reason"])) for one in excluded]
     lines = format_table(("LEFT OUT", "BECAUSE"), rows).splitlines()
     return "\n".join(_cut(lines, _EXCLUDED_SHOWN + 1))
 
@@ -211,7 +208,7 @@ def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str
 def _describe_own(metadata: Mapping[str, Any]) -> str:
     """Show what the caller of the save had to say."""
     own = {key: value for key, value in metadata.items() if key not in RESERVED_KEYS}
-    rows = [(printable(key), printable(str(value))[:80]) for key, value in own.items()]
+    rows = [(_text(key), _text(value)[:80]) for key, value in own.items()]
     return format_table(("METADATA", "VALUE"), rows) if rows else ""
 
 
@@ -224,3 +221,16 @@ def _cut(lines: Iterable[str], limit: int) -> list[str]:
     shown = list(lines)
     rest = len(shown) - limit
     return shown if rest <= 0 else [*shown[:limit], f"… and {rest} more"]
+
+
+def _text(value: object) -> str:
+    """Return what may be shown of something that a stranger wrote, of whatever kind it is."""
+    return "" if value is None else printable(str(value))
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

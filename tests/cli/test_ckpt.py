@@ -110,6 +110,22 @@ def test_what_a_stranger_wrote_does_not_reach_the_terminal_as_it_is(
     assert "\x07" not in shown
 
 
+ODD: list[dict[str, Any]] = [
+    {"secret_scan": {"files": "\x1b[2J", "bytes": [], "allowed": 3, "ruleset": None}},
+    {"secret_scan": {}, "world": {"format": ["x"], "time": {"a": "\x1b"}}},
+    {"lineage": {"run_id": 7, "resume_from": [], "parent_sha256": 1.5}, "agents": ["Rocky"]},
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["scan", "world", "lineage"])
+def test_metadata_of_any_kind_can_be_inspected(ckpt: Ckpt, tmp_path: Path, odd: Any) -> None:
+    files = {
+        "metadata.json": serialise_metadata({"schema_version": 1, **odd}),
+        "world.snapshot": b"{}",
+    }
+    assert "\x1b" not in ckpt("inspect", write_plain_zip(tmp_path / "odd.ckpt", files))
+
+
 def test_an_archive_without_digests_is_told_as_such(ckpt: Ckpt, tmp_path: Path) -> None:
     metadata = {"schema_version": 1, "agents": {}}
     archive = write_plain_zip(
