@@ -162,7 +162,9 @@ def _describe_scan(summary: object) -> str:
         _count(_number(summary.get("files")), "file"),
         format_bytes(_number(summary.get("bytes"))),
         f"rules {_text(summary.get('ruleset'))}",
-        f"{_count(len(allowed), 'finding')} allowed" if isinstance(allowed, list) else "",
+        f"{_count(len(allowed), 'finding')} allowed"
+        if isinstance(allowed, list) and allowed
+        else "",
     ]
     return ", ".join(filter(None, words))
 
