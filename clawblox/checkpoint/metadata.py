@@ -294,6 +294,7 @@ _is_agent: Final = _record(
         "backend": _or_null(_is_text),
         "session_format": _or_null(_is_text),
         "session_id": _or_null(_is_text),
+        "state_dir": _or_null(_is_text),
         "mid_turn": lambda value: value is None or isinstance(value, bool),
     },
 )

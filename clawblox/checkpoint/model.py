@@ -81,12 +81,15 @@ class AgentState:
         backend: Its driver, ``claude`` for instance; None when it has no session tier.
         session_format: Name of the allowlist, ``claude-code-v1`` for instance; None as above.
         session_id: The recorded id of its conversation; None as above.
+        state_dir: Where its program kept its state, relative to the agent's directory, and
+            will look for it again; None as above.
         mid_turn: Whether the conversation was cut in the middle of a turn; None as above.
     """
 
     backend: str | None = None
     session_format: str | None = None
     session_id: str | None = None
+    state_dir: str | None = None
     mid_turn: bool | None = None
 
 

@@ -16,7 +16,7 @@ from clawblox.checkpoint.layout import Entry
 from clawblox.checkpoint.model import Excluded, Transform
 from clawblox.checkpoint.names import SNAPSHOT_NAME, check_name, split_name
 from clawblox.checkpoint.policy import link_stays_inside, workspace_exclusion
-from clawblox.checkpoint.sessions import FORMATS
+from clawblox.checkpoint.sessions import FORMATS, STATE_DIR
 
 __all__ = ["Place", "Placing", "agent_names"]
 
@@ -101,7 +101,12 @@ class Placing:
         if session_format is None or session_id is None:
             return _NO_SESSION
         workspace = self._run_dir / "agents" / agent / "workspace"
-        placement = session_format.place(path, session_id=session_id, workspace=workspace)
+        placement = session_format.place(
+            path,
+            session_id=session_id,
+            workspace=workspace,
+            state_dir=state.get("state_dir") or STATE_DIR,
+        )
         if placement is None:
             return _NO_PART
         # The session id is the archive's word too: what became of it is a name like any other.

@@ -112,6 +112,7 @@ def _agent_plan(name: str, agent_dir: Path, form: SessionFormat | None) -> Plan:
         backend=form.backend,
         session_format=form.name,
         session_id=session.id,
+        state_dir=session.state_dir,
         mid_turn=session.mid_turn,
     )
     prefix = f"agents/{name}/session/"

@@ -89,13 +89,15 @@ def build_agent(
     return BuiltAgent(directory, backend, session_id, family[0], tuple(family), tuple(strangers))
 
 
-def find_conversation(agent_dir: Path, backend: str, session_id: str) -> Path:
+def find_conversation(
+    agent_dir: Path, backend: str, session_id: str, *, state_dir: str = "session"
+) -> Path:
     """Return the transcript that the program finds by id, when it works in the workspace.
 
     Raises:
         LookupError: It would say that there is none, or refuse it.
     """
-    state = agent_dir / "session"
+    state = agent_dir / state_dir
     cwd = os.path.realpath(agent_dir / "workspace")
     if backend == "codex":
         found = list(state.glob(f"sessions/*/*/*/rollout-*-{session_id}.jsonl"))

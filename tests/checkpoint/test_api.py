@@ -370,11 +370,32 @@ def test_a_conversation_is_found_where_it_was_loaded(tmp_path: Path, backend: st
         "backend": backend,
         "session_format": told["session_format"],
         "session_id": agent.session_id,
+        "state_dir": "session",
         "mid_turn": False,
     }
     loaded = load_checkpoint(path, tmp_path / "new")
     found = find_conversation(loaded["agents"]["rocky"], backend, agent.session_id)
     assert b"MELON" in found.read_bytes()
+
+
+@pytest.mark.parametrize("home", ["home", "sandbox-home"])
+@pytest.mark.parametrize(
+    ("backend", "own"), [("claude", ".claude"), ("codex", ".codex"), ("kimi", ".kimi-code")]
+)
+def test_a_program_that_was_told_no_place_for_its_state_finds_it_in_its_home_again(
+    tmp_path: Path, home: str, backend: str, own: str
+):
+    agent = build_agent(tmp_path / "rocky", backend)
+    (agent.dir / home).mkdir(exist_ok=True)
+    (agent.dir / "session").rename(agent.dir / home / own)
+    path = save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir})
+    assert read_metadata(path)["agents"]["rocky"]["state_dir"] == f"{home}/{own}"
+    loaded = load_checkpoint(path, tmp_path / "new")
+    new = loaded["agents"]["rocky"]
+    found = find_conversation(new, backend, agent.session_id, state_dir=f"{home}/{own}")
+    assert b"MELON" in found.read_bytes()
+    assert not (new / home / ".netrc").exists()
+    assert b"NEVER" not in b"".join(each.read_bytes() for each in new.rglob("*") if each.is_file())
 
 
 def test_a_save_of_the_workspace_alone_has_no_conversation(tmp_path: Path):

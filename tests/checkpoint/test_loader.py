@@ -558,6 +558,12 @@ def test_a_session_of_no_known_format_is_left_out_and_listed(load_bytes, run_dir
     assert files_of(loaded["agents"]["a"]) == {}
 
 
+@pytest.mark.parametrize("state_dir", ["..", "workspace", "/tmp", "home", "home/.claude/.."])
+def test_a_place_that_is_none_for_the_state_of_a_program_is_refused(refuse, run_dir, state_dir):
+    data = checkpoint(claude_files(), agents={"a": {**CLAUDE, "state_dir": state_dir}})
+    refuse(run_dir, CheckpointFormatError, data=data, reason="no place for claude's state")
+
+
 @pytest.mark.parametrize("session_id", ["../../../../evil", "", "x/y", "..", SESSION_ID + "\n"])
 def test_a_session_id_that_is_none_is_refused(refuse, run_dir, session_id):
     data = checkpoint(claude_files(), agents={"a": {**CLAUDE, "session_id": session_id}})

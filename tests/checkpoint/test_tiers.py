@@ -41,6 +41,7 @@ def test_both_tiers_of_an_agent_are_planned(tmp_path, backend):
             backend=backend,
             session_format=f"{backend}-v1" if backend == "codex" else f"{backend}-code-v1",
             session_id=agent.session_id,
+            state_dir="session",
             mid_turn=True,
         )
     }

@@ -44,11 +44,11 @@ _CREDENTIAL_FILES: Final = (
 )
 _CREDENTIAL_HOMES: Final = (
     "session",
-    "home",
-    "home/.claude",
-    "home/.codex",
-    "home/.kimi",
-    "home/.kimi-code",
+    *(
+        f"{home}{state}"
+        for home in ("home", "sandbox-home")
+        for state in ("", "/.claude", "/.codex", "/.kimi", "/.kimi-code")
+    ),
 )
 # The same in JSON and in TOML, and in a file that is broken.
 _ENTRY: Final = re.compile(

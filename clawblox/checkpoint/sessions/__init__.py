@@ -13,10 +13,10 @@ from typing import Final
 from clawblox.checkpoint.sessions.claude import ClaudeFormat
 from clawblox.checkpoint.sessions.codex import CodexFormat
 from clawblox.checkpoint.sessions.kimi import KimiFormat
-from clawblox.checkpoint.sessions.shape import Placement, Session, SessionFormat
+from clawblox.checkpoint.sessions.shape import STATE_DIR, Placement, Session, SessionFormat
 from clawblox.errors import ConfigError
 
-__all__ = ["FORMATS", "Placement", "Session", "SessionFormat", "format_of_backend"]
+__all__ = ["FORMATS", "STATE_DIR", "Placement", "Session", "SessionFormat", "format_of_backend"]
 
 FORMATS: Final[Mapping[str, SessionFormat]] = MappingProxyType(
     {each.name: each for each in (ClaudeFormat(), CodexFormat(), KimiFormat())}

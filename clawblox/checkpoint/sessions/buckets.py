@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from clawblox.checkpoint.sessions.shape import (
-    STATE_DIR,
     Found,
     SessionFormat,
     list_session_files,
-    no_transcript,
 )
 from clawblox.errors import CheckpointError
 
@@ -47,20 +45,22 @@ class BucketFormat(SessionFormat):
         """Return the place of an allowed file in the bucket of ``workspace``."""
         return _place(name, self.homes(session_id, self.bucket(workspace)))
 
-    def find(self, agent_dir: Path, session_id: str) -> Found:
+    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> Found | None:
         """Return the allowed ones of the files in the session's bucket."""
-        paths = list_session_files(agent_dir, self.searched)
+        paths = list_session_files(agent_dir, state_dir, self.searched)
         bucket = self._bucket_of(session_id, paths, agent_dir)
+        if bucket is None:
+            return None
         files = {
-            name: path
+            name: f"{state_dir}/{path}"
             for prefix, home in self.homes(session_id, bucket)
             for path in sorted(paths)
             if path.startswith(home)
             and self.allowed.fullmatch(name := prefix + path.removeprefix(home))
         }
-        return Found(transcript=files[self.transcript], files=files)
+        return Found(state_dir=state_dir, transcript=files[self.transcript], files=files)
 
-    def _bucket_of(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str:
+    def _bucket_of(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str | None:
         """Return the workspace's bucket; or the only one, for its path may have been another."""
         own = self.bucket(agent_dir / "workspace")
         holding = {
@@ -68,14 +68,12 @@ class BucketFormat(SessionFormat):
             for bucket in {path.split("/")[1] for path in paths}
             if _place(self.transcript, self.homes(session_id, bucket)) in paths
         }
-        if not holding:
-            raise no_transcript(agent_dir, session_id)
         if own not in holding and len(holding) > 1:
             raise CheckpointError(
                 f"{len(holding)} transcripts for {session_id}, and none is of this workspace",
-                path=agent_dir / STATE_DIR,
+                path=agent_dir,
             )
-        return own if own in holding else holding.pop()
+        return own if own in holding else next(iter(holding), None)
 
 
 def _place(name: str, homes: Homes) -> str:

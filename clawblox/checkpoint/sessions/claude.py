@@ -25,6 +25,7 @@ class ClaudeFormat(BucketFormat):
 
     name = "claude-code-v1"
     backend = "claude"
+    own_dir = ".claude"
     id_pattern = re.compile(UUID)
     allowed = re.compile(
         r"transcript\.jsonl"

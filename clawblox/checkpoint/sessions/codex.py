@@ -18,12 +18,10 @@ from clawblox.checkpoint import tree
 from clawblox.checkpoint.model import Source, Transform
 from clawblox.checkpoint.sessions import transcripts, zstd
 from clawblox.checkpoint.sessions.shape import (
-    STATE_DIR,
     UUID,
     Found,
     SessionFormat,
     list_session_files,
-    no_transcript,
 )
 from clawblox.checkpoint.sessions.transcripts import Record
 
@@ -51,15 +49,17 @@ class CodexFormat(SessionFormat):
 
     name = "codex-v1"
     backend = "codex"
+    own_dir = ".codex"
     id_pattern = re.compile(UUID)
     allowed = re.compile(rf"sessions/\d{{4}}/\d\d/\d\d/rollout-[0-9T-]+-{UUID}\.jsonl")
 
-    def find(self, agent_dir: Path, session_id: str) -> Found:
+    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> Found | None:
         """Return the rollouts of the recorded thread and its descendants."""
-        rollouts = _rollouts(list_session_files(agent_dir, ("sessions",)))
+        listed = _rollouts(list_session_files(agent_dir, state_dir, ("sessions",)))
+        rollouts = {name: f"{state_dir}/{path}" for name, path in listed.items()}
         own = [name for name in rollouts if _thread(name) == session_id]
         if not own:
-            raise no_transcript(agent_dir, session_id)
+            return None
         parents = {
             _thread(name): _parent(_first_record(agent_dir, path))
             for name, path in rollouts.items()
@@ -67,7 +67,7 @@ class CodexFormat(SessionFormat):
         }
         family = _family(session_id, parents)
         files = {name: path for name, path in rollouts.items() if _thread(name) in family}
-        return Found(transcript=rollouts[max(own)], files=files)
+        return Found(state_dir=state_dir, transcript=rollouts[max(own)], files=files)
 
     def where(self, name: str, session_id: str, workspace: Path) -> str:
         """Return the name itself: Codex finds a thread wherever it was begun."""
@@ -76,7 +76,7 @@ class CodexFormat(SessionFormat):
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
         """Return a rollout, decompressed when it is not plain."""
         source = super().source(agent_dir, name, path)
-        if path == name:
+        if not path.endswith(_COMPRESSED):
             return source
         return attrs.evolve(source, transform=_plain(source.path))
 
@@ -91,7 +91,7 @@ class CodexFormat(SessionFormat):
         if not transcript.endswith(_COMPRESSED):
             return super()._is_mid_turn(agent_dir, transcript)
         if not _first_record(agent_dir, transcript):
-            raise transcripts.no_record(agent_dir / STATE_DIR / transcript)
+            raise transcripts.no_record(agent_dir / transcript)
         return False  # Only what has not been touched for long is compressed.
 
 
@@ -127,14 +127,13 @@ def _is_older(thread: str, session_id: str) -> bool:
 
 
 def _first_record(agent_dir: Path, path: str) -> Record:
-    below = f"{STATE_DIR}/{path}"
     read_head = zstd.read_head if path.endswith(_COMPRESSED) else tree.read_head
     try:
-        head = read_head(agent_dir, below, _MAX_FIRST_RECORD)
+        head = read_head(agent_dir, path, _MAX_FIRST_RECORD)
     except FileNotFoundError:  # it was removed, or compressed just now
         return {}
     except OSError as error:
-        raise transcripts.unreadable(agent_dir / below, error) from None
+        raise transcripts.unreadable(agent_dir / path, error) from None
     line, newline, _ = head.partition(b"\n")
     return (transcripts.record_of(line) if newline else None) or {}
 

@@ -19,7 +19,7 @@ from typing import Final
 from clawblox.checkpoint.model import Transform
 from clawblox.checkpoint.sessions import transcripts
 from clawblox.checkpoint.sessions.buckets import BucketFormat, Homes
-from clawblox.checkpoint.sessions.shape import STATE_DIR, UUID
+from clawblox.checkpoint.sessions.shape import UUID
 from clawblox.checkpoint.sessions.transcripts import Record
 from clawblox.errors import CheckpointFormatError
 
@@ -51,6 +51,7 @@ class KimiFormat(BucketFormat):
 
     name = "kimi-code-v1"
     backend = "kimi"
+    own_dir = ".kimi-code"
     id_pattern = re.compile(rf"(session_)?{UUID}")
     allowed = re.compile(
         rf"state\.json|agents/{_AGENT}/wire\.jsonl|agents/{_AGENT}/plans/[A-Za-z0-9_.-]+\.md"
@@ -73,14 +74,16 @@ class KimiFormat(BucketFormat):
             return transcripts.rewriting_document(rewrite)
         return _binding_to(_WORKSPACE) if name.endswith(".jsonl") else None
 
-    def restoring(self, name: str, session_id: str, workspace: Path) -> Transform | None:
+    def restoring(
+        self, name: str, session_id: str, workspace: Path, state_dir: str
+    ) -> Transform | None:
         """Return what fills in paths and workspace, and leaves permissions out."""
         if name == _STATE:
             directory = self.where("", session_id, workspace)
             rewrite = functools.partial(
                 _with_paths,
                 cwd=os.path.realpath(workspace),
-                home=os.path.realpath(workspace.parent / STATE_DIR / directory),
+                home=os.path.realpath(workspace.parent / state_dir / directory),
             )
             return transcripts.rewriting_document(rewrite)
         return _binding_to(work_dir_key(workspace)) if name.endswith(".jsonl") else None

@@ -30,13 +30,15 @@ __all__ = [
     "Session",
     "SessionFormat",
     "list_session_files",
-    "no_transcript",
 ]
 
 UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 STATE_DIR: Final = "session"
-"""The directory in an agent's that its program keeps its state in."""
+"""The directory in an agent's that its program is told to keep its state in."""
+
+_HOMES: Final = ("home", "sandbox-home")
+"""Directories in an agent's that are its ``HOME``, where a program keeps its state untold."""
 
 WITHOUT_SESSION: Final = "workspace_only=True saves the workspaces without the conversations"
 
@@ -63,24 +65,28 @@ class Session:
 
     Attributes:
         id: What its program resumes it by.
+        state_dir: The state directory that it is in, relative to the agent directory.
         sources: Its files; their names are relative to the session tier.
         mid_turn: Whether it was in the middle of a turn.
     """
 
     id: str
+    state_dir: str
     sources: tuple[Source, ...]
     mid_turn: bool
 
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """Where a conversation is in the state directory of an agent's program.
+    """Where a conversation is; paths are relative to the agent directory.
 
     Attributes:
+        state_dir: The state directory of the agent's program.
         transcript: What is said in it.
         files: All its files, by their names relative to the session tier.
     """
 
+    state_dir: str
     transcript: str
     files: Mapping[str, str]
 
@@ -94,6 +100,9 @@ class SessionFormat(ABC):
     backend: ClassVar[str]
     """The driver whose conversations these are."""
 
+    own_dir: ClassVar[str]
+    """The directory in ``HOME`` that its program keeps its state in unless it is told."""
+
     id_pattern: ClassVar[re.Pattern[str]]
     """What its session ids look like; they become parts of paths."""
 
@@ -104,6 +113,11 @@ class SessionFormat(ABC):
     def id_file(self) -> str:
         """Name of the file in an agent directory that records the session id."""
         return f"{self.backend}_session_id.txt"
+
+    @property
+    def state_dirs(self) -> tuple[str, ...]:
+        """Where in an agent directory the state of its program may be, the likeliest first."""
+        return (STATE_DIR, *(f"{home}/{self.own_dir}" for home in _HOMES))
 
     def collect(self, agent_dir: Path) -> Session:
         """Find everything that belongs to the recorded conversation of an agent.
@@ -118,6 +132,7 @@ class SessionFormat(ABC):
         found = self.find(agent_dir, session_id)
         return Session(
             id=session_id,
+            state_dir=found.state_dir,
             sources=(
                 *(self.source(agent_dir, name, path) for name, path in found.files.items()),
                 *_records_of(agent_dir, self._records()),
@@ -134,30 +149,52 @@ class SessionFormat(ABC):
         found = self.find(agent_dir, self.recorded_id(agent_dir))
         return self._is_mid_turn(agent_dir, found.transcript)
 
-    def place(self, name: str, *, session_id: str, workspace: Path) -> Placement | None:
+    def find(self, agent_dir: Path, session_id: str) -> Found:
+        """Return where the conversation's files are.
+
+        Raises:
+            CheckpointError: There is no conversation of that id.
+        """
+        for state_dir in self.state_dirs:
+            found = self.find_in(agent_dir, state_dir, session_id)
+            if found is not None:
+                return found
+        raise CheckpointError(
+            f"session tier requested, no transcript for {session_id}",
+            path=agent_dir / STATE_DIR,
+            hint=WITHOUT_SESSION,
+        )
+
+    def place(
+        self, name: str, *, session_id: str, workspace: Path, state_dir: str = STATE_DIR
+    ) -> Placement | None:
         """Say where a file of a session tier belongs in an agent directory.
 
         Args:
             name: Its name relative to the session tier.
             session_id: The recorded id of the conversation.
             workspace: The workspace that the agent will work in, absolute; it need not exist.
+            state_dir: Where the program keeps its state, one of :attr:`state_dirs`.
 
         Returns:
             Where, or None when no such file is part of this format.
 
         Raises:
-            CheckpointFormatError: ``session_id`` is no id of this kind of agent.
+            CheckpointFormatError: ``session_id`` is no id of this kind of agent, or
+                ``state_dir`` no directory for its state.
         """
         if not self.id_pattern.fullmatch(session_id):
             raise CheckpointFormatError(f"{session_id!a:.60} is no session id of {self.backend}")
+        if state_dir not in self.state_dirs:
+            raise CheckpointFormatError(f"{state_dir!a:.60} is no place for {self.backend}'s state")
         if name in (records := self._records()):
             is_id = records[name] == self.id_file
             return Placement(path=records[name], transform=_only(session_id) if is_id else None)
         if not (self.allowed.fullmatch(name) and names.is_name(f"agents/any/session/{name}")):
             return None
         return Placement(
-            path=f"{STATE_DIR}/{self.where(name, session_id, workspace)}",
-            transform=self.restoring(name, session_id, workspace),
+            path=f"{state_dir}/{self.where(name, session_id, workspace)}",
+            transform=self.restoring(name, session_id, workspace, state_dir),
         )
 
     def recorded_id(self, agent_dir: Path) -> str:
@@ -183,11 +220,11 @@ class SessionFormat(ABC):
         return session_id
 
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
-        """Return a file of the state directory as it is to be archived."""
+        """Return a file of the conversation as it is to be archived."""
         return Source(
             name=name,
-            path=agent_dir / STATE_DIR / path,
-            open=tree.opener(agent_dir, f"{STATE_DIR}/{path}"),
+            path=agent_dir / path,
+            open=tree.opener(agent_dir, path),
             whole_lines=path.endswith(".jsonl"),
             transform=self.saving(name),
         )
@@ -196,16 +233,18 @@ class SessionFormat(ABC):
         """Return what makes a file independent of where it is; None when it is already."""
         return None
 
-    def restoring(self, name: str, session_id: str, workspace: Path) -> Transform | None:
+    def restoring(
+        self, name: str, session_id: str, workspace: Path, state_dir: str
+    ) -> Transform | None:
         """Return what fits a file to its new place; None when it fits any."""
         return None
 
     @abstractmethod
-    def find(self, agent_dir: Path, session_id: str) -> Found:
-        """Return where the conversation's files are.
+    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> Found | None:
+        """Return where the conversation's files are in a state directory; None when nowhere.
 
         Raises:
-            CheckpointError: There is no conversation of that id.
+            CheckpointError: It cannot be told.
         """
 
     @abstractmethod
@@ -217,7 +256,7 @@ class SessionFormat(ABC):
         """Say whether a record ends a turn, or is within one; None when it does not tell."""
 
     def _is_mid_turn(self, agent_dir: Path, transcript: str) -> bool:
-        with transcripts.newest_records(agent_dir, f"{STATE_DIR}/{transcript}") as records:
+        with transcripts.newest_records(agent_dir, transcript) as records:
             verdicts = map(self.ends_turn, records)
             return next((not verdict for verdict in verdicts if verdict is not None), False)
 
@@ -225,8 +264,8 @@ class SessionFormat(ABC):
         return {f"record/{path}": path for path in (self.id_file, *_RECORDS)}
 
 
-def list_session_files(agent_dir: Path, searched: Iterable[str]) -> frozenset[str]:
-    """Return the regular files below some directories of the state directory, relative to it.
+def list_session_files(agent_dir: Path, state_dir: str, searched: Iterable[str]) -> frozenset[str]:
+    """Return the regular files below some directories of a state directory, relative to it.
 
     Raises:
         CheckpointError: A directory cannot be read.
@@ -234,16 +273,7 @@ def list_session_files(agent_dir: Path, searched: Iterable[str]) -> frozenset[st
     return frozenset(
         f"{top}/{path}"
         for top in searched
-        for path in tree.list_files(agent_dir, f"{STATE_DIR}/{top}")
-    )
-
-
-def no_transcript(agent_dir: Path, session_id: str) -> CheckpointError:
-    """Return the error that says that there is no conversation to save."""
-    return CheckpointError(
-        f"session tier requested, no transcript for {session_id}",
-        path=agent_dir / STATE_DIR,
-        hint=WITHOUT_SESSION,
+        for path in tree.list_files(agent_dir, f"{state_dir}/{top}")
     )
 
 
