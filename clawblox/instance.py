@@ -21,10 +21,11 @@ import attrs
 from clawblox import protocol
 from clawblox.clock import format_utc, utc_now
 from clawblox.config import LivenessRule
+from clawblox.environment import child_environment, render_command_file, world_environment
 from clawblox.errors import UsageError
 from clawblox.files import make_private_dir, publish_bytes
 from clawblox.guard import guard
-from clawblox.launch import Launch, child_environment, render_command_file, world_environment
+from clawblox.launch import Launch
 from clawblox.leaders import Leaders
 from clawblox.logs import LogReader, last_lines
 from clawblox.manifest import manifest_path

@@ -1,19 +1,15 @@
-"""What one start means: paths made absolute, the environment, the text of the command file.
+"""What one start, or many, mean: arguments checked, paths made absolute, names and seeds.
 
-Plain values; nothing is started here and nothing but the file system is looked at.
+What the processes are given is ``environment``'s. Plain values; nothing is started here, and
+nothing but the file system is looked at.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-import shlex
-import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -22,30 +18,25 @@ from clawblox.config import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.files import digest_of
 from clawblox.model import InstanceSpec
-from clawblox.protocol import WorldEnvironment
 from clawblox.records import InstanceRecord
 from clawblox.restarts import RestartPolicy
 
 __all__ = [
+    "ARGUMENT_OF",
     "Launch",
-    "child_environment",
     "count_of",
     "files_dir",
     "parent_of",
     "plan_attach",
     "plan_launch",
     "plan_many",
-    "render_command_file",
     "spec_of",
-    "world_environment",
 ]
 
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|COOKIE", re.IGNORECASE)
-_TOKEN_BYTES = 32
 
-_ARGUMENT_OF = {
+ARGUMENT_OF: Final = {
     protocol.HOST_ENV: "host",
     protocol.PORT_ENV: "port",
     protocol.BASE_PATH_ENV: "base_path",
@@ -55,14 +46,7 @@ _ARGUMENT_OF = {
     protocol.RESEED_ENV: "reseed",
     protocol.MANIFEST_ENV: "run_dir",
 }
-
-_OTHER_CONTRACT_ENV = (
-    protocol.BIN_ENV,
-    protocol.INSTANCE_ENV,
-    protocol.LISTEN_FDS_ENV,
-    protocol.LISTEN_PID_ENV,
-    protocol.LISTEN_FDNAMES_ENV,
-)
+"""The argument of ``start`` that each contract variable says."""
 
 
 @attrs.frozen
@@ -370,12 +354,12 @@ def _check_numbers(*, port: int | None, health_timeout: float, port_wait: float)
 
 def _check_env(env: Mapping[Any, Any]) -> None:
     for key, value in env.items():
-        if key in _ARGUMENT_OF:
+        if key in ARGUMENT_OF:
             raise ConfigError(
                 f"{key} is set by start itself",
                 key=f"env.{key}",
                 value=value,
-                hint=f"use the argument {_ARGUMENT_OF[key]}=",
+                hint=f"use the argument {ARGUMENT_OF[key]}=",
             )
         if not _is_usable_variable(key, value):
             raise ConfigError("not a usable environment variable", key=f"env.{key}")
@@ -415,78 +399,3 @@ def _in_existing_dir(key: str, value: str | Path | None) -> Path | None:
     if not path.parent.is_dir():
         raise ConfigError("its directory does not exist", key=key, value=str(path))
     return path
-
-
-def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEnvironment:
-    """Return the contract variables of one instance, with tokens of its own."""
-    return WorldEnvironment(
-        host=launch.host,
-        port=port,
-        base_path=launch.base_path,
-        record=launch.record_dir is not None,
-        record_dir=launch.record_dir,
-        resume_path=launch.resume_path,
-        reseed=launch.reseed,
-        manifest_path=manifest_path,
-        clawblox_bin=_clawblox_bin(),
-        operator_token=_token(launch, protocol.OPERATOR_TOKEN_ENV),
-        spectator_token=_token(launch, protocol.SPECTATOR_TOKEN_ENV),
-    )
-
-
-def _token(launch: Launch, variable: str) -> str:
-    return launch.env.get(variable) or secrets.token_urlsafe(_TOKEN_BYTES)
-
-
-def _clawblox_bin() -> str:
-    beside = Path(sys.executable).parent / "clawblox"
-    return str(beside) if beside.exists() else shutil.which("clawblox") or "clawblox"
-
-
-def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> dict[str, str]:
-    """Return the whole environment of the instance's processes.
-
-    Contract variables of an outer world do not leak in: what does not apply is unset.
-    """
-    contract = {*_ARGUMENT_OF, *world.secrets(), *_OTHER_CONTRACT_ENV}
-    inherited = {key: value for key, value in os.environ.items() if key not in contract}
-    return {
-        "PYTHONUNBUFFERED": "1",
-        **inherited,
-        **launch.env,
-        **world.public(),
-        **world.secrets(),
-        protocol.INSTANCE_ENV: cookie,
-    }
-
-
-def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
-    """Return a shell script that reruns the launch by hand.
-
-    Contract variables that the caller has set win, so that the port can be another one. Tokens
-    and variables whose name says that they are secret are not in it: the tokens are made anew,
-    the others are taken from the caller's environment.
-    """
-    given = {key: value for key, value in launch.env.items() if key not in world.secrets()}
-    lines = [
-        "#!/bin/sh",
-        f"# Reruns an instance of the world {_one_line(launch.config.name)}.",
-        "# Set WORLD_PORT, or another of the WORLD_ variables, to have it another way.",
-        f"cd {shlex.quote(str(launch.config.dir))} || exit 1",
-    ]
-    for key, value in given.items():
-        if _SECRET_NAME.search(key) or not key.isidentifier():
-            lines.append(f"# {_one_line(key)} comes from your environment.")
-        else:
-            lines.append(f"{key}={shlex.quote(value)}; export {key}")
-    for key, value in {"PYTHONUNBUFFERED": "1", **world.public()}.items():
-        lines.append(f'[ -n "${{{key}:-}}" ] || {key}={shlex.quote(value)}; export {key}')
-    for key in world.secrets():
-        make = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')"
-        lines.append(f'[ -n "${{{key}:-}}" ] || {key}="{make}"; export {key}')
-    lines.append(f"exec {shlex.join(launch.config.start_command)}")
-    return "\n".join(lines) + "\n"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

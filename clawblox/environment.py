@@ -1,0 +1,107 @@
+"""What the processes of an instance are given: their environment, and the script that reruns them.
+
+Plain values and text; nothing is written or started here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from clawblox import protocol
+from clawblox.launch import ARGUMENT_OF, Launch
+from clawblox.protocol import WorldEnvironment
+
+__all__ = ["child_environment", "render_command_file", "world_environment"]
+
+_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|COOKIE", re.IGNORECASE)
+_TOKEN_BYTES: Final = 32
+
+_OTHER_CONTRACT_ENV: Final = (
+    protocol.BIN_ENV,
+    protocol.INSTANCE_ENV,
+    protocol.LISTEN_FDS_ENV,
+    protocol.LISTEN_PID_ENV,
+    protocol.LISTEN_FDNAMES_ENV,
+)
+
+
+def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEnvironment:
+    """Return the contract variables of one instance, with tokens of its own."""
+    return WorldEnvironment(
+        host=launch.host,
+        port=port,
+        base_path=launch.base_path,
+        record=launch.record_dir is not None,
+        record_dir=launch.record_dir,
+        resume_path=launch.resume_path,
+        reseed=launch.reseed,
+        manifest_path=manifest_path,
+        clawblox_bin=_clawblox_bin(),
+        operator_token=_token(launch, protocol.OPERATOR_TOKEN_ENV),
+        spectator_token=_token(launch, protocol.SPECTATOR_TOKEN_ENV),
+    )
+
+
+def _token(launch: Launch, variable: str) -> str:
+    return launch.env.get(variable) or secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def _clawblox_bin() -> str:
+    beside = Path(sys.executable).parent / "clawblox"
+    return str(beside) if beside.exists() else shutil.which("clawblox") or "clawblox"
+
+
+def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> dict[str, str]:
+    """Return the whole environment of the instance's processes.
+
+    Contract variables of an outer world do not leak in: what does not apply is unset.
+    """
+    contract = {*ARGUMENT_OF, *world.secrets(), *_OTHER_CONTRACT_ENV}
+    inherited = {key: value for key, value in os.environ.items() if key not in contract}
+    return {
+        "PYTHONUNBUFFERED": "1",
+        **inherited,
+        **launch.env,
+        **world.public(),
+        **world.secrets(),
+        protocol.INSTANCE_ENV: cookie,
+    }
+
+
+def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
+    """Return a shell script that reruns the launch by hand.
+
+    Contract variables that the caller has set win, so that the port can be another one. Tokens
+    and variables whose name says that they are secret are not in it: the tokens are made anew,
+    the others are taken from the caller's environment.
+    """
+    given = {key: value for key, value in launch.env.items() if key not in world.secrets()}
+    lines = [
+        "#!/bin/sh",
+        f"# Reruns an instance of the world {_one_line(launch.config.name)}.",
+        "# Set WORLD_PORT, or another of the WORLD_ variables, to have it another way.",
+        f"cd {shlex.quote(str(launch.config.dir))} || exit 1",
+    ]
+    for key, value in given.items():
+        if _SECRET_NAME.search(key) or not key.isidentifier():
+            lines.append(f"# {_one_line(key)} comes from your environment.")
+        else:
+            lines.append(f"{key}={shlex.quote(value)}; export {key}")
+    for key, value in {"PYTHONUNBUFFERED": "1", **world.public()}.items():
+        lines.append(f'[ -n "${{{key}:-}}" ] || {key}={shlex.quote(value)}; export {key}')
+    for key in world.secrets():
+        make = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')"
+        lines.append(f'[ -n "${{{key}:-}}" ] || {key}="{make}"; export {key}')
+    lines.append(f"exec {shlex.join(launch.config.start_command)}")
+    return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
