@@ -20,7 +20,7 @@ import attrs
 import pytest
 
 from clawblox import RunLockedError, WorldExit, records
-from clawblox.proctree import boot_id, start_time_of
+from clawblox.proctree import boot_id, command_line, start_time_of
 from clawblox.records import (
     Claim,
     InstanceRecord,
@@ -106,6 +106,8 @@ def written(run: Path, *names: str, **changes: Any) -> list[InstanceRecord]:
 def alive() -> Iterator[dict[str, Any]]:
     """Give the fields of a record whose process lives."""
     with subprocess.Popen(["sleep", "60"]) as process:
+        # Its descriptors close, which is what Popen waits for, before its words are to be read.
+        wait_until(lambda: command_line(process.pid) == "sleep 60", what="the exec")
         yield {"pid": process.pid, "start_time": start_time_of(process.pid)}
         process.kill()
 
