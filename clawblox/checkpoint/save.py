@@ -172,6 +172,7 @@ class _Save:
     def _examine(
         self, fd: int, scanner: Scanner, progress: Progress, only: str | None = None
     ) -> None:
+        os.fsync(fd)  # what is read again is what the disk has
         with Archive.from_fd(fd, self._request.path) as archive:
             entries = [entry for entry in archive.entries if only in (None, entry.name)]
             self._refuse(examine(archive, entries, scanner, progress))

@@ -124,6 +124,15 @@ def test_a_failed_fsync_is_never_tried_again(tmp_path: Path):
         run.archive("new").unlink(missing_ok=True)
 
 
+def test_what_is_read_again_was_synced_before(tmp_path: Path):
+    run = make_run(tmp_path, manifest=False)
+    with FaultFS(run.dir) as disk:
+        run.save("new")
+    completed = [at for at, call in enumerate(disk.calls) if call == "ftruncate"]
+    assert completed
+    assert [disk.calls[at + 1] for at in completed] == ["fsync"] * len(completed)
+
+
 def test_an_archive_that_may_not_be_durable_is_complete_and_said_to_be(tmp_path: Path):
     run = make_run(tmp_path, manifest=False)
     run.save("previous")

@@ -58,7 +58,7 @@ needs_namespaces = pytest.mark.skipif("not can_run('unshare', '-rm')")
         "pwrite64:error=ENOSPC:when=3+17",
         "pwrite64:retval=5:when=1",  # it says so, and wrote nothing: of the snapshot,
         "pwrite64:retval=5:when=2+19",  # of headers
-        "fsync:error=EIO:when=1+5",
+        "fsync:error=EIO:when=1+8",
         "link,linkat:error=ENOSPC:when=1+2",
     ],
 )

@@ -4,7 +4,7 @@ Which module answers what:
 
 - ``rules``, ``credible``: what credentials look like, and what only looks like one;
 - ``known``: which secrets are known by value, and how a value can be written;
-- ``shapes``, ``views``, ``base64_runs``, ``inspection``: what is in a piece of memory;
+- ``shapes``, ``views``, ``base64_runs``, ``matching``: what is in a piece of memory;
 - ``accelerator``: in which pieces no shape can be;
 - ``windows``, ``verdicts``: how a content of any size becomes pieces, and which are known clean;
 - ``container``, ``containers``, ``streams``, ``zips``, ``tars``, ``packs``: what is inside;

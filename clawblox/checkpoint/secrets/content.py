@@ -12,7 +12,7 @@ from typing import Final
 from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets.container import Decoder, Refusal
 from clawblox.checkpoint.secrets.containers import HEAD_SIZE, decoder_for
-from clawblox.checkpoint.secrets.inspection import MAX_DEPTH
+from clawblox.checkpoint.secrets.matching import MAX_DEPTH
 from clawblox.checkpoint.secrets.windows import Report, Windows
 
 __all__ = ["UNSCANNABLE", "Content"]

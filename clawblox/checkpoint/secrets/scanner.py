@@ -9,8 +9,8 @@ import attrs
 
 from clawblox.checkpoint.model import Allowance, Finding
 from clawblox.checkpoint.secrets.content import UNSCANNABLE, Content
-from clawblox.checkpoint.secrets.inspection import find_matches
 from clawblox.checkpoint.secrets.known import KnownSecrets
+from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.rules import RULESET
 from clawblox.checkpoint.secrets.verdicts import PROCESS_KEY
 from clawblox.checkpoint.secrets.windows import finding_of, preview_of

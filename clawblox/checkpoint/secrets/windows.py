@@ -11,14 +11,14 @@ import attrs
 from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets.base64_runs import Base64Stream, continue_run, skip_run
 from clawblox.checkpoint.secrets.container import Sink
-from clawblox.checkpoint.secrets.inspection import (
+from clawblox.checkpoint.secrets.known import KnownSecrets
+from clawblox.checkpoint.secrets.matching import (
     MAX_DEPTH,
     UNFINISHED,
     Base64Runs,
     find_matches,
     read_base64,
 )
-from clawblox.checkpoint.secrets.known import KnownSecrets
 from clawblox.checkpoint.secrets.shapes import Match
 from clawblox.checkpoint.secrets.verdicts import Verdict, key_of, verdicts
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.secrets import accelerator, inspection
+from clawblox.checkpoint.secrets import accelerator, matching
 from clawblox.checkpoint.secrets.accelerator import Untranslatable, can_match, superset_of
-from clawblox.checkpoint.secrets.inspection import find_matches
 from clawblox.checkpoint.secrets.known import KnownSecrets
+from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.rules import CONTEXT_RULES, WORD_RULES, Rule
 from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_of
 from tests.checkpoint.secrets.test_clean import CLEAN
@@ -34,7 +34,7 @@ def fresh():
 
 def matches(text: bytes, known: KnownSecrets, search=can_match):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inspection, "can_match", search)
+        patch.setattr(matching, "can_match", search)
         return list(find_matches(text, known))
 
 
