@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 
@@ -16,16 +16,20 @@ from clawblox.async_world import AsyncWorld
 from clawblox.cli.output import Output, OutputGone, format_seconds, note
 from clawblox.cli.progress import Progress
 from clawblox.errors import WorldExitedError
-from clawblox.model import Batch, StartedWorld, StopResult
-from clawblox.records import read_record
+from clawblox.events import EventStream
+from clawblox.model import EventKind, StartedWorld, WorldEvent
 from clawblox.tasks import Tasks
-from clawblox.threads import run_blocking
 
 __all__ = ["Foreground", "stop_signals"]
 
 _TAIL_LINES = 10
 _TAIL_COLUMNS = 1000
 _DRAIN_TIMEOUT_S = 1.0
+
+_ENDS: Final[Mapping[EventKind, str]] = {
+    "exited": "ended by itself",
+    "stopped": "was stopped by another process",
+}
 
 _Start: TypeAlias = Callable[[], Awaitable[StartedWorld]]
 
@@ -42,6 +46,9 @@ class Foreground:
         grace: Seconds between TERM and KILL.
         hidden: Values that are masked in messages.
     """
+
+    _end: WorldEvent
+    """How the instance ended, once nobody here has stopped it."""
 
     def __init__(
         self,
@@ -75,18 +82,21 @@ class Foreground:
         self._is_ending = anyio.Event()
         self._is_printed = anyio.Event()
         with anyio.open_signal_receiver(*stop_signals()) as received:
-            async with Tasks() as tasks, self._world:
+            async with Tasks() as tasks, self._world, self._world.events() as events:
                 tasks.start_soon(self._obey, received)
                 with self._starting:
                     started = await self._come_up()
                     tasks.start_soon(self._print_output, started)
+                    tasks.start_soon(self._follow, events, started)
                 if self._starting.cancelled_caught:
                     self._is_printed.set()
                 await self._is_ending.wait()
-                stops = await self._stop()
-        if not self._signals and not self._is_output_gone:
-            raise await self._exited_error(started, stops.done.get(started.name))
-        return 128 + self._signals[0] if self._signals else 1
+                await self._stop()
+        if self._signals:
+            return 128 + self._signals[0]
+        if self._is_output_gone:
+            return 1
+        raise self._ended_error(started)
 
     async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
         """Stop the world at the first signal, and at once at the second."""
@@ -120,10 +130,18 @@ class Foreground:
                         await output.write_line(line.text)
         except (OutputGone, OSError):
             self._is_output_gone = True
+            self._is_ending.set()
         self._is_printed.set()
-        self._is_ending.set()
 
-    async def _stop(self) -> Batch[StopResult]:
+    async def _follow(self, events: EventStream, started: StartedWorld) -> None:
+        """Wait for the end of the instance, and keep how it came to it."""
+        async for event in events:
+            if event.instance == started.name and event.kind in _ENDS:
+                self._end = event
+                self._is_ending.set()
+                return
+
+    async def _stop(self) -> None:
         """Stop the instance, and what another process had this one fork."""
         grace = self._grace if len(self._signals) < 2 else 0.0
         stops = await self._world.stop_all(grace_seconds=grace)
@@ -135,18 +153,12 @@ class Foreground:
                 note(f"Killed {each}")
         for error in stops.failed.values():
             raise error
-        return stops
 
-    async def _exited_error(
-        self, started: StartedWorld, result: StopResult | None
-    ) -> WorldExitedError:
+    def _ended_error(self, started: StartedWorld) -> WorldExitedError:
         """Return the error of an instance that nobody here has stopped."""
-        record = await run_blocking(read_record, started.run_dir, started.name)
-        stopped_exit = record.exit if record else None
-        ended = "ended by itself" if result else "was stopped by another process"
-        found = result.exit if result else stopped_exit
+        found = self._end.detail["exit"]
         return WorldExitedError(
-            f"World {self._world.name!r} {ended}: {found}",
+            f"World {self._world.name!r} {_ENDS[self._end.kind]}: {found}",
             instance=started.name,
             world_dir=self._world.dir,
             command_file=started.command_file,

@@ -229,6 +229,15 @@ def test_stop_ends_a_world_that_another_command_runs(serve: Serve, call: Start) 
     assert "was stopped by another process: exit status 0" in served.command.err
 
 
+def test_a_stopped_world_is_told_as_such_although_its_child_takes_longer(
+    serve: Serve, call: Start
+) -> None:
+    served = serve("--stubborn-child")
+    assert call("stop", served.run_dir, "--grace", "0.5").wait() == 0
+    assert served.command.wait() == 1
+    assert "was stopped by another process: exit status 0" in served.command.err
+
+
 def test_stop_leaves_no_process_that_carries_the_mark(serve: Serve, call: Start) -> None:
     served = serve("--ignore-sigterm", "--daemon", "--stubborn-child")
     (found,) = json.loads(call("stop", served.run_dir, "--grace", "0.2", "--json").out)
