@@ -6,7 +6,6 @@ Plain values and text; nothing is written or started here.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -20,7 +19,6 @@ from clawblox.protocol import WorldEnvironment
 
 __all__ = ["child_environment", "render_command_file", "world_environment"]
 
-_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|COOKIE", re.IGNORECASE)
 _TOKEN_BYTES: Final = 32
 
 _OTHER_CONTRACT_ENV: Final = (
@@ -90,7 +88,7 @@ def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
         f"cd {shlex.quote(str(launch.config.dir))} || exit 1",
     ]
     for key, value in given.items():
-        if _SECRET_NAME.search(key) or not key.isidentifier():
+        if protocol.SECRET_NAME.search(key) or not key.isidentifier():
             lines.append(f"# {_one_line(key)} comes from your environment.")
         else:
             lines.append(f"{key}={shlex.quote(value)}; export {key}")

@@ -107,7 +107,7 @@ class StartedWorld:
     start_command: list[str]
     delegated: bool
     run_command: list[str] | None
-    env: dict[str, str]
+    env: dict[str, str] = attrs.field(repr=False)
     run_dir: Path
     instance_dir: Path
     command_file: Path

@@ -24,6 +24,7 @@ __all__ = [
     "MASK",
     "OPERATOR_HEADER",
     "SECRET_ENV",
+    "SECRET_NAME",
     "SEEDS",
     "SESSION_HEADER",
     "SNAPSHOT_ROUTE",
@@ -78,6 +79,10 @@ LISTEN_FD_NAME: Final = "world"
 
 SECRET_ENV: Final = (OPERATOR_TOKEN_ENV, SPECTATOR_TOKEN_ENV)
 MASK: Final = "***"
+SECRET_NAME: Final = re.compile(
+    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|COOKIE|AUTHORIZATION", re.IGNORECASE
+)
+"""Found in the names of variables whose values are secret."""
 
 DEFAULT_SNAPSHOT_FORMAT: Final = "world-snapshot"
 """Format of a snapshot that does not name its own."""

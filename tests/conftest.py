@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +19,14 @@ SETTLE_TIMEOUT_S = 3.0
 
 hypothesis.settings.register_profile("clawblox", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("clawblox")
+
+
+# A shell starts what runs in its background, and nohup what it runs, with these ignored; so would
+# be every program of the tests. A handler, unlike that, ends with the exec.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
 @pytest.fixture(scope="module")

@@ -104,11 +104,11 @@ def test_the_tokens_of_every_instance_are_its_own(config: WorldConfig) -> None:
 
 
 def test_a_script_hands_down_no_socket_and_no_secret(config: WorldConfig) -> None:
-    launch = planned(config, env={"API_KEY": "hush", "PLAIN": "it's so"})
+    launch = planned(config, env={"API_KEY": "hush", "DB_PASSWD": "quiet", "PLAIN": "it's so"})
     world = world_environment(launch, 20001, MANIFEST)
     script = render_command_file(launch, world)
     assert "LISTEN_" not in script
-    for secret in ("hush", *world.secrets().values()):
+    for secret in ("hush", "quiet", *world.secrets().values()):
         assert secret not in script
     text = script.replace("exec ", 'printf %s "$PLAIN$WORLD_PORT" #')
     shown = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)

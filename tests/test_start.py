@@ -494,6 +494,8 @@ async def test_the_command_file_reruns_the_world_by_hand(tmp_path: Path) -> None
     async with dumped(tmp_path, env=env, base_path="x") as (started, first):
         pass
     (tmp_path / "dump.json").unlink()
+    assert started.env["API_KEY"] == "hidden"
+    assert "hidden" not in repr(started)
     assert "hidden" not in started.command_file.read_text()
     with rerun(started.command_file) as process:
         wait_until(lambda: is_listening(started.port), what="the world listens again")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, quote_plus
 
+from clawblox import protocol
 from clawblox.checkpoint.secrets.shapes import Match, is_word, occurrences
 
 __all__ = ["KnownSecrets", "KnownValues", "known_values"]
@@ -31,9 +32,6 @@ _MAX_FILES: Final = 32
 _MAX_ENTRIES: Final = 64
 """More than any CLI keeps; an agent that writes more would only slow the scan down."""
 
-_SECRET_NAME: Final = re.compile(
-    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|COOKIE|AUTHORIZATION", re.IGNORECASE
-)
 _CREDENTIAL_FILES: Final = (
     ".credentials.json",
     ".claude.json",
@@ -95,7 +93,7 @@ def known_values(environ: Mapping[str, str], agent_dirs: Iterable[Path]) -> Know
 def _is_secret(name: str, value: str) -> bool:
     return (
         len(value) >= _MIN_CHARACTERS
-        and _SECRET_NAME.search(name) is not None
+        and protocol.SECRET_NAME.search(name) is not None
         and not (value.startswith("/") and "\0" not in value and os.path.lexists(value))
     )
 
