@@ -16,11 +16,11 @@ import json
 import os
 import select
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
 
+from clawblox.helper import settle, spawn_helper
 from clawblox.proctree import Mark, find_tree, kill_tree, signal_processes
 
 __all__ = ["GUARD_NAME", "ORPHAN_GRACE_S", "Guard", "guard", "main"]
@@ -36,11 +36,6 @@ _SCAN_INTERVAL_S = 0.02
 _QUIET_S = 0.5
 """So long nothing must be found. A child that was being spawned as its orchestrator died carries
 no mark until its exec is done."""
-
-_BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[2]); "
-    "from clawblox.guard import main; main(int(sys.argv[3]))"
-)
 
 
 class Guard:
@@ -90,17 +85,7 @@ class Guard:
     def _start(self) -> None:
         read_end, write_end = os.pipe()
         try:
-            self._pid = os.posix_spawn(
-                sys.executable,
-                _guard_command(),
-                {"PATH": os.defpath},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, read_end, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-                ],
-                setsid=True,
-            )
+            self._pid = _spawn(os.getpid(), read_end)
         except OSError:
             os.close(write_end)
             raise
@@ -134,35 +119,20 @@ guard = Guard()
 os.register_at_fork(after_in_child=guard.after_fork)
 
 
-def _guard_command() -> list[str]:
-    package_root = str(Path(__file__).parent.parent)
-    return [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        _BOOT,
+def _spawn(orchestrator: int, lifeline: int) -> int:
+    return spawn_helper(
         GUARD_NAME,
-        package_root,
-        str(os.getpid()),
-    ]
+        "clawblox.guard:main",
+        str(orchestrator),
+        channel=lifeline,
+        paths=[str(Path(__file__).parent.parent)],
+    )
 
 
-def main(orchestrator: int) -> None:
-    """Run the guard program: wait for the end of ``orchestrator``, then clean up after it."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    os.chdir("/")
-    _close_inherited()
-    _clean_up(_watch_until_gone(orchestrator))
-
-
-def _close_inherited() -> None:
-    """Let go of what the orchestrator handed to all its children, for others wait for its end."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        if int(name) > 2:
-            with contextlib.suppress(OSError):  # the descriptor of this very listing
-                os.close(int(name))
+def main(orchestrator: str) -> None:
+    """Run the guard program: wait for the end of that process id, then clean up after it."""
+    settle()
+    _clean_up(_watch_until_gone(int(orchestrator)))
 
 
 def _watch_until_gone(orchestrator: int) -> list[Mark]:

@@ -21,12 +21,15 @@ hypothesis.settings.register_profile("clawblox", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("clawblox")
 
 
-# A shell starts what runs in its background, and nohup what it runs, with these ignored; so would
-# be every program of the tests. A handler, unlike that, ends with the exec.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+# What a shell runs in its background ignores the first two, what nohup runs the third, and so would
+# every program of the tests. A handler, unlike that, is not inherited.
+for number, handler in {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGQUIT: signal.SIG_DFL,
+    signal.SIGHUP: lambda _number, _frame: None,
+}.items():
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")

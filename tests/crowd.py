@@ -13,8 +13,8 @@ import anyio
 
 from clawblox import AsyncWorld, StartedWorld, WorldEvent
 from clawblox.events import EventStream
+from tests.running import Bot, manifest_of
 from tests.support import ask, is_listening, make_world, marked_processes, world_command
-from tests.test_running import Bot, manifest_of
 
 HANG_S = 120.0
 """What takes longer than this hangs; nothing here measures time."""

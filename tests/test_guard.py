@@ -541,6 +541,11 @@ def status_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/status").read_text().splitlines()
 
 
+def kinds_of_descriptors(pid: int) -> list[str]:
+    paths = sorted(Path(f"/proc/{pid}/fd").iterdir())
+    return [os.readlink(path).partition(":")[0] for path in paths]
+
+
 CANARY = "canary-8f1d6a0c3b7e4952"
 
 
@@ -556,10 +561,8 @@ def test_a_guard_is_small_and_holds_no_secret_and_nothing_of_its_orchestrator(
         os.close(write_end)
         one.hear()
         (found,) = one.guards()
-        wait_until(lambda: len(os.listdir(f"/proc/{found}/fd")) == 4)
-        targets = [os.readlink(path) for path in sorted(Path(f"/proc/{found}/fd").iterdir())]
-        assert targets[0].startswith("pipe:")
-        assert targets[1:] == ["/dev/null", "/dev/null", "anon_inode:[pidfd]"]
+        mine = ["pipe", "/dev/null", "/dev/null", "anon_inode"]
+        wait_until(lambda: kinds_of_descriptors(found) == mine, what="the guard has settled")
         assert Path(f"/proc/{found}/environ").read_bytes() == f"PATH={os.defpath}\0".encode()
         assert CANARY not in command_line(found)
         assert os.readlink(f"/proc/{found}/cwd") == "/"
@@ -680,9 +683,9 @@ def test_the_last_words_of_a_dead_orchestrator_are_heard(tmp_path: Path) -> None
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": f"{tmp_path.name}-9998"}
     with subprocess.Popen(["sleep", "60"], env=env) as world, subprocess.Popen(["true"]) as dead:
         wait_until(lambda: not is_alive(dead.pid))
-        command = [*guard._guard_command()[:-1], str(dead.pid)]
-        assert subprocess.run(command, stdin=read_end, timeout=20).returncode == 0
+        pid = guard._spawn(dead.pid, read_end)
         assert world.wait() == -signal.SIGTERM
+        assert os.waitpid(pid, 0) == (pid, 0)
     os.close(read_end)
     os.close(write_end)
 

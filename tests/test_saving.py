@@ -16,8 +16,8 @@ from clawblox.events import EventStream
 from clawblox.fleet import Fleet
 from clawblox.launch import Launch
 from tests.crowd import on_disk, registered, until
+from tests.running import manifest_of
 from tests.support import make_world, wait_until_async
-from tests.test_running import manifest_of
 
 pytestmark = pytest.mark.anyio
 

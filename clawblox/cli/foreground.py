@@ -111,12 +111,12 @@ class Foreground:
                 await self._world.stop_all(grace_seconds=0.0)
 
     async def _come_up(self) -> StartedWorld:
-        async with Tasks() as tasks:
-            tasks.start_soon(self._progress.run)
-            try:
+        try:
+            async with Tasks() as tasks:
+                tasks.start_soon(self._progress.run)
                 return await self._start()
-            finally:
-                self._progress.clear()
+        finally:
+            self._progress.clear()
 
     async def _print_output(self, started: StartedWorld) -> None:
         """Print the address, then what the world writes, until it has ended."""

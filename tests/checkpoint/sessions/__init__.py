@@ -1,0 +1,1 @@
+"""Tests of conversations: what belongs to one, where it goes, whether a turn is under way."""

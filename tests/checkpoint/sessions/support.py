@@ -1,0 +1,29 @@
+"""What the tests of conversations share: ids, and agents that are collected and restored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clawblox.checkpoint.sessions import format_of_backend
+from tests.checkpoint.agents import BuiltAgent, archived_content, restore_session
+
+CLAUDE_ID = "c0e128cf-2dc1-4bb3-9e54-08cdc2359ffb"
+KIMI_ID = f"session_{CLAUDE_ID}"
+
+
+def session_id_of(backend: str) -> str:
+    return KIMI_ID if backend == "kimi" else CLAUDE_ID
+
+
+def collect(agent: BuiltAgent):
+    return format_of_backend(agent.backend).collect(agent.dir)
+
+
+def archived(agent: BuiltAgent) -> dict[str, bytes]:
+    return archived_content(collect(agent).sources)
+
+
+def restored(members: dict[str, bytes], agent: BuiltAgent, agent_dir: Path) -> Path:
+    form = format_of_backend(agent.backend)
+    restore_session(members, form, agent.session_id, agent_dir)
+    return agent_dir

@@ -1,0 +1,177 @@
+"""What belongs to a conversation is collected and restored, and whether a turn is under way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+
+import attrs
+import pytest
+
+from clawblox.checkpoint.sessions import format_of_backend
+from clawblox.errors import CheckpointError
+from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation, lines
+from tests.checkpoint.sessions.support import archived, collect, restored
+
+# Round trips
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_conversation_is_found_by_its_id_in_a_new_home_at_a_new_path(tmp_path, backend):
+    agent = build_agent(tmp_path / "old" / "rocky", backend)
+    members = archived(agent)
+    content = agent.transcript.read_bytes()
+    shutil.rmtree(tmp_path / "old")
+    new = restored(members, agent, tmp_path / "elsewhere" / "run2" / "rocky")
+    found = find_conversation(new, backend, agent.session_id)
+    if backend != "kimi":
+        assert found.read_bytes() == content
+    assert b"MELON" in found.read_bytes()
+    assert (new / f"{backend}_session_id.txt").read_text().strip() == agent.session_id
+    assert (new / "world_session.txt").read_bytes() == b"sess-0123456789\n"
+    assert (new / "runtime" / "system_prompt.md").read_bytes() == b"You live in a world.\n"
+    assert (new / "logs" / "agent.log").read_bytes() == b'{"type":"system"}\n'
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_restored_can_be_saved_and_restored_again(tmp_path, backend):
+    agent = build_agent(tmp_path / "old" / "rocky", backend)
+    members = archived(agent)
+    new = restored(members, agent, tmp_path / "new" / "rocky")
+    again = archived(attrs.evolve(agent, dir=new))
+    assert again == members
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_only_the_recorded_session_and_its_sub_agents_are_collected(tmp_path, backend):
+    agent = build_agent(tmp_path / "rocky", backend)
+    session = collect(agent)
+    collected = {source.path for source in session.sources}
+    records = {
+        agent.dir / name
+        for name in (
+            f"{backend}_session_id.txt",
+            "world_session.txt",
+            "runtime/system_prompt.md",
+            "logs/agent.log",
+        )
+    }
+    assert collected == {*agent.family, *records}
+    assert session.id == agent.session_id
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_but_the_conversation_of_the_session_is_told(tmp_path, backend):
+    agent = build_agent(tmp_path / "rocky", backend)
+    together = b"".join(archived(agent).values())
+    assert b"MELON" in together
+    for never in (b"SECRET", b"NEVER", b"export A=b", b"machine a login b"):
+        assert never not in together
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_names_in_the_archive_do_not_tell_where_the_agent_worked(tmp_path, backend):
+    agent = build_agent(tmp_path / "rocky", backend)
+    for source in collect(agent).sources:
+        assert "workspace" not in source.name
+        assert "projects" not in source.name
+
+
+def test_a_record_that_cannot_be_read_is_an_error_that_names_it(tmp_path, monkeypatch):
+    agent = build_agent(tmp_path / "rocky", "claude")
+    real = os.open
+
+    def refusing(path, *args, **options):
+        if path == "system_prompt.md":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", refusing)
+    with pytest.raises(CheckpointError, match="Permission denied") as caught:
+        collect(agent)
+    assert caught.value.path == agent.dir / "runtime" / "system_prompt.md"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_transcript_that_cannot_be_read_is_an_error_that_names_it(tmp_path, backend, monkeypatch):
+    agent = build_agent(tmp_path / "rocky", backend)
+    real = os.open
+
+    def refusing(path, *args, **options):
+        if path == agent.transcript.name:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", refusing)
+    with pytest.raises(CheckpointError, match="Permission denied") as caught:
+        collect(agent)
+    assert caught.value.path == agent.transcript
+
+
+def test_records_that_are_not_there_are_not_missed(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "claude")
+    (agent.dir / "world_session.txt").unlink()
+    (agent.dir / "runtime" / "system_prompt.md").unlink()
+    (agent.dir / "runtime" / "system_prompt.md").symlink_to("/etc/passwd")
+    names_ = {source.name for source in collect(agent).sources}
+    assert "record/world_session.txt" not in names_
+    assert "record/runtime/system_prompt.md" not in names_
+    assert "record/claude_session_id.txt" in names_
+
+
+# Turns
+
+FOREIGN = b"""{"type":"x"}
+
+[1]
+null
+{"type":["user"]}
+{"type":"event_msg","payload":{"type":["task_started"]}}
+{"type":"event_msg","payload":[]}
+{"payload":{"type":"task_started"}}
+{"message":{"stop_reason":"end_turn"}}
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("mid_turn", [False, True])
+def test_it_is_known_whether_a_turn_is_under_way(tmp_path, backend, mid_turn):
+    agent = build_agent(tmp_path / "rocky", backend, mid_turn=mid_turn)
+    assert collect(agent).mid_turn is mid_turn
+    assert format_of_backend(backend).is_mid_turn(agent.dir) is mid_turn
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("tail", [b'{"type":"us', b"\x00\xff", FOREIGN], ids=range(3))
+def test_torn_and_foreign_records_do_not_decide_about_a_turn(tmp_path, backend, tail):
+    for mid_turn in (False, True):
+        agent = build_agent(tmp_path / str(mid_turn) / "rocky", backend, mid_turn=mid_turn)
+        with agent.transcript.open("ab") as file:
+            file.write(tail)
+        assert collect(agent).mid_turn is mid_turn
+
+
+def test_a_tool_that_claude_has_asked_for_is_within_the_turn(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "claude", mid_turn=True)
+    *until_called, result = agent.transcript.read_bytes().splitlines(keepends=True)
+    assert b"tool_result" in result
+    agent.transcript.write_bytes(b"".join(until_called))
+    assert collect(agent).mid_turn
+
+
+def test_a_sub_agent_of_claude_does_not_decide_about_the_turn(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "claude", mid_turn=True)
+    aside = {"type": "assistant", "isSidechain": True, "message": {"stop_reason": "end_turn"}}
+    with agent.transcript.open("ab") as file:
+        file.write(lines(aside))
+    assert collect(agent).mid_turn
+
+
+def test_the_last_record_is_found_behind_very_long_ones(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "codex", mid_turn=True)
+    long = {"type": "response_item", "payload": {"output": "x" * 300_000}}
+    with agent.transcript.open("ab") as file:
+        file.write(lines(long, {"type": "event_msg", "payload": {"type": "task_complete"}}))
+        file.write(lines(long, long))
+    assert not collect(agent).mid_turn

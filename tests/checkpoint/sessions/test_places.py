@@ -1,0 +1,213 @@
+"""The places where the agents' programs look for a conversation, and where each piece goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawblox.checkpoint.sessions import FORMATS, Placement, format_of_backend
+from clawblox.checkpoint.sessions.claude import project_slug
+from clawblox.checkpoint.sessions.kimi import work_dir_key
+from clawblox.errors import CheckpointError, CheckpointFormatError
+from tests.checkpoint.agents import (
+    BACKENDS,
+    SECRET_FILES,
+    build_agent,
+    find_conversation,
+    relative_files,
+)
+from tests.checkpoint.sessions.support import CLAUDE_ID, archived, collect, restored, session_id_of
+
+# Where programs look
+
+
+def as_claude_does(path: str) -> str:
+    """Return the project directory by another way: on strings of one unit each."""
+    units = [path.encode("utf-16-be")[i : i + 2] for i in range(0, 2 * utf16_length(path), 2)]
+    slug = "".join(
+        unit[1:].decode() if unit[0] == 0 and unit[1:].isalnum() else "-" for unit in units
+    )
+    if len(units) <= 200:
+        return slug
+    value = 0
+    for unit in units:
+        value = (value << 5) - value + int.from_bytes(unit, "big")
+        value = (value + 2**31) % 2**32 - 2**31
+    digits, value = "", abs(value)
+    while value:
+        digits, value = "0123456789abcdefghijklmnopqrstuvwxyz"[value % 36] + digits, value // 36
+    return f"{slug[:200]}-{digits}"
+
+
+def utf16_length(path: str) -> int:
+    return len(path.encode("utf-16-be")) // 2
+
+
+@pytest.mark.parametrize(
+    ("path", "slug"),
+    [
+        ("/home/me/run.1/rocky_2/workspace", "-home-me-run-1-rocky-2-workspace"),
+        ("/tmp/h\u00e9llo/\u4e16\u754c", "-tmp-h-llo---"),
+        ("/tmp/\U0001f41f/x", "-tmp----x"),
+        # Printed by node, from the program's own function.
+        ("/" + "a" * 250, "-" + "a" * 199 + "-feo44x"),
+        ("/" + "\U0001f41f" * 120, "-" * 200 + "-rzlf4x"),
+    ],
+)
+def test_the_project_directory_is_named_as_claude_names_it(path, slug):
+    assert project_slug(Path(path)) == slug == as_claude_does(path)
+
+
+def test_a_long_path_is_told_apart_by_a_hash_of_all_of_it():
+    path = "/" + "/".join(["directory"] * 30)
+    assert project_slug(Path(path)) == as_claude_does(path)
+    assert project_slug(Path(path + "s")) == as_claude_does(path + "s")
+    assert project_slug(Path(path)) != project_slug(Path(path + "s"))
+
+
+@pytest.mark.parametrize("count", range(195, 206))
+def test_the_length_from_which_a_path_is_hashed_is_the_same(count):
+    path = "/" + "x" * (count - 1)
+    assert project_slug(Path(path)) == as_claude_does(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "slug"),
+    [
+        ("/tmp/workspace", "workspace"),
+        ("/tmp/My Work.2", "my-work.2"),
+        ("/tmp/\u4e16\u754c", "workspace"),
+        ("/tmp/-a-", "a"),
+        ("/tmp/" + "x" * 39 + " yz", "x" * 39),
+        ("/", "workspace"),
+    ],
+)
+def test_the_bucket_is_named_as_kimi_names_it(path, slug):
+    prefix, _, digest = work_dir_key(Path(path)).rpartition("_")
+    assert prefix == f"wd_{slug}"
+    assert len(digest) == 12
+
+
+def test_a_workspace_behind_a_link_is_placed_by_where_it_really_is(tmp_path):
+    (tmp_path / "real" / "workspace").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    for backend in ("claude", "kimi"):
+        form = format_of_backend(backend)
+        places = {
+            form.place(
+                form.transcript,
+                session_id=session_id_of(backend),
+                workspace=tmp_path / way / "workspace",
+            ).path
+            for way in ("real", "link")
+        }
+        assert len(places) == 1
+
+
+def test_a_session_of_a_workspace_that_had_another_path_is_found(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "claude", worked_in=Path("/workspace"))
+    assert agent.transcript.parent.name == "-workspace"
+    names_ = {source.name for source in collect(agent).sources}
+    assert {"transcript.jsonl", "memory/MEMORY.md", "tool-results/toolu_0.txt"} <= names_
+    new = restored(archived(agent), agent, tmp_path / "new")
+    assert find_conversation(new, "claude", agent.session_id)
+
+
+def test_the_session_of_the_workspace_itself_wins(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "claude")
+    for other in ("--first", "-workspace", "zlast"):
+        copy = agent.transcript.parents[1] / other / agent.transcript.name
+        copy.parent.mkdir()
+        copy.write_bytes(b'{"type":"user"}\n')
+    assert archived(agent)["transcript.jsonl"] == agent.transcript.read_bytes()
+    agent.transcript.unlink()
+    with pytest.raises(CheckpointError, match="3 transcripts for"):
+        collect(agent)
+
+
+# Where each piece goes
+
+HOSTILE_NAMES = [
+    "settings.json",
+    ".credentials.json",
+    "transcript.jsonl.bak",
+    "transcript.jsonl/x",
+    "subagents/agent-a.sh",
+    "subagents/../../../settings.jsonl",
+    "memory/../../../../CLAUDE.md",
+    "memory/a/b/c/d/e.md",
+    "memory/.md/../x.md",
+    "projects/x/y.jsonl",
+    "tasks/1.lock",
+    "tasks/../1.json",
+    "sessions/2026/11/20/rollout-2026-11-20T15-30-16-nobody.jsonl",
+    f"sessions/2026/11/20/rollout-2026-11-20T15-30-16-{CLAUDE_ID}.jsonl.zst",
+    f"sessions/2026/11/../rollout-1-{CLAUDE_ID}.jsonl",
+    "config.toml",
+    "auth.json",
+    "agents/../wire.jsonl",
+    "agents/main/cron/1.json",
+    "agents/main/plans/../../../x.md",
+    "agents/main/plans/...md/x.md",
+    "record/logs/agent.log/x",
+    "record/home/.bashrc",
+    "record/../settings.json",
+    "record",
+    "",
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, *sum(SECRET_FILES.values(), ())])
+def test_what_no_session_has_is_placed_nowhere(tmp_path, backend, name):
+    form = format_of_backend(backend)
+    session_id = session_id_of(backend)
+    assert form.place(name, session_id=session_id, workspace=tmp_path / "workspace") is None
+
+
+def test_the_record_of_another_driver_is_placed_nowhere(tmp_path):
+    form = FORMATS["codex-v1"]
+    name = "record/claude_session_id.txt"
+    assert form.place(name, session_id=CLAUDE_ID, workspace=tmp_path) is None
+
+
+def test_what_a_session_has_is_placed_where_its_program_looks(tmp_path):
+    workspace = tmp_path / "workspace"
+    slug = project_slug(workspace)
+    project = f"session/projects/{slug}"
+    expected = {
+        "transcript.jsonl": f"{project}/{CLAUDE_ID}.jsonl",
+        "subagents/agent-a1.jsonl": f"{project}/{CLAUDE_ID}/subagents/agent-a1.jsonl",
+        "tool-results/t_0.txt": f"{project}/{CLAUDE_ID}/tool-results/t_0.txt",
+        "memory/a/b.md": f"{project}/memory/a/b.md",
+        "tasks/12.json": f"session/tasks/{CLAUDE_ID}/12.json",
+        "record/logs/agent.log": "logs/agent.log",
+    }
+    form = FORMATS["claude-code-v1"]
+    assert {
+        name: form.place(name, session_id=CLAUDE_ID, workspace=workspace) for name in expected
+    } == {name: Placement(path=path) for name, path in expected.items()}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_recorded_id_must_be_the_one_of_the_metadata(tmp_path, backend):
+    session_id = session_id_of(backend)
+    place = format_of_backend(backend).place(
+        f"record/{backend}_session_id.txt", session_id=session_id, workspace=tmp_path
+    )
+    assert place.path == f"{backend}_session_id.txt"
+    for recorded in (session_id, f"{session_id}\n"):
+        assert b"".join(place.transform([recorded.encode()])) == recorded.encode()
+    for other in ("--dangerously-skip-permissions", "", f"{session_id} -x"):
+        with pytest.raises(CheckpointFormatError, match="another than the metadata's"):
+            list(place.transform([other.encode()]))
+
+
+def test_placing_needs_no_directory_to_be_there(tmp_path):
+    workspace = tmp_path / "not" / "yet" / "workspace"
+    place = FORMATS["claude-code-v1"].place(
+        "transcript.jsonl", session_id=CLAUDE_ID, workspace=workspace
+    )
+    assert place.path == f"session/projects/{project_slug(workspace)}/{CLAUDE_ID}.jsonl"
+    assert relative_files(tmp_path) == set()

@@ -1,0 +1,1 @@
+"""Tests of the control socket: real sockets, other processes as clients and as orchestrators."""

@@ -1,0 +1,1 @@
+"""Tests of many worlds at a time, in one orchestrator or several."""

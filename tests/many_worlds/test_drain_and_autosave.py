@@ -1,0 +1,106 @@
+"""Drains, which stop whom they could save, and autosaves, which keep the last ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox import AsyncWorld, ConfigError, SnapshotError
+from tests.crowd import HANG_S, kinds, leftovers, on_disk, past, registered, until
+from tests.running import manifest_of, switch
+from tests.support import make_world, marked_processes, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_drain_stops_whom_it_could_save(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        batch = await world.start_many(4, run_dir=run)
+        stuck = batch["w001"]
+        switch(stuck, snapshot="status-500")
+        await world.autosave(every=3600.0)
+        drained = await world.drain(grace_seconds=10)
+        assert list(drained.done) == ["w000", "w002", "w003"]
+        assert list(drained.failed) == ["w001"]
+        assert type(drained.failed["w001"]) is SnapshotError
+        assert world.instances == ("w001",)
+        assert marked_processes() == {stuck.pid}
+        for name, saved in drained.done.items():
+            home = batch[name].instance_dir
+            assert saved.path in registered(home)
+            assert registered(home) == on_disk(home)
+            assert manifest_of(home)["run"]["status"] == "complete"
+        switch(stuck, snapshot="sized")
+        assert list((await world.drain()).done) == ["w001"]
+        assert world.instances == ()
+        assert list((await world.start_many([{"resume": drained["w000"].path}], run_dir=run)).done)
+
+
+async def test_an_autosave_keeps_its_last_saves_and_nobody_elses_are_removed(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run)
+        by_hand = await world.save_all()
+        await past(events)
+        await world.autosave(every=0.01, keep=2)
+        for _ in range(6):
+            await until(events, "saved", batch.done)
+        await world.autosave(every=None)
+        for started in batch:
+            files = on_disk(started.instance_dir)
+            # The round that was ended may have saved already and removed nothing yet.
+            assert len(files.keys() - {by_hand[started.name].path}) in (2, 3)
+            assert by_hand[started.name].path in files
+            assert registered(started.instance_dir) == files
+            entries = manifest_of(started.instance_dir)["checkpoints"]
+            removed = [one for one in entries if one.get("removed_at")]
+            assert len(removed) >= 3
+            newest = max(files, key=lambda path: path.stat().st_mtime_ns)
+            assert entries[-1]["path"] == f"checkpoints/{newest.name}"
+        await past(events)
+        assert len(await world.save_all()) == 2
+        assert kinds(await past(events), "w000") == ["saved"]
+
+
+async def test_an_autosave_that_fails_costs_no_older_save(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run)
+        await world.autosave(every=0.01, keep=1)
+        await until(events, "saved", batch.done)
+        switch(batch["w000"], snapshot="status-500")
+        await until(events, "save_failed", ["w000"])
+        before = on_disk(batch["w000"].instance_dir)
+        for _ in range(3):
+            await until(events, "saved", ["w001"])
+        assert on_disk(batch["w000"].instance_dir) == before != {}
+        switch(batch["w000"], snapshot="sized")
+        await until(events, "saved", ["w000"])
+
+
+async def test_an_autosave_ends_with_its_block_and_leaves_nothing_half(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        batch = await world.start_many(2, run_dir=run)
+        switch(batch["w001"], snapshot="slow-loris", drip_interval="0.05")
+        await world.autosave(every=0.01)
+        partials = (run / "worlds" / "w001" / "checkpoints").glob
+        await wait_until_async(lambda: list(partials(".*.partial")), HANG_S, "a save has begun")
+    assert leftovers(run) == []
+    assert on_disk(batch["w001"].instance_dir) == {}
+    for started in batch:
+        assert registered(started.instance_dir) == on_disk(started.instance_dir)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"every": 0}, {"every": -1.0}, {"every": float("nan")}, {"every": 1, "keep": 0}]
+)
+async def test_an_autosave_that_cannot_be_is_refused(
+    tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        with pytest.raises(ConfigError):
+            await world.autosave(**arguments)

@@ -1,0 +1,1 @@
+"""Tests of the misbehaving world: it conforms, and each flag breaks what it says."""

@@ -1,0 +1,28 @@
+"""What the tests of the misbehaving world share: one that ends by itself, and an input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.support import RunningWorld, world_command
+
+
+def run_world(directory: Path, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a world that ends by itself."""
+    return subprocess.run(
+        world_command(*flags),
+        cwd=directory,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=20,
+    )
+
+
+def add(world: RunningWorld, session: dict[str, str], number: int) -> Any:
+    body = json.dumps({"type": "add", "data": number}).encode()
+    return world.ask("POST", "/input", body=body, headers=session).json()

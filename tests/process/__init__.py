@@ -1,0 +1,1 @@
+"""Tests of single processes and trees, below any world."""

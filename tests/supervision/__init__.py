@@ -1,0 +1,1 @@
+"""Tests of what happens to worlds that die or hang, or seem to."""

@@ -1,0 +1,98 @@
+"""Instances that are detached from their orchestrator, and attached by another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld, RunLockedError, UsageError
+from tests.running import next_event
+from tests.starting import DEADLINE_S
+from tests.support import all_processes, ask, is_alive, is_listening, make_world
+
+pytestmark = pytest.mark.anyio
+
+
+def run_orchestrator(program: str, *arguments: str) -> str:
+    """Run an async program as an orchestrator of its own; return what it printed."""
+    text = (
+        "import sys, anyio\n"
+        "from clawblox import AsyncWorld\n"
+        "async def main():\n"
+        + "".join(f"    {line}\n" for line in program.strip().splitlines())
+        + "anyio.run(main)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text, *arguments], stdout=subprocess.PIPE, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    return done.stdout
+
+
+DETACH = """
+async with AsyncWorld(dir=sys.argv[1]) as world:
+    started = await world.start(run_dir=sys.argv[2], detach=True)
+    print(started.pid)
+"""
+
+
+async def test_a_detached_instance_outlives_its_orchestrator_and_can_be_attached(
+    tmp_path: Path,
+) -> None:
+    directory, run = make_world(tmp_path), tmp_path / "run"
+    pid = int(run_orchestrator(DETACH, str(directory), str(run)))
+    assert is_alive(pid)
+    async with AsyncWorld.attach(run) as world:
+        assert world.instances == ("w000",)
+        assert world.dir == directory
+        assert world.url == f"http://127.0.0.1:{world.port}"
+        assert (await world.connect("Rocky"))["agent_id"] == "agent-1"
+        assert (await world.save())["path"].is_file()
+        async with world.logs() as lines:
+            assert (await anext(lines)).text == f"counter world, process {pid}"
+    assert is_alive(pid)
+    async with AsyncWorld.attach(run) as world:
+        port = world.port
+        assert (await world.stop()).rung == "terminated"
+        assert not is_alive(pid)
+        assert port is not None
+        assert not is_listening(port)
+    with pytest.raises(UsageError, match="0 worlds"):
+        AsyncWorld.attach(run)
+
+
+async def test_an_instance_that_was_detached_here_can_be_attached_and_ended_here(
+    tmp_path: Path,
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        started = await world.start(run_dir=tmp_path / "run", detach=True)
+    assert is_alive(started.pid)
+    async with AsyncWorld.attach(tmp_path / "run") as world:
+        await world.stop()
+    assert started.pid not in all_processes()  # not even a zombie
+
+
+async def test_an_attached_world_that_dies_is_an_event(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pid = int(run_orchestrator(DETACH, str(make_world(tmp_path)), str(run)))
+    async with AsyncWorld.attach(run) as world, world.events() as events:
+        assert world.port is not None
+        ask(world.port, "POST", "/__die?status=3")
+        with anyio.fail_after(DEADLINE_S):
+            await next_event(events, "exited")
+        assert not is_alive(pid)
+
+
+async def test_a_detached_instance_keeps_its_name(tmp_path: Path) -> None:
+    directory, run = make_world(tmp_path), tmp_path / "run"
+    pid = int(run_orchestrator(DETACH, str(directory), str(run)))
+    async with AsyncWorld(dir=directory) as world:
+        with pytest.raises(RunLockedError, match=f"pid {pid} "):
+            await world.start(name="w000", run_dir=run)
+        assert (await world.start(run_dir=run)).name == "w001"
+    async with AsyncWorld.attach(run) as world:
+        await world.stop()

@@ -1,0 +1,197 @@
+"""A running instance dies: its event, its calls, and what stands where it stood."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+
+from clawblox import (
+    AsyncWorld,
+    StartedWorld,
+    WorldCallError,
+    WorldError,
+    WorldExit,
+    WorldExitedError,
+)
+from tests.running import next_event, requests, running, switch
+from tests.support import ask, is_alive, is_listening, running_world, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_death_is_an_event_though_nobody_asks_the_world(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started), world.events() as events:
+        os.kill(started.pid, signal.SIGSTOP)  # from here on it could not answer anybody
+        os.kill(started.pid, signal.SIGKILL)
+        event = await next_event(events, "exited")
+        assert event.instance == started.name
+        assert event.detail["exit"] == WorldExit(signal="SIGKILL")
+        assert world.instances == ()
+
+
+async def test_every_call_to_a_dead_world_says_how_it_ended(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        access = await world.connect("Rocky")
+        async with world.events() as events:
+            ask(started.port, "POST", "/__die?status=3")
+            await next_event(events, "exited")
+        for call in calls_with(access):
+            with pytest.raises(WorldExitedError) as caught:
+                await call(world)
+            assert_exited(caught.value, started, WorldExit(status=3))
+        assert world.url == started.url
+        assert not list((tmp_path / "run" / "checkpoints").glob("*"))
+
+
+def assert_exited(error: WorldExitedError, started: StartedWorld, exit_: WorldExit) -> None:
+    """Check that an error says all that is known of a dead instance."""
+    assert error.exit == exit_
+    assert error.log_lines[-1] == f"Spectator frontend: {started.url}/"
+    assert error.elapsed_s is not None
+    assert attrs.asdict(started, filter=lambda field, _: hasattr(error, field.name)) == {
+        name: getattr(error, name) for name in ("url", "port", "command_file", "log_file")
+    }
+    for fact in (started.url, str(exit_), started.log_file, started.command_file, started.run_dir):
+        assert str(fact) in str(error)
+    assert error.instance == started.name
+    assert f"world directory: {error.world_dir}\n" in str(error)
+
+
+HANGING: dict[str, tuple[dict[str, str], str, Callable[[AsyncWorld], Awaitable[Any]]]] = {
+    "join": ({"join": "hang"}, "/join", lambda world: world.connect("Rocky")),
+    "snapshot-headers": ({"snapshot": "hang-before-headers"}, "/snapshot", AsyncWorld.save),
+    "snapshot-body": ({"snapshot": "hang-in-body"}, "/snapshot", AsyncWorld.save),
+}
+
+
+@contextlib.asynccontextmanager
+async def hanging_call(
+    world: AsyncWorld, started: StartedWorld, name: str
+) -> AsyncIterator[list[WorldError]]:
+    """Have a call in flight that the world does not answer; yield the errors that it raised."""
+    faults, path, call = HANGING[name]
+    errors: list[WorldError] = []
+
+    async def run() -> None:
+        try:
+            await call(world)
+        except WorldError as error:
+            errors.append(error)
+
+    switch(started, **faults)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await wait_until_async(lambda: requests(started, path), what="the call has arrived")
+        await anyio.wait_all_tasks_blocked()
+        assert not errors
+        yield errors
+
+
+@pytest.mark.parametrize("name", HANGING)
+async def test_a_call_in_flight_ends_with_the_world(tmp_path: Path, name: str) -> None:
+    async with running(tmp_path) as (world, started):
+        async with hanging_call(world, started, name) as errors:
+            ask(started.port, "POST", "/__die?signal=SIGKILL")
+        assert isinstance(errors[0], WorldExitedError)
+        assert_exited(errors[0], started, WorldExit(signal="SIGKILL"))
+        assert not list((tmp_path / "run" / "checkpoints").glob("*"))
+
+
+@pytest.mark.parametrize("name", HANGING)
+async def test_a_call_in_flight_ends_when_the_world_is_stopped(tmp_path: Path, name: str) -> None:
+    async with running(tmp_path) as (world, started):
+        async with hanging_call(world, started, name) as errors:
+            assert (await world.stop()).rung == "terminated"
+        assert isinstance(errors[0], WorldExitedError)
+        assert not list((tmp_path / "run" / "checkpoints").glob("*"))
+
+
+def is_connected(port: int) -> bool:
+    """Say whether somebody has an open connection to a local port."""
+    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(row.split()[2].endswith(f":{port:04X}") and row.split()[3] == "01" for row in rows)
+
+
+async def test_a_call_does_not_wait_for_what_outlives_the_world(tmp_path: Path) -> None:
+    errors: list[WorldError] = []
+
+    async def connect() -> None:
+        with pytest.raises(WorldExitedError) as caught:
+            await world.connect("Rocky")
+        errors.append(caught.value)
+
+    async with running(tmp_path, "--daemon") as (world, started):
+        pid_file = tmp_path / "counter" / "daemon.pid"
+        await wait_until_async(pid_file.exists, what="the daemon lives")
+        os.kill(started.pid, signal.SIGSTOP)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connect)
+            await wait_until_async(lambda: is_connected(started.port))
+            # Its daemon holds the port, and with it the connection that nobody accepted.
+            os.kill(started.pid, signal.SIGKILL)
+        assert errors[0].exit == WorldExit(signal="SIGKILL")
+        assert is_alive(int(pid_file.read_text()))
+        await world.stop(grace_seconds=0)
+        assert not is_alive(int(pid_file.read_text()))
+
+
+async def test_nothing_is_sent_to_whoever_has_the_port_of_a_dead_world(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        access = await world.connect("Rocky")
+        async with world.events() as events:
+            ask(started.port, "POST", "/__die?status=3")
+            await next_event(events, "exited")
+        env = {"WORLD_PORT": str(started.port)}
+        with running_world(tmp_path, env=env, listens=False):
+            await wait_until_async(lambda: is_listening(started.port))
+            for call in calls_with(access):
+                with pytest.raises(WorldExitedError):
+                    await call(world)
+            assert requests(started) == []
+
+
+def calls_with(access: dict[str, Any]) -> list[Callable[[AsyncWorld], Awaitable[Any]]]:
+    """Return every call that goes to the world itself."""
+    return [AsyncWorld.save, lambda w: w.connect("Natasha"), lambda w: w.leave(access)]
+
+
+async def test_a_world_that_died_can_be_stopped_and_started_again(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        async with world.events() as events:
+            ask(started.port, "POST", "/__die?status=3")
+            await next_event(events, "exited")
+        result = await world.stop()
+        assert (result.rung, result.exit) == ("already_exited", WorldExit(status=3))
+        assert (await world.stop()).rung == "not_running"
+        again = await world.start(run_dir=tmp_path / "run", port=started.port)
+        assert again.name == started.name
+        assert (await world.connect("Rocky"))["agent_id"] == "agent-1"
+
+
+async def test_the_death_of_one_instance_touches_no_other(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, first):
+        second = await world.start(run_dir=tmp_path / "run")
+        async with world.events() as events:
+            ask(first.port, "POST", "/__die?status=3")
+            assert (await next_event(events, "exited")).instance == first.name
+        assert world.instances == (second.name,)
+        access = await world.connect("Rocky", instance=second.name)
+        assert access["base_url"] == second.url
+
+
+async def test_a_world_that_hears_nobody_any_more_is_not_called_dead(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        ask(started.port, "POST", "/__close-listener")
+        with pytest.raises(WorldCallError, match="POST /join failed") as caught:
+            await world.connect("Rocky")
+        assert caught.value.exit is None
+        assert caught.value.url == started.url
+        assert is_alive(started.pid)

@@ -1,0 +1,75 @@
+"""The log of a world while it runs, and the sidecars beside it with theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld, WorldCommandError
+from tests.running import next_event
+from tests.starting import DEADLINE_S, api_doc, read_json
+from tests.support import is_alive, make_world, marked_processes, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_log_grows_while_the_world_runs(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, "--say-ready", "0")) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        await wait_until_async(lambda: "READY to serve" in started.log_file.read_text())
+        assert is_alive(started.pid)
+
+
+async def read_line(path: Path) -> str:
+    """Return the first line of a log as soon as it is there."""
+    return (await wait_until_async(lambda: path.read_text().splitlines()))[0]
+
+
+async def test_sidecars_have_the_same_environment_and_logs_of_their_own(tmp_path: Path) -> None:
+    sidecars = {
+        "frontend": ["--dump", str(tmp_path / "frontend.json")],
+        "feed": ["--dump", str(tmp_path / "feed.json"), "--say-ready", "0"],
+    }
+    directory = make_world(tmp_path, "--dump", str(tmp_path / "world.json"), sidecars=sidecars)
+    async with AsyncWorld(dir=directory) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        own = await read_json(tmp_path / "world.json")
+        for name in sidecars:
+            log_file = started.log_file.with_name(f"w000-{name}.log")
+            sidecar = await read_json(tmp_path / f"{name}.json")
+            assert sidecar["env"] == own["env"]
+            assert sidecar["cwd"] == own["cwd"]
+            assert sidecar["sid"] == sidecar["pid"] != own["sid"]
+            assert sidecar["fds"]["1"] == sidecar["fds"]["2"] == str(log_file)
+            assert f"counter world, process {sidecar['pid']}" in await read_line(log_file)
+        assert started.log_file.read_text().count("counter world") == 1
+        pids = {started.pid, *marked_processes(own["env"]["CLAWBLOX_INSTANCE"])}
+        assert len(pids) == 3
+        await world.stop()
+        assert not any(is_alive(pid) for pid in pids)
+
+
+async def test_a_sidecar_that_ends_is_an_event_and_the_world_goes_on(tmp_path: Path) -> None:
+    directory = make_world(tmp_path, sidecars={"feed": ["--exit-at-once", "4"]})
+    async with AsyncWorld(dir=directory) as world:
+        async with world.events() as events:
+            started = await world.start(run_dir=tmp_path / "run")
+            with anyio.fail_after(DEADLINE_S):
+                event = await next_event(events, "sidecar_exited")
+        assert event.detail["sidecar"] == "feed"
+        assert event.detail["exit"].status == 4
+        assert api_doc(started).status == 200
+
+
+async def test_a_sidecar_that_cannot_be_executed_fails_the_start(tmp_path: Path) -> None:
+    directory = make_world(tmp_path, "--pid-file", str(tmp_path / "pid"))
+    text = '[[run.sidecar]]\nname = "feed"\ncommand = ["./no-such-program"]\n'
+    with (directory / "world.toml").open("a") as file:
+        file.write(text)
+    async with AsyncWorld(dir=directory) as world:
+        with pytest.raises(WorldCommandError, match=r"'\./no-such-program'"):
+            await world.start(run_dir=tmp_path / "run")
+        assert world.instances == ()
+        assert not marked_processes()

@@ -1,0 +1,123 @@
+"""Starts until the world is ready: what says so, and a port that is lost meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld, StartedWorld, WorldError, WorldExitedBeforeReady
+from tests.running import next_event
+from tests.starting import DEADLINE_S, api_doc, read_json, world_that_runs
+from tests.support import ask, descendants, free_port, is_listening, make_world, world_command
+
+pytestmark = pytest.mark.anyio
+
+
+# ------------------------------------------------------------------------------ readiness
+
+
+async def test_readiness_can_be_another_path(tmp_path: Path) -> None:
+    directory = make_world(
+        tmp_path, "--health", toml_extra='[run.ready]\npath = "/health"\ninterval = 0.01'
+    )
+    async with AsyncWorld(dir=directory) as world:
+        started = await world.start(run_dir=tmp_path / "run", base_path="/x")
+        assert ask(started.port, "GET", "/x/health").status == 200
+        assert ask(started.port, "GET", "/x/api.md").status == 404
+
+
+@pytest.mark.parametrize("pattern", ["READY to serve", "^READY to \\\\w+$", "(?i)ready TO"])
+async def test_readiness_can_be_a_line_of_the_log(tmp_path: Path, pattern: str) -> None:
+    directory = make_world(
+        tmp_path, "--say-ready", "0.1", toml_extra=f'[run.ready]\nlog = "{pattern}"'
+    )
+    async with AsyncWorld(dir=directory) as world:
+        with anyio.fail_after(DEADLINE_S):
+            started = await world.start(run_dir=tmp_path / "run")
+        assert "READY to serve\n" in started.log_file.read_text()
+
+
+async def test_an_older_line_of_the_log_does_not_make_a_world_ready(tmp_path: Path) -> None:
+    log_file = tmp_path / "world.log"
+    log_file.write_text("READY to serve\n")
+    directory = make_world(
+        tmp_path, "--say-ready", "0.1", toml_extra='[run.ready]\nlog = "READY to serve"'
+    )
+    async with AsyncWorld(dir=directory) as world:
+        await world.start(log_file=log_file, run_dir=tmp_path / "run")
+        assert log_file.read_text().count("READY to serve") == 2
+
+
+async def test_a_world_that_is_busy_at_first_is_waited_for(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, "--unavailable", "0.2")) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        assert api_doc(started).status == 200
+
+
+@pytest.mark.parametrize("wrapper", ["child", "nohup"])
+async def test_a_wrapper_may_stand_between_the_command_and_the_world(
+    tmp_path: Path, wrapper: str
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path, wrapper=wrapper)) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        assert len(descendants(started.pid)) == 1
+        await world.stop()
+        assert not is_listening(started.port)
+
+
+# -------------------------------------------------------------------------------- lost port
+
+GATE = """
+echo "$WORLD_PORT" > port.part && mv port.part port
+until [ -e go ]; do sleep 0.01; done
+exec "$@"
+"""
+
+
+def gated_world(parent: Path, *flags: str) -> Path:
+    """Return a world that writes down its port and runs when the file ``go`` is there."""
+    return world_that_runs(parent, "bash", "-c", GATE, "gate", *world_command(*flags))
+
+
+async def test_a_leased_port_that_a_stranger_took_is_replaced_by_another(tmp_path: Path) -> None:
+    directory = gated_world(tmp_path)
+    started: list[StartedWorld] = []
+
+    async def start() -> None:
+        started.append(await world.start(run_dir=tmp_path / "run"))
+
+    with socket.socket() as stranger, anyio.fail_after(DEADLINE_S):
+        async with AsyncWorld(dir=directory) as world, world.events() as events:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(start)
+                lost = await read_json(directory / "port")
+                stranger.bind(("127.0.0.1", lost))
+                stranger.listen()
+                (directory / "go").touch()
+            assert started[0].port != lost
+            assert api_doc(started[0]).status == 200
+            ports = [(await next_event(events, "started")).detail["port"] for _ in range(2)]
+            assert ports == [lost, started[0].port]
+            assert (await world.save())["format"] == "counter-v1"
+
+
+async def test_a_given_port_that_a_stranger_took_is_not_replaced(tmp_path: Path) -> None:
+    directory, port = gated_world(tmp_path), free_port()
+    failures: list[WorldError] = []
+
+    async def start() -> None:
+        with pytest.raises(WorldExitedBeforeReady) as caught:
+            await world.start(port=port, run_dir=tmp_path / "run")
+        failures.append(caught.value)
+
+    with socket.socket() as stranger, anyio.fail_after(DEADLINE_S):
+        async with AsyncWorld(dir=directory) as world, anyio.create_task_group() as tasks:
+            tasks.start_soon(start)
+            await read_json(directory / "port")
+            stranger.bind(("127.0.0.1", port))
+            stranger.listen()
+            (directory / "go").touch()
+    assert "Address already in use" in "\n".join(failures[0].log_lines)
