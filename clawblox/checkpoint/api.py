@@ -70,8 +70,9 @@ def save_checkpoint(
             this process's environment and those in the agents' homes.
         allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
         idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
-        on_unarchivable: What becomes of files that may not be read or whose names cannot stand
-            in an archive: ``raise`` refuses the archive, ``record`` lists them as excluded.
+        on_unarchivable: What becomes of files and directories that may not be read or whose names
+            cannot stand in an archive: ``raise`` refuses the archive, ``record`` lists them as
+            excluded.
         overwrite: Replace an archive of that name.
         progress: Called with bytes done and bytes in all (0 and 0 while it waits for an idle
             moment); what it raises ends the save.

@@ -72,13 +72,14 @@ class _Load:
         self._has_snapshot = any(entry.name == SNAPSHOT_NAME for entry in self._members)
 
     def run(self, progress: Report | None) -> dict[str, Any]:
-        placing = Placing(self._archive.metadata, self._target.path)
+        archive = self._archive
+        placing = Placing(archive.metadata, archive.entries, self._target.path)
         names: list[tuple[str, ...]] = [("agents", agent) for agent in self._agents]
         if self._has_snapshot:
             names.append((SNAPSHOT_NAME,))
         with Staging(self._target) as staging:
             staging.refuse_existing(names)
-            self._build(staging, placing, Progress(progress, _total(self._archive)))
+            self._build(staging, placing, Progress(progress, _total(archive)))
             staging.publish(names)
         return self._result(placing)
 

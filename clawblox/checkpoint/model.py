@@ -118,7 +118,8 @@ class Finding:
 
     def __str__(self) -> str:
         place = f"line {self.line}" if self.line is not None else f"byte {self.offset}"
-        return f"{ascii(self.path)[1:-1]}: {place}: {self.rule} {self.preview} ({self.fingerprint})"
+        path, rule = (ascii(text)[1:-1] for text in (self.path, self.rule))
+        return f"{path}: {place}: {rule} {self.preview} ({self.fingerprint})"
 
 
 @attrs.frozen(kw_only=True)

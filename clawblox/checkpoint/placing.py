@@ -6,6 +6,7 @@ and of a conversation only what its format names. Pure: ``loader`` does it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ import attrs
 from clawblox.checkpoint.layout import Entry
 from clawblox.checkpoint.model import Excluded, Transform
 from clawblox.checkpoint.names import SNAPSHOT_NAME, check_name, split_name
-from clawblox.checkpoint.policy import link_stays_inside, workspace_exclusion
+from clawblox.checkpoint.policy import (
+    find_repositories,
+    link_stays_inside,
+    workspace_exclusion,
+)
 from clawblox.checkpoint.sessions import FORMATS, STATE_DIR
 
 __all__ = ["Place", "Placing", "agent_names"]
@@ -44,15 +49,20 @@ class Placing:
 
     Args:
         metadata: The archive's metadata.
+        entries: Its members.
         run_dir: The run directory's real path; it need not exist.
 
     Attributes:
         excluded: What has been found to belong nowhere, and why.
     """
 
-    def __init__(self, metadata: Mapping[str, Any], run_dir: Path) -> None:
+    def __init__(
+        self, metadata: Mapping[str, Any], entries: Iterable[Entry], run_dir: Path
+    ) -> None:
         self.excluded: list[Excluded] = []
         self._metadata = metadata
+        links = (link["path"] for link in metadata.get("symlinks", ()))
+        self._repositories = _repositories_in((*(entry.name for entry in entries), *links))
         self._run_dir = run_dir
 
     def place(self, entry: Entry) -> Place | None:
@@ -71,7 +81,7 @@ class Placing:
         """Yield the links to make, with what they say."""
         for link in self._metadata.get("symlinks", ()):
             path, target = link["path"], link["target"]
-            reason = _link_exclusion(path, target)
+            reason = self._link_exclusion(path, target)
             if reason is None:
                 yield Place(_parts(path)), target
             else:
@@ -80,7 +90,7 @@ class Placing:
     def directories(self) -> Iterator[Place]:
         """Yield the directories to make although nothing is in them."""
         for path in self._metadata.get("directories", ()):
-            reason = _workspace_exclusion(path, directory=True)
+            reason = self._workspace_exclusion(path, directory=True)
             if reason is None:
                 yield Place(_parts(path))
             else:
@@ -91,7 +101,7 @@ class Placing:
         split = split_name(name)
         if split is not None and split[1] == "session":
             return self._find_session(split[0], split[2])
-        reason = None if name == SNAPSHOT_NAME else _workspace_exclusion(name)
+        reason = None if name == SNAPSHOT_NAME else self._workspace_exclusion(name)
         return Place(_parts(name)) if reason is None else reason
 
     def _find_session(self, agent: str, path: str) -> Place | str:
@@ -112,6 +122,19 @@ class Placing:
         # The session id is the archive's word too: what became of it is a name like any other.
         check_name(f"agents/{agent}/session/{placement.path}")
         return Place(("agents", agent, *_parts(placement.path)), placement.transform)
+
+    def _workspace_exclusion(self, name: str, *, directory: bool = False) -> str | None:
+        split = split_name(name)
+        if split is None or split[1] != "workspace":
+            return _NO_WORKSPACE
+        repositories = self._repositories.get(split[0], ())
+        return workspace_exclusion(split[2], directory=directory, repositories=repositories)
+
+    def _link_exclusion(self, name: str, target: str) -> str | None:
+        reason = self._workspace_exclusion(name)
+        if reason is None and not link_stays_inside(name.split("/", 3)[-1], target):
+            return _OUTSIDE
+        return reason
 
     def _exclude(self, path: str, reason: str) -> None:
         self.excluded.append(Excluded(path=path, reason=reason))
@@ -135,18 +158,13 @@ def _state_of(metadata: Mapping[str, Any], agent: str) -> Mapping[str, Any]:
     return {**state, "session_format": state.get("session_format") or shared}
 
 
-def _workspace_exclusion(name: str, *, directory: bool = False) -> str | None:
-    split = split_name(name)
-    if split is None or split[1] != "workspace":
-        return _NO_WORKSPACE
-    return workspace_exclusion(split[2], directory=directory)
-
-
-def _link_exclusion(name: str, target: str) -> str | None:
-    reason = _workspace_exclusion(name)
-    if reason is None and not link_stays_inside(name.split("/", 3)[-1], target):
-        return _OUTSIDE
-    return reason
+def _repositories_in(names: Iterable[str]) -> Mapping[str, frozenset[tuple[str, ...]]]:
+    """Return for each agent what :func:`find_repositories` finds in its workspace."""
+    paths: defaultdict[str, list[str]] = defaultdict(list)
+    for split in filter(None, map(split_name, names)):
+        if split[1] == "workspace":
+            paths[split[0]].append(split[2])
+    return {agent: find_repositories(found) for agent, found in paths.items()}
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Container, Iterable
 from typing import Final
 
 from clawblox.checkpoint import names
 
-__all__ = ["GIT_CONFIG", "link_stays_inside", "workspace_exclusion"]
+__all__ = ["GIT_CONFIG", "find_repositories", "link_stays_inside", "workspace_exclusion"]
+
+Parts = tuple[str, ...]
+"""A path below a workspace, its components folded."""
 
 GIT_CONFIG: Final = (
     b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
@@ -74,20 +78,37 @@ _GIT_ELSEWHERE: Final = re.compile(r"objects/info/(http-)?alternates|refs/.*\.lo
 _BARE_GIT_DENIED: Final = re.compile(r"config(\..*)?|commondir|hooks|modules|worktrees")
 
 
-def workspace_exclusion(path: str, *, directory: bool = False) -> str | None:
+def find_repositories(paths: Iterable[str]) -> frozenset[Parts]:
+    """Return the directories that git may take for repositories although they are no ``.git``.
+
+    Git runs what the ``config`` in such a directory says, and a ``HEAD`` beside it makes it one.
+
+    Args:
+        paths: The files and links of a workspace, by their names below it.
+    """
+    heads = (path for path in paths if names.fold(path.rpartition("/")[2]) == "head")
+    directories = (_fold_parts(head)[:-1] for head in heads)
+    return frozenset(parts for parts in directories if ".git" not in parts)
+
+
+def workspace_exclusion(
+    path: str, *, directory: bool = False, repositories: Container[Parts] = ()
+) -> str | None:
     """Say why something of a workspace stays out.
 
     Args:
         path: Its name below the workspace, ``/`` between components.
         directory: Whether it is itself a directory; a link is none, wherever it leads.
+        repositories: What :func:`find_repositories` found in that workspace.
 
     Returns:
         The reason in a few words, also when it lies below something that stays out; None when
         it travels.
     """
-    parts = tuple(names.fold(part) for part in path.split("/"))
+    parts = _fold_parts(path)
     for end in range(1, len(parts) + 1):
-        reason = _exclusion(parts[:end], is_directory=directory or end < len(parts))
+        is_directory = directory or end < len(parts)
+        reason = _exclusion(parts[:end], repositories, is_directory=is_directory)
         if reason is not None:
             return reason
     return None
@@ -112,7 +133,11 @@ def link_stays_inside(path: str, target: str) -> bool:
     return upwards <= path.count("/") and ".." not in steps[upwards:]
 
 
-def _exclusion(parts: tuple[str, ...], *, is_directory: bool) -> str | None:
+def _fold_parts(path: str) -> Parts:
+    return tuple(map(names.fold, path.split("/")))
+
+
+def _exclusion(parts: Parts, repositories: Container[Parts], *, is_directory: bool) -> str | None:
     """Judge the last of folded ``parts``; those before it are directories that travel."""
     name = parts[-1]
     if is_directory and name in _REBUILT_DIRS:
@@ -121,10 +146,10 @@ def _exclusion(parts: tuple[str, ...], *, is_directory: bool) -> str | None:
         return _DENIED[name]
     if not is_directory and (name == ".git" or name in _PROGRAM_CAPABILITIES):
         return _REDIRECT
-    return _program_exclusion(parts) or _git_exclusion(parts)
+    return _program_exclusion(parts) or _git_exclusion(parts, repositories)
 
 
-def _program_exclusion(parts: tuple[str, ...]) -> str | None:
+def _program_exclusion(parts: Parts) -> str | None:
     *_, directory, name = ("", *parts)
     capabilities = _PROGRAM_CAPABILITIES.get(directory)
     if capabilities is None:
@@ -134,11 +159,12 @@ def _program_exclusion(parts: tuple[str, ...]) -> str | None:
     return _CAPABILITY if capabilities.fullmatch(name) else None
 
 
-def _git_exclusion(parts: tuple[str, ...]) -> str | None:
+def _git_exclusion(parts: Parts, repositories: Container[Parts]) -> str | None:
     *_, directory, name = ("", *parts)
     if ".git" in parts[:-1]:
         inner = "/".join(parts[parts.index(".git") + 1 :])
         travels = _GIT_CONTENT.fullmatch(inner) and not _GIT_ELSEWHERE.fullmatch(inner)
     else:
-        travels = not (directory.endswith(".git") and _BARE_GIT_DENIED.fullmatch(name))
+        is_repository = directory.endswith(".git") or parts[:-1] in repositories
+        travels = not (is_repository and _BARE_GIT_DENIED.fullmatch(name))
     return None if travels else _REPOSITORY

@@ -11,7 +11,7 @@ from clawblox.checkpoint.names import split_name
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError, CheckpointSecretError
 
-__all__ = ["secret_refusal", "unarchivable_refusal"]
+__all__ = ["secret_refusal", "unarchivable_refusal", "unreadable_refusal"]
 
 _SHOWN: Final = 20
 
@@ -49,6 +49,21 @@ def unarchivable_refusal(names: Sequence[str], path: Path, scanner: Scanner) -> 
         "\n".join(["files have names that cannot stand in an archive:", *lines, *more]),
         path=path,
         hint='rename them, or list them as excluded with on_unarchivable="record"',
+    )
+
+
+def unreadable_refusal(name: str, path: Path) -> CheckpointError:
+    """Return the refusal of an archive of something that this process may not read.
+
+    Args:
+        name: What it would be called there.
+        path: Where it is, or where the archive would be.
+    """
+    return CheckpointError(
+        "a file or directory may not be read by this process",
+        path=path,
+        entry=name,
+        hint='list it as excluded with on_unarchivable="record"',
     )
 
 

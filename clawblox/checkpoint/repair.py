@@ -95,8 +95,17 @@ def _known_entries(root: Path) -> dict[Path, Entry]:
     return {
         Path(os.path.normpath(manifest.resolve(entry["path"]))): entry
         for entry in manifest.checkpoints
-        if entry.get("format") == ARCHIVE_FORMAT and isinstance(entry.get("path"), str)
+        if _names_archive(entry)
     }
+
+
+def _names_archive(entry: object) -> bool:
+    """Say whether an entry is one of an archive; worlds write to the manifest, too."""
+    return (
+        isinstance(entry, dict)
+        and entry.get("format") == ARCHIVE_FORMAT
+        and isinstance(entry.get("path"), str)
+    )
 
 
 def _is_known(path: Path, entry: Entry | None) -> bool:

@@ -232,6 +232,9 @@ def _holds(question: Callable[[], bool], path: Path) -> bool:
 
 def _path(key: str, value: str | os.PathLike[str]) -> Path:
     try:
-        return Path(value).absolute()
+        path = Path(value).absolute()
     except TypeError as error:
         raise ConfigError(f"{key} must be a path", key=key, value=value) from error
+    if "\0" in str(path):
+        raise ConfigError(f"{key} must be a path", key=key, value=str(value))
+    return path

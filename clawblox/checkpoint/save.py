@@ -23,7 +23,11 @@ from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.checkpoint.publish import partial_file, publish, refuse_existing
 from clawblox.checkpoint.reader import Archive
-from clawblox.checkpoint.refusals import secret_refusal, unarchivable_refusal
+from clawblox.checkpoint.refusals import (
+    secret_refusal,
+    unarchivable_refusal,
+    unreadable_refusal,
+)
 from clawblox.checkpoint.request import SaveRequest, label_secrets
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
 from clawblox.checkpoint.tiers import Plan
@@ -37,6 +41,7 @@ __all__ = ["save"]
 
 _ALLOWANCES_NAME: Final = "secret-allow.json"
 _IDLE_POLL_S: Final = 0.05
+_UNREADABLE: Final = "unreadable"
 
 
 def save(request: SaveRequest, report: Report | None) -> None:
@@ -105,7 +110,7 @@ class _Save:
 
     def _plan(self) -> Plan:
         request = self._request
-        plan = self._without_unarchivable(
+        plan = self._without_impossible(
             tiers.plan(
                 request.agents, backend=request.backend, workspace_only=request.workspace_only
             )
@@ -115,16 +120,23 @@ class _Save:
         sources = sorted(plan.sources, key=lambda source: not _is_session(source.name))
         return attrs.evolve(plan, sources=(*snapshot, *sources))
 
-    def _without_unarchivable(self, plan: Plan) -> Plan:
-        if not plan.unarchivable:
-            return plan
+    def _without_impossible(self, plan: Plan) -> Plan:
+        """List what cannot be in the archive as excluded, or refuse the save."""
         if self._request.on_unarchivable == "raise":
-            raise unarchivable_refusal(plan.unarchivable, self._request.path, Scanner(self._known))
+            self._refuse_impossible(plan)
         recorded = [
             Excluded(path=ascii(name)[1:-1], reason="its name cannot stand in an archive")
             for name in plan.unarchivable
         ]
-        return attrs.evolve(plan, excluded=(*plan.excluded, *recorded), unarchivable=())
+        recorded += [Excluded(path=name, reason=_UNREADABLE) for name in plan.unreadable]
+        excluded = (*plan.excluded, *recorded)
+        return attrs.evolve(plan, excluded=excluded, unarchivable=(), unreadable=())
+
+    def _refuse_impossible(self, plan: Plan) -> None:
+        if plan.unarchivable:
+            raise unarchivable_refusal(plan.unarchivable, self._request.path, Scanner(self._known))
+        if plan.unreadable:
+            raise unreadable_refusal(plan.unreadable[0], self._request.path)
 
     def _fill(self, fd: int, document: Document) -> None:
         """Write the archive, and read it again: it is sound, and no secret is in it."""
@@ -160,13 +172,8 @@ class _Save:
             return Excluded(path=source.name, reason="vanished")
         except UnreadableSource as error:
             if self._request.on_unarchivable == "raise" or _is_vital(source.name):
-                raise CheckpointError(
-                    "a file may not be read by this process",
-                    path=source.path,
-                    entry=source.name,
-                    hint='list it as excluded with on_unarchivable="record"',
-                ) from error
-            return Excluded(path=source.name, reason="unreadable")
+                raise unreadable_refusal(source.name, source.path) from error
+            return Excluded(path=source.name, reason=_UNREADABLE)
         return None
 
     def _examine(

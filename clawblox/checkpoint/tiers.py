@@ -7,6 +7,7 @@ the files, and writing them, is the writer's. Everything here blocks.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from clawblox.errors import CheckpointError
 __all__ = ["Plan", "is_idle", "plan"]
 
 WORKSPACE: Final = "workspace"
+_NO_PART: Final = "no part of a session that travels"
 
 _T = TypeVar("_T")
 
@@ -37,6 +39,7 @@ class Plan:
         links: Symbolic links of the workspaces.
         directories: Directories that no file makes necessary.
         unarchivable: Names of what should be in it, and cannot; raw, of any bytes.
+        unreadable: Names of what should be in it, and may not be looked at.
     """
 
     sources: tuple[Source, ...] = ()
@@ -45,6 +48,7 @@ class Plan:
     links: tuple[Link, ...] = ()
     directories: tuple[str, ...] = ()
     unarchivable: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 def plan(agents: Mapping[str, Path], *, backend: str | None, workspace_only: bool) -> Plan:
@@ -72,6 +76,7 @@ def plan(agents: Mapping[str, Path], *, backend: str | None, workspace_only: boo
         links=_joined(part.links for part in parts),
         directories=_joined(part.directories for part in parts),
         unarchivable=_joined(part.unarchivable for part in parts),
+        unreadable=_joined(part.unreadable for part in parts),
     )
 
 
@@ -117,7 +122,13 @@ def _agent_plan(name: str, agent_dir: Path, form: SessionFormat | None) -> Plan:
     )
     prefix = f"agents/{name}/session/"
     members = (attrs.evolve(each, name=prefix + each.name) for each in session.sources)
-    return attrs.evolve(workspace, agents={name: state}, sources=(*workspace.sources, *members))
+    left_out = (Excluded(path=prefix + path, reason=_NO_PART) for path in session.excluded)
+    return attrs.evolve(
+        workspace,
+        agents={name: state},
+        sources=(*workspace.sources, *members),
+        excluded=(*workspace.excluded, *left_out),
+    )
 
 
 def _workspace_plan(name: str, agent_dir: Path) -> Plan:
@@ -128,6 +139,7 @@ def _workspace_plan(name: str, agent_dir: Path) -> Plan:
         raise CheckpointError(
             f"the workspace of {name} cannot be read: {error.strerror}", path=agent_dir / WORKSPACE
         ) from None
+    found = _without_repository_settings(found)
     return Plan(
         sources=tuple(
             Source(
@@ -141,6 +153,26 @@ def _workspace_plan(name: str, agent_dir: Path) -> Plan:
         links=tuple(Link(path=prefix + path, target=target) for path, target in found.links),
         directories=tuple(prefix + path for path in found.directories),
         unarchivable=tuple(prefix + path for path in found.unarchivable),
+        unreadable=tuple(prefix + path for path in found.unreadable),
+    )
+
+
+def _without_repository_settings(found: tree.Tree) -> tree.Tree:
+    """Leave out what git would run in directories that turn out to be repositories."""
+    repositories = policy.find_repositories((*found.files, *(path for path, _ in found.links)))
+    if not repositories:
+        return found
+    judge = functools.partial(policy.workspace_exclusion, repositories=repositories)
+    files = {path: judge(path) for path in found.files}
+    links = {path: judge(path) for path, _ in found.links}
+    directories = {path: judge(path, directory=True) for path in found.directories}
+    verdicts = files | links | directories
+    return attrs.evolve(
+        found,
+        files=tuple(path for path in found.files if not files[path]),
+        links=tuple(link for link in found.links if not links[link[0]]),
+        directories=tuple(path for path in found.directories if not directories[path]),
+        excluded=(*found.excluded, *((path, why) for path, why in verdicts.items() if why)),
     )
 
 

@@ -8,7 +8,6 @@ regular file is ever opened for reading, so a pipe cannot hold a save up. What m
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import os
@@ -67,6 +66,7 @@ class Tree:
         directories: Those with neither a file nor another directory below that travels.
         excluded: What stays out, with the reason; a directory stands for all below it.
         unarchivable: What has a name, or a link's target, that no archive can hold; raw.
+        unreadable: What this process may not look at; a directory stands for all below it.
     """
 
     files: tuple[str, ...]
@@ -74,6 +74,7 @@ class Tree:
     directories: tuple[str, ...]
     excluded: tuple[tuple[str, str], ...]
     unarchivable: tuple[str, ...]
+    unreadable: tuple[str, ...]
 
 
 def open_directory(root: Path, path: str = "") -> int:
@@ -155,11 +156,15 @@ def list_files(root: Path, path: str) -> tuple[str, ...]:
         CheckpointError: A directory cannot be read.
     """
     try:
-        return walk(root, path, lambda _path, _is_directory: None, _is_session_name).files
+        found = walk(root, path, lambda _path, _is_directory: None, _is_session_name)
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise _unreadable(root / path, error) from None
+    if found.unreadable:
+        denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise _unreadable(root / path / found.unreadable[0], denied)
+    return found.files
 
 
 def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) -> Tree:
@@ -198,6 +203,7 @@ class _Walker:
         self._directories: list[str] = []
         self._excluded: list[tuple[str, str]] = []
         self._unarchivable: list[str] = []
+        self._unreadable: list[str] = []
 
     def tree(self) -> Tree:
         """Return what was found."""
@@ -207,14 +213,20 @@ class _Walker:
             directories=tuple(self._directories),
             excluded=tuple(self._excluded),
             unarchivable=tuple(self._unarchivable),
+            unreadable=tuple(self._unreadable),
         )
 
     def visit(self, fd: int, prefix: str) -> None:
         """Look at the directory behind ``fd``; ``prefix`` ends in a slash or is empty."""
         with os.scandir(fd) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                with contextlib.suppress(FileNotFoundError):
-                    self._look_at(fd, entry, prefix + entry.name)
+                path = prefix + entry.name
+                try:
+                    self._look_at(fd, entry, path)
+                except FileNotFoundError:
+                    pass
+                except PermissionError:
+                    self._unreadable.append(path)
 
     def _look_at(self, fd: int, entry: os.DirEntry[str], path: str) -> None:
         is_directory = entry.is_dir(follow_symlinks=False)
@@ -243,6 +255,8 @@ class _Walker:
     def _descend(self, parent: int, name: str, path: str) -> None:
         try:
             fd = os.open(name, _DIRECTORY, dir_fd=parent)
+        except PermissionError:
+            raise
         except OSError as error:
             if error.errno in _REPLACED:
                 return

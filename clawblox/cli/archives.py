@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from clawblox.checkpoint.compare import Difference
@@ -27,6 +29,9 @@ __all__ = [
 _EXCLUDED_SHOWN: Final = 20
 _DIFFERENCES_SHOWN: Final = 200
 _DIGEST_SHOWN: Final = 12
+_REORDERING: Final = ("Cf", "Zl", "Zp")
+"""Characters that are not seen, and can make others be seen elsewhere: bidi overrides, say."""
+_MOST_BYTES: Final = 1 << 63
 
 
 def describe(archive: Archive, *, with_files: bool) -> str:
@@ -60,16 +65,14 @@ def summarise(found: Verification) -> str:
     """Say in a line that an archive is sound."""
     word = "verified" if found.is_verified else "sound, but it names no digests"
     size = format_bytes(found.size_bytes)
-    return f"{shorten_path(found.path)}: {word}, {found.members} members, {size}"
+    return f"{_place(found.path)}: {word}, {found.members} members, {size}"
 
 
 def describe_loaded(loaded: Mapping[str, Any]) -> str:
     """Say where the state of an archive is now."""
     world = loaded["world_snapshot"]
-    rows = [("world snapshot", shorten_path(world))] if world else []
-    rows += [
-        (f"agent {printable(name)}", shorten_path(path)) for name, path in loaded["agents"].items()
-    ]
+    rows = [("world snapshot", _place(world))] if world else []
+    rows += [(f"agent {_shown(name)}", _place(path)) for name, path in loaded["agents"].items()]
     parts = [format_table(("STATE", "NOW IN"), rows), _describe_excluded(loaded["excluded"])]
     if not loaded["verified"]:
         parts.append("The archive names no digests: its content was checked by checksums only.")
@@ -79,10 +82,10 @@ def describe_loaded(loaded: Mapping[str, Any]) -> str:
 def describe_difference(found: Difference) -> str:
     """Say how two archives differ, a member a line as ``diff`` does."""
     lines = [
-        *(f"+ {printable(name)}" for name in found.added),
-        *(f"- {printable(name)}" for name in found.removed),
-        *(f"~ {printable(name)}" for name in found.changed),
-        *(f"~ {METADATA_NAME}: {printable(key)}" for key in found.metadata),
+        *(f"+ {_shown(name)}" for name in found.added),
+        *(f"- {_shown(name)}" for name in found.removed),
+        *(f"~ {_shown(name)}" for name in found.changed),
+        *(f"~ {METADATA_NAME}: {_shown(key)}" for key in found.metadata),
     ]
     counts = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
     return "\n".join([*_cut(lines, _DIFFERENCES_SHOWN), f"{counts}, {found.unchanged} the same"])
@@ -92,15 +95,15 @@ def describe_findings(scan: Scan) -> str:
     """Say where an archive has something that looks like a secret."""
     searched = _describe_scan(scan.summary)
     if not scan.findings:
-        return f"{shorten_path(scan.path)}: nothing found; {searched}"
+        return f"{_place(scan.path)}: nothing found; {searched}"
     headings = ("FILE", "LINE", "RULE", "FINGERPRINT", "PREVIEW")
     rows = [
         (
-            printable(each.path),
+            _shown(each.path),
             "" if each.line is None else str(each.line),
-            each.rule,
+            _shown(each.rule),
             each.fingerprint,
-            printable(each.preview),
+            _shown(each.preview),
         )
         for each in scan.findings
     ]
@@ -110,12 +113,9 @@ def describe_findings(scan: Scan) -> str:
 def describe_repair(found: Repair) -> str:
     """Say what the repair of a run came to."""
     lines = [
-        *(f"registered {shorten_path(path)}" for path in found.registered),
-        *(
-            f"not sound  {shorten_path(path)}: {each.message}"
-            for path, each in found.refused.items()
-        ),
-        *(f"gone       {shorten_path(path)}" for path in found.missing),
+        *(f"registered {_place(path)}" for path in found.registered),
+        *(f"not sound  {_place(path)}: {each.message}" for path, each in found.refused.items()),
+        *(f"gone       {_place(path)}" for path in found.missing),
     ]
     counts = f"{len(found.registered)} registered, {found.intact} known already"
     return "\n".join([*lines, counts])
@@ -124,7 +124,7 @@ def describe_repair(found: Repair) -> str:
 def _describe_facts(archive: Archive) -> str:
     metadata = archive.metadata
     facts = {
-        "archive": f"{shorten_path(archive.path)}, {format_bytes(archive.path.stat().st_size)}",
+        "archive": f"{_place(archive.path)}, {format_bytes(archive.path.stat().st_size)}",
         "made": _text(metadata.get("created_at")),
         "world": _describe_world(archive),
         "lineage": _describe_lineage(metadata.get("lineage") or {}),
@@ -181,7 +181,7 @@ def _describe_agents(archive: Archive) -> str:
     names = sorted({*agents, *counts})
     rows = [
         (
-            printable(name),
+            _shown(name),
             *_describe_session(agents, name),
             str(counts[name]),
             format_bytes(sizes[name]),
@@ -215,7 +215,7 @@ def _describe_own(metadata: Mapping[str, Any]) -> str:
 
 
 def _describe_files(archive: Archive) -> str:
-    rows = [(printable(each.name), format_bytes(each.size)) for each in archive.entries]
+    rows = [(_shown(each.name), format_bytes(each.size)) for each in archive.entries]
     return format_table(("FILE", "SIZE"), rows)
 
 
@@ -227,11 +227,21 @@ def _cut(lines: Iterable[str], limit: int) -> list[str]:
 
 def _text(value: object) -> str:
     """Return what may be shown of something that a stranger wrote, of whatever kind it is."""
-    return "" if value is None else printable(str(value))
+    return "" if value is None else _shown(str(value))
+
+
+def _shown(text: str) -> str:
+    """Return the first line of a text as it stands, whatever a terminal makes of it."""
+    visible = (char for char in text if unicodedata.category(char) not in _REORDERING)
+    return printable("".join(visible))
+
+
+def _place(path: Path) -> str:
+    return _shown(shorten_path(path))
 
 
 def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and 0 <= value < _MOST_BYTES else 0
 
 
 def _count(number: int, word: str) -> str:

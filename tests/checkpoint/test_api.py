@@ -448,7 +448,7 @@ def test_a_save_waits_for_an_idle_moment_but_not_for_ever(
     ("error", "message"),
     [
         (FileNotFoundError(2, "No such file or directory"), "a file vanished"),
-        (PermissionError(13, "Permission denied"), "a file may not be read"),
+        (PermissionError(13, "Permission denied"), "may not be read by this process"),
     ],
 )
 def test_an_archive_without_the_conversation_is_none(
@@ -517,6 +517,29 @@ def test_a_file_that_vanishes_or_may_not_be_read_is_recorded(
     }
 
 
+def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    (run.workspace / "locked").mkdir()
+    real = os.open
+
+    def refusing(path: str, flags: int, *, dir_fd: int | None = None) -> int:
+        if path == "locked":
+            raise PermissionError(13, "Permission denied")
+        return real(path, flags, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refusing)
+        plan = checkpoint.save.tiers.plan({"rocky": run.agent}, backend=None, workspace_only=False)
+    monkeypatch.setattr(checkpoint.save.tiers, "plan", lambda *_args, **_options: plan)
+    with pytest.raises(CheckpointError, match="may not be read") as told:
+        run.save()
+    assert told.value.entry == "agents/rocky/workspace/locked"
+    assert run.archives() == []
+    excluded = read_metadata(run.save(on_unarchivable="record"))["excluded"]
+    assert {"path": told.value.entry, "reason": "unreadable"} in excluded
+
+
 def test_a_snapshot_that_vanishes_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch):
     real = checkpoint.save.read_world
 
@@ -572,7 +595,7 @@ def test_a_wrong_argument_is_named_before_anything_is_done(
     assert not run.checkpoints.exists()
 
 
-@pytest.mark.parametrize("path", ["a.zip", "a", ".ckpt", 7])
+@pytest.mark.parametrize("path", ["a.zip", "a", ".ckpt", "a\0b.ckpt", 7])
 def test_an_archive_has_a_name_that_tools_find(run: Run, path: object):
     with pytest.raises(ConfigError) as told:
         save_checkpoint(path, agents={"rocky": run.agent})

@@ -466,6 +466,28 @@ def test_a_nested_repository_gets_a_harmless_configuration_too(load_bytes, run_d
     assert config.read_bytes() == GIT_CONFIG
 
 
+@pytest.mark.parametrize("as_link", [False, True])
+def test_a_workspace_that_poses_as_a_repository_runs_nothing(
+    load_bytes, run_dir, tmp_path, as_link
+):
+    ran = tmp_path / "ran"
+    config = f'[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = "touch {ran}; false"\n'
+    names = {
+        "HEAD": b"ref: refs/heads/main\n",
+        "settings" if as_link else "config": config.encode(),
+        "objects/x": b"",
+        "refs/x": b"",
+    }
+    links = [{"path": f"{WORKSPACE}config", "target": "settings"}] if as_link else []
+    members = {WORKSPACE + name: content for name, content in names.items()}
+    loaded = load_bytes(checkpoint(members, symlinks=links), run_dir)
+    assert [each["path"] for each in loaded["excluded"]] == [f"{WORKSPACE}config"]
+    status = ["git", "-C", str(loaded["agents"]["a"] / "workspace"), "status"]
+    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/none"}
+    subprocess.run(status, env=env, capture_output=True, check=False)
+    assert not ran.exists()
+
+
 def test_links_and_empty_directories_come_back_when_they_are_harmless(load_bytes, run_dir):
     links = {
         "link": "notes.txt",

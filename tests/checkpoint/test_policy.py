@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.policy import GIT_CONFIG, link_stays_inside, workspace_exclusion
+from clawblox.checkpoint.policy import (
+    GIT_CONFIG,
+    find_repositories,
+    link_stays_inside,
+    workspace_exclusion,
+)
 
 REBUILT = [
     ".venv/bin/python",
@@ -166,6 +171,25 @@ def test_a_directory_is_left_out_as_a_whole(directory, below):
 @pytest.mark.parametrize("directory", [".git", ".claude", ".kimi-code", ".git/refs/heads", "a.git"])
 def test_a_directory_of_which_a_part_travels_is_entered(directory):
     assert workspace_exclusion(directory, directory=True) is None
+
+
+@pytest.mark.parametrize("directory", ["", "mirror/", "deep/down/Mirror/"])
+@pytest.mark.parametrize("head", ["HEAD", "head", "he\u200cad"])
+def test_a_head_makes_a_repository_of_its_directory(directory, head):
+    repositories = find_repositories([f"{directory}notes.txt", f"{directory}{head}"])
+    for name in ("config", "CONFIG", "config.worktree", "commondir", "hooks/post-checkout"):
+        path = f"{directory}{name}"
+        assert workspace_exclusion(path) is None
+        assert workspace_exclusion(path, repositories=repositories) is not None
+        assert workspace_exclusion(f"other/{path}", repositories=repositories) is None
+    for name in ("HEAD", "objects/ab/01", "refs/heads/config", "notes.txt"):
+        assert workspace_exclusion(f"{directory}{name}", repositories=repositories) is None
+
+
+def test_the_head_of_a_remote_makes_no_repository_of_its_branches():
+    repositories = find_repositories([".git/HEAD", ".git/refs/remotes/origin/HEAD"])
+    branch = ".git/refs/remotes/origin/config"
+    assert workspace_exclusion(branch, repositories=repositories) is None
 
 
 SPELLINGS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def test_an_archive_that_replaced_another_is_registered_anew(run: Run):
     assert run.entries()[0]["sha256"] != digest_of(path)
     assert repair_checkpoints(run.dir).registered == (path,)
     assert [entry["sha256"] for entry in run.entries()] == [digest_of(path)]
+
+
+def test_entries_that_are_none_do_not_stop_a_repair(run: Run):
+    path = run.save()
+    odd = [7, None, "x", {}, {"path": 3, "format": "clawblox-ckpt-v1"}]
+    manifest_path(run.dir).write_text(json.dumps({"schema_version": 1, "checkpoints": odd}))
+    assert repair_checkpoints(run.dir).registered == (path,)
+    assert read_manifest(run.dir).checkpoints[: len(odd)] == odd
+    assert repair_checkpoints(run.dir).intact == 1
 
 
 def test_an_archive_that_is_not_sound_is_told_and_left_alone(run: Run):

@@ -95,7 +95,7 @@ def test_what_stays_out_is_listed_once_with_its_reason(agent):
         (agent.workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (agent.workspace / name).write_bytes(b"x")
     os.mkfifo(agent.workspace / "pipe")
-    planned = plan(agent)
+    planned = plan(agent, workspace_only=True)
     assert planned.excluded == (
         Excluded(
             path="agents/rocky/workspace/.git/hooks", reason="no part of a repository's content"
@@ -107,6 +107,32 @@ def test_what_stays_out_is_listed_once_with_its_reason(agent):
         Excluded(path="agents/rocky/workspace/pipe", reason="a pipe"),
     )
     assert "agents/rocky/workspace/.git/HEAD" in members(planned)
+
+
+def test_files_of_a_conversation_that_stay_out_are_listed_with_the_reason(agent):
+    planned = plan(agent)
+    reason = "no part of a session that travels"
+    for name in ("subagents/agent-a1.jsonl.bak", "tasks/.lock"):
+        path = f"agents/rocky/session/{name}"
+        assert Excluded(path=path, reason=reason) in planned.excluded
+        assert path not in members(planned)
+
+
+def test_what_git_would_run_of_a_repository_without_a_working_tree_stays_out(agent):
+    mirror = agent.dir / "workspace" / "mirror"
+    for name in ("HEAD", "config", "objects/ab/01", "hooks/post-receive"):
+        (mirror / name).parent.mkdir(parents=True, exist_ok=True)
+        (mirror / name).write_bytes(b"x")
+    (mirror / "modules").mkdir()
+    (mirror / "commondir").symlink_to("objects")
+    planned = plan(agent)
+    prefix = "agents/rocky/workspace/mirror/"
+    kept = {name.removeprefix(prefix) for name in members(planned) if name.startswith(prefix)}
+    assert kept == {"HEAD", "objects/ab/01"}
+    assert not any(name.startswith(prefix) for name in planned.directories)
+    assert not any(link.path.startswith(prefix) for link in planned.links)
+    excluded = {each.path.removeprefix(prefix) for each in planned.excluded}
+    assert excluded >= {"config", "hooks/post-receive", "modules", "commondir"}
 
 
 def test_links_and_empty_directories_are_recorded(agent):

@@ -145,18 +145,53 @@ def test_a_link_that_vanishes_during_the_look_is_no_error(tmp_path, monkeypatch)
     assert look(tmp_path).files == ("file",)
 
 
-def test_a_directory_that_cannot_be_read_is_an_error_that_names_it(tmp_path, monkeypatch):
+@pytest.fixture
+def locked(tmp_path, monkeypatch):
+    """Make a directory ``a/locked`` that cannot be opened; return what sets the reason."""
     (tmp_path / "a" / "locked").mkdir(parents=True)
+    (tmp_path / "a" / "open").write_bytes(b"")
     real = os.open
+    reasons = []
 
     def refusing(path, flags, *args, **options):
         if path == "locked":
-            raise PermissionError(errno.EACCES, "Permission denied")
+            raise OSError(reasons[-1], os.strerror(reasons[-1]))
         return real(path, flags, *args, **options)
 
     monkeypatch.setattr(os, "open", refusing)
-    with pytest.raises(CheckpointError, match="Permission denied") as caught:
+    return reasons.append
+
+
+def test_a_directory_that_the_disk_refuses_is_an_error_that_names_it(tmp_path, locked):
+    locked(errno.EIO)
+    with pytest.raises(CheckpointError, match="Input/output error") as caught:
         look(tmp_path)
+    assert caught.value.path == tmp_path / "a" / "locked"
+
+
+def test_a_directory_that_may_not_be_read_is_told_and_the_rest_is_found(tmp_path, locked):
+    locked(errno.EACCES)
+    found = look(tmp_path)
+    assert found.unreadable == ("a/locked",)
+    assert found.files == ("a/open",)
+
+
+def test_a_link_that_may_not_be_read_is_told_and_the_rest_is_found(tmp_path, monkeypatch):
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "link").symlink_to("file")
+
+    def refused(*_args, **_options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "readlink", refused)
+    found = look(tmp_path)
+    assert (found.files, found.unreadable) == (("file",), ("link",))
+
+
+def test_files_of_a_directory_that_may_not_be_read_are_not_left_out_in_silence(tmp_path, locked):
+    locked(errno.EACCES)
+    with pytest.raises(CheckpointError, match="Permission denied") as caught:
+        tree.list_files(tmp_path.parent, tmp_path.name)
     assert caught.value.path == tmp_path / "a" / "locked"
 
 

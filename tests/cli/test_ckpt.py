@@ -100,24 +100,39 @@ def test_inspect_says_to_programs_what_is_in_it(ckpt: Ckpt, run: Path) -> None:
 def test_what_a_stranger_wrote_does_not_reach_the_terminal_as_it_is(
     ckpt: Ckpt, tmp_path: Path
 ) -> None:
-    metadata = {"schema_version": 1, "note": "\x1b[2Jgone\x07", "created_at": "\x1b]0;x\x07"}
+    metadata = {
+        "schema_version": 1,
+        "note": "\x1b[2Jgone\x07",
+        "created_at": "\x1b]0;x\x07",
+        "turned\u202e": "a\u2066b\u2028c",
+    }
     archive = write_plain_zip(
         tmp_path / "odd.ckpt", {"metadata.json": serialise_metadata(metadata)}
     )
     shown = ckpt("inspect", archive)
     assert "gone" in shown
-    assert "\x1b" not in shown
-    assert "\x07" not in shown
+    assert "turned    abc" in shown
+    assert not set(shown) & set("\x1b\x07\u202e\u2066\u2028")
+
+
+def test_the_name_of_an_archive_does_not_reach_the_terminal_as_it_is(ckpt: Ckpt, run: Path) -> None:
+    odd = save(run, "one\x07\u202e.ckpt")
+    (run / ".clawblox" / "manifest.json").unlink()
+    for words in (("inspect", odd), ("verify", odd), ("scan", odd), ("repair", run)):
+        shown = ckpt(*words)
+        assert "one.ckpt" in shown
+        assert not set(shown) & set("\x07\u202e")
 
 
 ODD: list[dict[str, Any]] = [
     {"secret_scan": {"files": "\x1b[2J", "bytes": [], "allowed": 3, "ruleset": None}},
     {"secret_scan": {}, "world": {"format": ["x"], "time": {"a": "\x1b"}}},
+    {"secret_scan": {"files": -1, "bytes": 10**900, "allowed": [], "ruleset": "x"}},
     {"lineage": {"run_id": 7, "resume_from": [], "parent_sha256": 1.5}, "agents": ["Rocky"]},
 ]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=["scan", "world", "lineage"])
+@pytest.mark.parametrize("odd", ODD, ids=["scan", "world", "large", "lineage"])
 def test_metadata_of_any_kind_can_be_inspected(ckpt: Ckpt, tmp_path: Path, odd: Any) -> None:
     files = {
         "metadata.json": serialise_metadata({"schema_version": 1, **odd}),

@@ -88,8 +88,7 @@ class StreamDecoder:
     """A container that is one compressed stream, or several of a kind behind one another.
 
     Args:
-        host: The content.
-        name: What is inside is called so.
+        inside: Where what it decodes to goes.
         codec: Makes a decoder of one stream.
         magic: How a further stream begins; None when there can be none.
         sure_after: Damage before so many decoded bytes means that it never was such a stream.
@@ -97,14 +96,13 @@ class StreamDecoder:
 
     def __init__(
         self,
-        host: Host,
-        name: str,
+        inside: Sink,
         codec: Callable[[], Codec],
         *,
         magic: bytes | None = None,
         sure_after: int = 0,
     ) -> None:
-        self._inside = host.spawn(name)
+        self._inside = inside
         self._codec = codec
         self._magic = magic
         self._sure_after = sure_after

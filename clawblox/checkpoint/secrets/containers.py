@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Final
 
 from clawblox.checkpoint.secrets.container import Decoder, Host, Refusal, StreamDecoder
+from clawblox.checkpoint.secrets.objects import ObjectContent
 from clawblox.checkpoint.secrets.packs import PackDecoder, is_pack_header
 from clawblox.checkpoint.secrets.streams import Inflate, bunzip2, unxz, zstd_codec
 from clawblox.checkpoint.secrets.tars import TarDecoder, is_tar_header
 from clawblox.checkpoint.secrets.zips import ZipDecoder
 
-__all__ = ["HEAD_SIZE", "decoder_for"]
+__all__ = ["HEAD_SIZE", "decoder_for", "is_doubtful"]
 
 HEAD_SIZE: Final = 512
 """So many first bytes tell every container that is known."""
@@ -44,6 +45,22 @@ def decoder_for(head: bytes) -> Opener | None:
     return _stream(head) or _archive(head) or _closed(head)
 
 
+def is_doubtful(head: bytes) -> bool:
+    """Return whether what :func:`decoder_for` takes for a container may be none.
+
+    Args:
+        head: As for :func:`decoder_for`.
+    """
+    if not _is_zlib(head):
+        return False
+    inflate = zlib.decompressobj()
+    try:
+        decoded = inflate.decompress(head, _SURE_ZLIB)
+    except zlib.error:
+        return True
+    return not inflate.eof and len(decoded) < _SURE_ZLIB and len(head) < HEAD_SIZE
+
+
 def _archive(head: bytes) -> Opener | None:
     if head.startswith((b"PK\x03\x04", b"PK\x07\x08PK\x03\x04", *_PROGRAMS)):
         return ZipDecoder
@@ -54,15 +71,15 @@ def _archive(head: bytes) -> Opener | None:
 
 def _stream(head: bytes) -> Opener | None:
     if _is_gzip(head):
-        return lambda host: StreamDecoder(host, "gzip", lambda: Inflate(31), magic=_GZIP)
+        return lambda host: StreamDecoder(host.spawn("gzip"), lambda: Inflate(31), magic=_GZIP)
     if head.startswith(_BZIP2) and head[4:10] in _BZIP2_BLOCKS:
-        return lambda host: StreamDecoder(host, "bzip2", bunzip2, magic=_BZIP2)
+        return lambda host: StreamDecoder(host.spawn("bzip2"), bunzip2, magic=_BZIP2)
     if _is_xz(head):
-        return lambda host: StreamDecoder(host, "xz", unxz, magic=_XZ)
+        return lambda host: StreamDecoder(host.spawn("xz"), unxz, magic=_XZ)
     if head.startswith(_ZSTD):
         return _zstd
     if _is_zlib(head):
-        return lambda host: StreamDecoder(host, "zlib", Inflate, sure_after=_SURE_ZLIB)
+        return _zlib
     return None
 
 
@@ -92,11 +109,16 @@ def _is_zlib(head: bytes) -> bool:
     )
 
 
+def _zlib(host: Host) -> Decoder:
+    inside = ObjectContent(host.spawn("zlib"))  # the loose objects of git are zlib streams
+    return StreamDecoder(inside, Inflate, sure_after=_SURE_ZLIB)
+
+
 def _zstd(host: Host) -> Decoder:
     codec = zstd_codec()
     if codec is None:
         raise Refusal("zstd stream; Python 3.14 or the package zstandard can decode it")
-    return StreamDecoder(host, "zstd", codec, magic=_ZSTD)
+    return StreamDecoder(host.spawn("zstd"), codec, magic=_ZSTD)
 
 
 def _closed(head: bytes) -> Opener | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets.container import Decoder, Refusal
-from clawblox.checkpoint.secrets.containers import HEAD_SIZE, decoder_for
+from clawblox.checkpoint.secrets.containers import HEAD_SIZE, decoder_for, is_doubtful
 from clawblox.checkpoint.secrets.matching import MAX_DEPTH
 from clawblox.checkpoint.secrets.windows import Report, Windows
 
@@ -73,6 +73,8 @@ class Content:
 
     def spawn(self, name: str) -> Content:
         """Return the content of something inside, for the decoder."""
+        if self._depth >= MAX_DEPTH:
+            raise Refusal(f"more than {MAX_DEPTH} containers inside one another")
         if not self._is_opened:
             self._is_opened = True
             self._report.count_containers(1)
@@ -88,11 +90,10 @@ class Content:
     def _begin(self) -> bytes:
         head = self._head or b""
         self._head = None
-        if opener := decoder_for(head[:HEAD_SIZE]):
+        opener = decoder_for(head[:HEAD_SIZE])
+        if opener and not (self._depth >= MAX_DEPTH and is_doubtful(head[:HEAD_SIZE])):
             self._is_container = True
             try:
-                if self._depth >= MAX_DEPTH:
-                    raise Refusal(f"more than {MAX_DEPTH} containers inside one another")
                 self._decoder = opener(self)
             except Refusal as refusal:
                 self.refuse(str(refusal))

@@ -48,9 +48,10 @@ _CREDENTIAL_HOMES: Final = (
         for state in ("", "/.claude", "/.codex", "/.kimi", "/.kimi-code")
     ),
 )
-# The same in JSON and in TOML, and in a file that is broken.
+# The same in JSON and in TOML, and in a file that is broken. A name is tried from its beginning
+# only: from each of its letters, a long word would take for ever.
 _ENTRY: Final = re.compile(
-    r"""["']?([\w.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)')"""
+    r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)')"""
 )
 
 

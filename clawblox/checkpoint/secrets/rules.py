@@ -20,9 +20,11 @@ __all__ = ["CONTEXT_RULES", "RULESET", "WORD_RULES", "Rule"]
 RULESET: Final = "clawblox-secrets-1"
 """Version of rules, placeholder filter and published samples; grows with every change."""
 
-# A token may follow a JSON newline or tab, whose letter touches it. Longer escapes are replaced
-# before the search (``views``).
-_LEFT: Final = rb"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbfv]))"
+# A token may follow a JSON newline or tab, whose letter touches it; or its own length in a binary
+# file, a pickle or a database, which may be a letter. Longer escapes are replaced before the
+# search (``views``).
+_TOUCHED: Final = rb"(?<=\\[nrtbfv])|(?<=[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\xff][A-Za-z0-9])"
+_LEFT: Final = rb"(?:(?<![A-Za-z0-9])|" + _TOUCHED + rb")"
 _GAP: Final = rb"(?:\s|\\+[nrt])"
 _IS: Final = rb"""\\*["']?\s{0,4}[:=]\s{0,4}\\*["']?"""
 
@@ -294,7 +296,7 @@ CONTEXT_RULES: Final = (
     _context(
         "sk-generic",
         (b"sk-",),
-        rb"(?:(?<![\w-])|(?<=\\[nrtbfv]))(?-i:sk)-[A-Za-z0-9]{32,64}",
+        rb"(?:(?<![\w-])|" + _TOUCHED + rb")(?-i:sk)-[A-Za-z0-9]{32,64}",
         is_credible,
     ),
 )

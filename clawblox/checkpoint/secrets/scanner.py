@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import traceback
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
@@ -123,12 +125,13 @@ class _Report:
 
     def findings(self) -> list[Finding]:
         """Return them, without those that stand in a container as they do inside of it."""
+        places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for path, rule, fingerprint in sorted(self._findings):
+            places[rule, fingerprint].append(path)
         return [
             attrs.evolve(finding, path=_shown(path, self.known))
-            for (path, *secret), finding in self._findings.items()
-            if not any(
-                inner.startswith(f"{path}!") and other == secret for inner, *other in self._findings
-            )
+            for (path, rule, fingerprint), finding in self._findings.items()
+            if not _recurs_inside(path, places[rule, fingerprint])
         ]
 
 
@@ -170,6 +173,13 @@ class _Intake:
     def _raise_if(self, failure: str | None) -> None:
         if failure:
             raise CheckpointError(f"the secret scan failed: {failure}", entry=self._path)
+
+
+def _recurs_inside(path: str, places: Sequence[str]) -> bool:
+    """Return whether one of ``places``, which are sorted, is inside of what is at ``path``."""
+    inside = f"{path}!"
+    first = bisect_left(places, inside)
+    return first < len(places) and places[first].startswith(inside)
 
 
 def _place_of(error: Exception) -> str:

@@ -184,13 +184,13 @@ def _by_keyword(rules: Iterable[Rule]) -> Mapping[bytes, list[Rule]]:
 
 
 def _by_part(keywords: Iterable[bytes]) -> Mapping[bytes, list[bytes]]:
-    # A set of words is compared in one step, however many keywords there are. The escape of a
-    # JSON newline or tab leaves its letter before the first part.
+    # A set of words is compared in one step, however many keywords there are. A letter or digit
+    # may touch the first part: of a JSON newline, or a length in a binary file.
     found: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for keyword in keywords:
         if part := _FIRST_PART.match(keyword):
-            for escape in (b"", b"n", b"r", b"t", b"b", b"f", b"v"):
-                found[escape + part[0]].append(keyword)
+            for before in (b"", *(bytes((byte,)) for byte in ALNUM)):
+                found[before + part[0]].append(keyword)
     return dict(found)
 
 

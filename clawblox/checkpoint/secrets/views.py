@@ -16,9 +16,9 @@ __all__ = ["View", "views_of"]
 
 # Each begins with a literal, so that searching a text without any is cheap.
 _ESCAPES: Final = (
-    re.compile(rb"\x1b\[[0-9;]{0,20}m"),
-    re.compile(rb"\\x1b\[[0-9;]{0,20}m"),
-    re.compile(rb"\\u001[bB]\[[0-9;]{0,20}m"),
+    re.compile(rb"\x1b\[[0-9;]{0,20}[mK]"),
+    re.compile(rb"\\x1b\[[0-9;]{0,20}[mK]"),
+    re.compile(rb"\\u001[bB]\[[0-9;]{0,20}[mK]"),
     re.compile(rb"\\u00(?P<hex>[0-7][0-9A-Fa-f])"),
     re.compile(rb"\\/"),
     re.compile(rb"%(?P<hex>2[0-9A-Fa-f])"),
@@ -67,7 +67,7 @@ class WithoutNuls:
 
 @attrs.frozen
 class Unescaped:
-    """The text with percent and JSON escapes replaced and terminal colours removed."""
+    """The text with percent and JSON escapes replaced and what colours a terminal removed."""
 
     text: bytes = attrs.field(repr=False)
     _starts: Sequence[int]

@@ -51,14 +51,19 @@ class BucketFormat(SessionFormat):
         bucket = self._bucket_of(session_id, paths, agent_dir)
         if bucket is None:
             return None
-        files = {
-            name: f"{state_dir}/{path}"
+        there = {
+            prefix + path.removeprefix(home): f"{state_dir}/{path}"
             for prefix, home in self.homes(session_id, bucket)
             for path in sorted(paths)
             if path.startswith(home)
-            and self.allowed.fullmatch(name := prefix + path.removeprefix(home))
         }
-        return Found(state_dir=state_dir, transcript=files[self.transcript], files=files)
+        files = {name: path for name, path in there.items() if self.allowed.fullmatch(name)}
+        return Found(
+            state_dir=state_dir,
+            transcript=files[self.transcript],
+            files=files,
+            excluded=tuple(name for name in there if name not in files),
+        )
 
     def _bucket_of(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str | None:
         """Return the workspace's bucket; or the only one, for its path may have been another."""

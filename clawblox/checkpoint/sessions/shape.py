@@ -67,12 +67,14 @@ class Session:
         id: What its program resumes it by.
         state_dir: The state directory that it is in, relative to the agent directory.
         sources: Its files; their names are relative to the session tier.
+        excluded: Names of its files that its format does not allow.
         mid_turn: Whether it was in the middle of a turn.
     """
 
     id: str
     state_dir: str
     sources: tuple[Source, ...]
+    excluded: tuple[str, ...]
     mid_turn: bool
 
 
@@ -84,11 +86,13 @@ class Found:
         state_dir: The state directory of the agent's program.
         transcript: What is said in it.
         files: All its files, by their names relative to the session tier.
+        excluded: Such names of what is beside them, and is not allowed.
     """
 
     state_dir: str
     transcript: str
     files: Mapping[str, str]
+    excluded: tuple[str, ...] = ()
 
 
 class SessionFormat(ABC):
@@ -137,6 +141,7 @@ class SessionFormat(ABC):
                 *(self.source(agent_dir, name, path) for name, path in found.files.items()),
                 *_records_of(agent_dir, self._records()),
             ),
+            excluded=found.excluded,
             mid_turn=self._is_mid_turn(agent_dir, found.transcript),
         )
 

@@ -32,7 +32,12 @@ def encrypted_zip() -> bytes:
 
 
 NOISE = base64.b85encode(random.Random(1).randbytes(9000))  # it can be compressed a little
+SCRIPT = b"#!/bin/sh\necho nothing to be seen\n"
 LONG_NOISE = base64.b85encode(random.Random(2).randbytes(200_000))
+
+
+def three_containers(data: bytes) -> bytes:
+    return gzip.compress(wrapping.tarred(wrapping.zipped(data)))
 
 
 UNSCANNABLE = {
@@ -44,6 +49,10 @@ UNSCANNABLE = {
     "rar": b"Rar!\x1a\x07\x01\0" + bytes(100),
     "lz4": b"\x04\x22\x4d\x18" + bytes(100),
     "four containers": gzip.compress(gzip.compress(gzip.compress(wrapping.tarred(b"x")))),
+    "short zlib in three": three_containers(zlib.compress(b"x")),
+    "long zlib in three": three_containers(zlib.compress(LONG_NOISE)),
+    "cut zlib in three": three_containers(zlib.compress(LONG_NOISE)[:700]),
+    "zip behind a script in three": three_containers(SCRIPT + wrapping.zipped(b"x")),
     "damaged gzip": wrapping.broken_deflate(NOISE, 31),
     "damaged zlib": wrapping.broken_deflate(NOISE, 15),
     "damaged pack": wrapping.broken_pack(NOISE),
@@ -94,6 +103,28 @@ def test_a_truncated_container_is_searched_as_far_as_it_goes(compress: str) -> N
     for size in (20, len(whole) // 4, len(whole) // 2, len(whole) - 5, len(whole) - 1):
         assert set(rules_in(whole[:size])) <= {"github-token"}
     assert rules_in(whole[: len(whole) * 9 // 10]) == ["github-token"]
+
+
+@pytest.mark.parametrize("data", [SCRIPT, b"\x7fELF" + bytes(600), b"MZ", b"x^2 + y^2 = z^2\n"])
+def test_no_program_and_no_text_is_one_container_too_many(data: bytes) -> None:
+    assert rules_in(three_containers(data)) == []
+    assert rules_in(three_containers(data + b" " + TOKEN)) == ["github-token"]
+
+
+def test_digests_in_a_compressed_archive_are_no_containers() -> None:
+    noise = random.Random(3)
+    # One digest in two thousand begins like a zlib stream.
+    digests = (b"\x78\x9c" + noise.randbytes(62) for _ in range(100))
+    lines = b"".join(b"module v1.0.0 h1:%s\n" % base64.b64encode(digest) for digest in digests)
+    assert rules_in(gzip.compress(wrapping.tarred(lines))) == []
+
+
+@pytest.mark.parametrize("inner", ["gzip", "zip", "tar-gzip", "utf-16-le"])
+@pytest.mark.parametrize("outer", ["git-loose", "git-pack"])
+def test_what_was_committed_is_opened_like_any_file(outer: str, inner: str) -> None:
+    committed = wrapping.ENCODINGS[inner](b"a line\n" + TOKEN)
+    for size in (1, 100_000):
+        assert rules_in(wrapping.ENCODINGS[outer](committed), size=size) == ["github-token"]
 
 
 MAGICS = (

@@ -70,7 +70,7 @@ def test_what_is_inside_is_named_by_its_way() -> None:
     for encoding, path in ways.items():
         (finding,) = scan(ENCODINGS[encoding](token.encode()), "file")
         assert re.sub(r"entry \d+", "entry N", finding.path) == path
-        assert finding.line == (None if encoding == "git-loose" else 2)
+        assert finding.line == 2
 
 
 def test_the_same_bytes_are_the_same_whatever_the_encoding() -> None:

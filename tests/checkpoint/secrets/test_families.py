@@ -35,9 +35,17 @@ def test_a_token_is_one_finding_whatever_surrounds_it(family: str) -> None:
         f"<{token}>", f"'{token}'", f"({token})", f"={token}&", f"\x1b[32m{token}\x1b[0m",
         f"\\u001b[1;32m{token}", f"q%3D{token}%26", f'\\"{token}\\"', f"\t{token}\r\n",
         f"x\\n{token}", f"\\\\n{token}\\\\n", f"\\u0022{token}\\u0022",
+        f"\x1b[01;31m\x1b[K{token}\x1b[m\x1b[K", f"\\u001b[01;31m\\u001b[K{token}",
     )  # fmt: skip
     for text in texts:
         assert rules_in(text) == [rule_of(family)], ascii(text).replace(token, "…")
+
+
+@pytest.mark.parametrize("family", TOKENS)
+def test_the_length_of_a_text_in_a_binary_file_does_not_hide_a_token(family: str) -> None:
+    token = fake(family).encode()
+    for before in (b"\x80\x04\x95\0\x8cl", b"\x8c4", b"\x02\x81e", b"\0\0\0\0Z"):
+        assert rules_in(before + token + b"\x94.") == [rule_of(family)], before
 
 
 def test_a_finding_says_where_and_what_but_not_the_secret() -> None:

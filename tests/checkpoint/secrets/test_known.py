@@ -111,6 +111,22 @@ def test_credential_files_of_agents_are_read(tmp_path) -> None:
     assert "ada:.credentials.json:accessToken" in found
 
 
+def test_a_credential_file_of_one_endless_word_holds_nobody_up(tmp_path) -> None:
+    (tmp_path / "session").mkdir()
+    # Tried from each of its letters, it would take days.
+    text = f"{'a' * (1 << 20)}\n--api-key = '{PLAIN}'\n"
+    (tmp_path / "session" / "config.toml").write_text(text)
+    assert list(known_values({}, [tmp_path]).values()) == [PLAIN]
+
+
+def test_the_name_of_a_credential_file_does_not_reach_the_terminal_as_it_is(tmp_path) -> None:
+    odd = tmp_path / "session" / "credentials" / "a\x1b[2J.json"
+    odd.parent.mkdir(parents=True)
+    odd.write_text(json.dumps({"token": PLAIN}))
+    (finding,) = scan(PLAIN, known=known_values({}, [tmp_path]))
+    assert str(finding).isprintable()
+
+
 def test_values_do_not_show_themselves() -> None:
     rich_pretty = pytest.importorskip("rich.pretty")
     known = known_values({"A_TOKEN": PLAIN}, []) | {"other": ODD}

@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import traceback
+import zipfile
 from pathlib import Path
 
 import attrs
@@ -96,6 +97,21 @@ def test_a_path_is_searched_and_shown_without_its_secret() -> None:
     assert len(findings) >= 4
     for finding in findings:
         assert TOKEN not in str(finding) + repr(finding) + finding.path
+
+
+def test_any_number_of_secrets_is_told_once_each() -> None:
+    make = Maker("many")
+    tokens = ["gh" + "p_" + make(36) for _ in range(20_000)]
+    lines = [finding.line for finding in scan("\n".join(tokens))]
+    assert lines == list(range(1, 20_001))
+
+
+def test_what_is_in_a_container_is_told_where_it_is_inside() -> None:
+    stored = zipped(f" {TOKEN}\n".encode(), "b!c", method=zipfile.ZIP_STORED)
+    assert [one.path for one in scan(stored, "a")] == ["a!b!c"]
+    beside = stored + fake("npm-token").encode()
+    told = {(one.path, one.rule) for one in scan(beside, "a")}
+    assert told == {("a!b!c", "github-token"), ("a", "npm-token")}
 
 
 def test_no_traceback_shows_the_secret() -> None:

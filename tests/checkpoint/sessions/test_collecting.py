@@ -78,6 +78,21 @@ def test_names_in_the_archive_do_not_tell_where_the_agent_worked(tmp_path, backe
         assert "projects" not in source.name
 
 
+@pytest.mark.parametrize(
+    ("backend", "excluded"),
+    [
+        ("claude", {"memory/ünï.md", "subagents/agent-a1.jsonl.bak", "tasks/.lock"}),
+        ("codex", set()),
+        ("kimi", {"cron/1.json", "logs/kimi-code.log", "notify/state.json", "tasks/1.json"}),
+    ],
+)
+def test_what_else_a_session_has_is_told_and_nothing_of_other_sessions(tmp_path, backend, excluded):
+    agent = build_agent(tmp_path / "rocky", backend)
+    if backend == "claude":
+        (agent.transcript.parent / "memory" / "ünï.md").write_bytes(b"NEVER")
+    assert set(collect(agent).excluded) == excluded
+
+
 def test_a_record_that_cannot_be_read_is_an_error_that_names_it(tmp_path, monkeypatch):
     agent = build_agent(tmp_path / "rocky", "claude")
     real = os.open
