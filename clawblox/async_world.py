@@ -15,12 +15,13 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from clawblox.access import AgentLike, join, leave, member_of
+from clawblox.arguments import count_of, path_of, seconds_of
 from clawblox.config import WorldConfig, read_world_config
 from clawblox.controls import handlers_of
 from clawblox.errors import ConfigError, UsageError
 from clawblox.events import EventStream
 from clawblox.fleet import Fleet, Handlers
-from clawblox.launch import Launch, count_of, parent_of, plan_launch, plan_many, spec_of
+from clawblox.launch import Launch, parent_of, plan_launch, plan_many, run_dir_of, spec_of
 from clawblox.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.logs import LogReader
 from clawblox.manifest_updates import RunStatus, agent_update, run_update
@@ -103,7 +104,7 @@ class AsyncWorld(WorldMetadata):
         Raises:
             UsageError: Nothing runs there, or instances of several worlds do.
         """
-        directory = Path(run_dir).absolute()
+        directory = run_dir_of(run_dir)
         worlds = {record.world_dir for record in read_running(directory)}
         if len(worlds) != 1:
             raise UsageError(
@@ -404,7 +405,7 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         if on_failure not in get_args(OnFailure):
             raise ConfigError("keep or stop_all", key="on_failure", value=on_failure)
-        directory = self.dir if run_dir is None else _absolute(run_dir)
+        directory = await run_blocking(run_dir_of, self.dir if run_dir is None else run_dir)
 
         def plan(names: Iterator[str]) -> list[Launch]:
             return plan_many(self._config, specs, names, run_dir=directory, **options)
@@ -429,12 +430,14 @@ class AsyncWorld(WorldMetadata):
             The rung of the ladder that ended it, and what had to be killed.
 
         Raises:
+            ConfigError: The grace is no number, or below 0.
             UsageError: Several instances run and none was named.
             WorldStopError: A process survived even SIGKILL.
 
         Cancellation: the ladder goes on without the caller.
         """
-        return await self._open_fleet().stop(instance, grace_seconds)
+        fleet = self._open_fleet()
+        return await fleet.stop(instance, _grace_of(grace_seconds))
 
     async def stop_all(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> Batch[StopResult]:
         """Stop every instance, all at once; see :meth:`stop`.
@@ -449,7 +452,7 @@ class AsyncWorld(WorldMetadata):
         """
         fleet = self._open_fleet()
         names = [one.instance.name for one in fleet.supervisors]
-        return await fleet.stop_all(names, grace_seconds)
+        return await fleet.stop_all(names, _grace_of(grace_seconds))
 
     async def drain(
         self,
@@ -470,12 +473,17 @@ class AsyncWorld(WorldMetadata):
         Returns:
             The saved snapshots of the instances that were stopped, and the errors of the others.
 
+        Raises:
+            ConfigError: An argument is wrong.
+
         Cancellation: what is saved stays saved, what is being stopped is stopped.
         """
         fleet = self._open_fleet()
+        grace = _grace_of(grace_seconds)
+        saving = self.save_all(dir=dir, timeout=timeout)
         await self.autosave(every=None)
-        saves = await self.save_all(dir=dir, timeout=timeout)
-        stops = await fleet.stop_all(saves.done, grace_seconds)
+        saves = await saving
+        stops = await fleet.stop_all(saves.done, grace)
         stopped = {name: saved for name, saved in saves.done.items() if name in stops.done}
         return Batch(stopped, {**saves.failed, **stops.failed})
 
@@ -507,7 +515,7 @@ class AsyncWorld(WorldMetadata):
             WorldSessionError: The world did not give the recorded session back.
             WorldCallError: It did not answer, or not with a session.
             WorldExitedError: The instance has ended.
-            ConfigError: The agent is none, or its directory cannot be used.
+            ConfigError: The agent is none, or its directory cannot be used; or the time is none.
 
         Cancellation: the world may have joined the agent; nothing is recorded.
         """
@@ -515,6 +523,7 @@ class AsyncWorld(WorldMetadata):
         supervisor = fleet.find(instance)
         member = member_of(agent)
         url = supervisor.instance.url
+        seconds_of(timeout, "timeout")
         async with supervisor.calls.call():
             client = fleet.client(supervisor)
             access = await join(client, member, url=url, local_url=url, timeout=timeout)
@@ -557,6 +566,7 @@ class AsyncWorld(WorldMetadata):
         """
         fleet = self._open_fleet()
         supervisor = fleet.find(instance)
+        seconds_of(timeout, "timeout")
         async with supervisor.calls.call():
             await leave(fleet.client(supervisor), access, timeout=timeout)
 
@@ -582,6 +592,7 @@ class AsyncWorld(WorldMetadata):
             The saved snapshot, also a mapping: ``saved["path"]``.
 
         Raises:
+            ConfigError: An argument is wrong.
             SnapshotError: There is no file and no entry.
             WorldExitedError: The instance has ended; there is no file and no entry.
             ManifestError: The file is complete, but not registered.
@@ -589,7 +600,7 @@ class AsyncWorld(WorldMetadata):
         Cancellation: either there is no file and no entry, or there are both.
         """
         fleet = self._open_fleet()
-        options = SaveOptions(None if dir is None else _absolute(dir), timeout, max_bytes)
+        options = SaveOptions(_dir_of(dir), timeout, max_bytes)
         return await save(fleet, fleet.find(instance), options)
 
     def save_all(
@@ -613,12 +624,13 @@ class AsyncWorld(WorldMetadata):
             max_bytes: Largest snapshot that is accepted.
 
         Raises:
+            ConfigError: An argument is wrong.
             UsageError: There is no instance of one of the names.
 
         Cancellation: each instance has both file and entry, or neither.
         """
         fleet = self._open_fleet()
-        options = SaveOptions(None if dir is None else _absolute(dir), timeout, max_bytes)
+        options = SaveOptions(_dir_of(dir), timeout, max_bytes)
         names = fleet.ready_names if instances is None else tuple(instances)
         return save_all(fleet, [fleet.find(name) for name in names], options)
 
@@ -645,15 +657,15 @@ class AsyncWorld(WorldMetadata):
         Cancellation: has no effect on the saves.
         """
         fleet = self._open_fleet()
-        if every is not None and not every > 0:
-            raise ConfigError("seconds, above 0", key="every", value=every)
+        later = None
+        if every is not None:
+            options = SaveOptions(_dir_of(dir))
+            later = Autosave(fleet, seconds_of(every, "every"), count_of(keep, "keep"), options)
         if self._autosave is not None:
             self._autosave.cancel()
-            self._autosave = None
-        if every is not None:
-            options = SaveOptions(None if dir is None else _absolute(dir))
-            self._autosave = Autosave(fleet, every, count_of(keep, "keep"), options)
-            fleet.tasks.start_soon(self._autosave.run)
+        self._autosave = later
+        if later is not None:
+            fleet.tasks.start_soon(later.run)
 
     async def record_run(
         self,
@@ -694,7 +706,7 @@ class AsyncWorld(WorldMetadata):
             resume_from=resume_from,
         )
         latest = self._latest.instance_dir if self._latest else self.dir
-        directory = latest if run_dir is None else _absolute(run_dir)
+        directory = latest if run_dir is None else await run_blocking(run_dir_of, run_dir)
         await fleet.writers.of(directory).apply(update)
 
     @property
@@ -717,6 +729,8 @@ class AsyncWorld(WorldMetadata):
         Returns:
             An async context manager and iterator of :class:`~clawblox.model.LogLine`.
         """
+        if tail is not None:
+            count_of(tail, "tail", at_least=0)
         return self._open_fleet().find(instance).instance.log_reader(follow=follow, tail=tail)
 
     def events(self) -> EventStream:
@@ -728,11 +742,18 @@ class AsyncWorld(WorldMetadata):
         return self._open_fleet().hub.subscribe()
 
 
-def _specs(instances: int | Sequence[InstanceSpec | Mapping[str, Any]]) -> list[InstanceSpec]:
+def _specs(instances: object) -> list[InstanceSpec]:
     if isinstance(instances, int):
         return [InstanceSpec()] * count_of(instances, "instances")
+    if not isinstance(instances, Sequence) or isinstance(instances, str):
+        message = "how many, or a list of what each has of its own"
+        raise ConfigError(message, key="instances", value=instances)
     return [spec_of(one) for one in instances]
 
 
-def _absolute(path: str | Path) -> Path:
-    return Path(path).absolute()
+def _grace_of(grace_seconds: float) -> float:
+    return seconds_of(grace_seconds, "grace_seconds", may_be_zero=True)
+
+
+def _dir_of(given: str | Path | None) -> Path | None:
+    return None if given is None else path_of(given, "dir").absolute()

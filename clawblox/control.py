@@ -25,8 +25,9 @@ from typing import Any, NamedTuple
 import anyio
 import msgspec
 
-from clawblox.errors import ControlError
+from clawblox.errors import ControlError, OrchestratorSuspendedError
 from clawblox.files import lock_file, unlock_file
+from clawblox.proctree import is_suspended
 from clawblox.threads import run_blocking
 
 __all__ = [
@@ -49,6 +50,7 @@ _MAX_ANSWER_BYTES = 16 << 20
 _CHUNK_BYTES = 64 << 10
 _BACKLOG_POLL_S = 0.02
 _LOCK_POLL_S = 0.002
+_LOOK_INTERVAL_S = 1.0
 _SOCKETS = "[!.]*.sock"
 _CREDENTIALS = struct.Struct("=iII")
 
@@ -94,16 +96,17 @@ async def request(
     Raises:
         ControlError: Nobody serves the socket, the orchestrator answered with an error, or it
             went away before it answered.
+            OrchestratorSuspendedError, when it is stopped and so would never answer.
 
     Cancellation: takes the request back; what the orchestrator has begun for it is cancelled.
     """
     with open_socket() as connection:
-        await _connect(connection, socket_path)
+        owner = await _connect(connection, socket_path)
         lines = Lines(connection)
         # What it did not want to read to the end, it may have answered all the same.
         with contextlib.suppress(ConnectionError):
             await lines.write(encode_message({**arguments, "op": op}))
-        while "ok" not in (message := await _read_message(lines, socket_path)):
+        while "ok" not in (message := await _read_message(lines, socket_path, owner)):
             if on_event is not None:
                 on_event(message)
     if not message.pop("ok"):
@@ -111,7 +114,7 @@ async def request(
     return message
 
 
-async def _connect(connection: socket.socket, path: Path) -> None:
+async def _connect(connection: socket.socket, path: Path) -> Peer:
     try:
         while True:
             if await run_blocking(_try_connect, connection, path):
@@ -123,14 +126,20 @@ async def _connect(connection: socket.socket, path: Path) -> None:
             path=path,
             hint="clawblox ps shows what runs in a run directory",
         ) from error
-    owner = peer_of(connection).uid
+    owner = peer_of(connection)
     # Root may ask whom it likes; anybody else would believe a stranger's answers.
-    if os.geteuid() not in (0, owner) and owner != 0:
-        raise ControlError(f"the control socket is served by another user, {owner}", path=path)
+    if os.geteuid() not in (0, owner.uid) and owner.uid != 0:
+        raise ControlError(f"the control socket is served by another user, {owner.uid}", path=path)
+    return owner
 
 
-async def _read_message(lines: Lines, path: Path) -> dict[str, Any]:
-    line = await lines.read(_MAX_ANSWER_BYTES)
+async def _read_message(lines: Lines, path: Path, owner: Peer) -> dict[str, Any]:
+    line = None
+    while line is None:
+        with anyio.move_on_after(_LOOK_INTERVAL_S):
+            line = await lines.read(_MAX_ANSWER_BYTES)
+        if line is None and await run_blocking(is_suspended, owner.pid):
+            raise _suspended(path, owner)
     if not line.endswith(b"\n"):
         fault = "answered too much" if len(line) > _MAX_ANSWER_BYTES else "went away"
         raise ControlError(f"the orchestrator {fault} before it had answered", path=path)
@@ -140,6 +149,14 @@ async def _read_message(lines: Lines, path: Path) -> dict[str, Any]:
         raise ControlError(
             f"the orchestrator's answer is not readable: {error}", path=path
         ) from error
+
+
+def _suspended(path: Path, owner: Peer) -> OrchestratorSuspendedError:
+    return OrchestratorSuspendedError(
+        f"the orchestrator, pid {owner.pid}, is suspended and cannot answer",
+        path=path,
+        hint=f"let it go on: kill -CONT {owner.pid}, or fg in the shell that started it",
+    )
 
 
 def _error_of(answer: Mapping[str, Any], path: Path) -> ControlError:
@@ -176,6 +193,18 @@ class Lines:
         self._lock = anyio.Lock()
         self._received = bytearray()
         self._unsent = bytearray()
+
+    @property
+    def is_peer_gone(self) -> bool:
+        """Whether the peer has closed its half, and everything that it sent was read."""
+        if self._received:
+            return False
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
 
     async def read(self, limit: int) -> bytes:
         """Return the next line with its newline.

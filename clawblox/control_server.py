@@ -186,7 +186,8 @@ class ControlServer:
             _log.warning("control request refused", pid=peer.pid, reason=error.message)
             answer: bytes | None = _failure(error)
         else:
-            if asked is None:  # somebody who only looked whether we live
+            # None of somebody who only looked whether we live; others have given up meanwhile.
+            if asked is None or lines.is_peer_gone:
                 return
             answer = await self._handle(asked, lines)
         if answer is not None:

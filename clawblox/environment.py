@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from clawblox import protocol
-from clawblox.launch import ARGUMENT_OF, Launch
+from clawblox.arguments import ARGUMENT_OF
+from clawblox.launch import Launch
 from clawblox.protocol import WorldEnvironment
 
 __all__ = ["child_environment", "render_command_file", "world_environment"]

@@ -10,6 +10,7 @@
     ├── RunLockedError                    another orchestrator holds this instance or run
     ├── BatchError                        an operation failed for some of many instances
     ├── ControlError                      an orchestrator refused a request, or went away
+    │   └── OrchestratorSuspendedError    it was stopped by SIGSTOP or Ctrl-Z, and cannot answer
     ├── CheckpointError                   an archive cannot be made, or not be loaded there
     │   ├── CheckpointSecretError         it would have carried a secret
     │   └── CheckpointFormatError (ValueError)
@@ -60,6 +61,7 @@ __all__ = [
     "ControlError",
     "FetchError",
     "ManifestError",
+    "OrchestratorSuspendedError",
     "PortInUseError",
     "RunLockedError",
     "SnapshotError",
@@ -300,6 +302,10 @@ class ControlError(ClawbloxError):
             *self.error_details,
             *([f"socket: {self.path}"] if self.path else []),
         ]
+
+
+class OrchestratorSuspendedError(ControlError):
+    """An orchestrator cannot answer, since SIGSTOP or Ctrl-Z stopped it; fields of ControlError."""
 
 
 class CheckpointError(ClawbloxError):

@@ -453,6 +453,7 @@ class Instance:
             world=launch.config.name,
             world_dir=str(launch.config.dir),
             instance_dir=str(launch.instance_dir),
+            index=launch.index,
             host=launch.host,
             port=self.port,
             base_path=launch.base_path,

@@ -6,14 +6,16 @@ nothing but the file system is looked at.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from clawblox import protocol
+from clawblox.arguments import env_of, host_of, path_of, port_of, seconds_of, text_of
 from clawblox.config import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.files import digest_of
@@ -22,31 +24,18 @@ from clawblox.records import InstanceRecord
 from clawblox.restarts import RestartPolicy
 
 __all__ = [
-    "ARGUMENT_OF",
     "Launch",
-    "count_of",
     "files_dir",
     "parent_of",
     "plan_attach",
     "plan_launch",
     "plan_many",
+    "run_dir_of",
     "spec_of",
 ]
 
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
-
-ARGUMENT_OF: Final = {
-    protocol.HOST_ENV: "host",
-    protocol.PORT_ENV: "port",
-    protocol.BASE_PATH_ENV: "base_path",
-    protocol.RECORD_ENV: "record",
-    protocol.RECORD_DIR_ENV: "record_dir",
-    protocol.RESUME_ENV: "resume",
-    protocol.RESEED_ENV: "reseed",
-    protocol.MANIFEST_ENV: "run_dir",
-}
-"""The argument of ``start`` that each contract variable says."""
 
 
 @attrs.frozen
@@ -104,6 +93,17 @@ class Launch:
         return files_dir(self.config.dir, self.instance_dir)
 
 
+def run_dir_of(path: str | Path) -> Path:
+    """Return a run directory by the one path it has here, however it is spelled. Blocks.
+
+    Locks, sockets and writers go by it, and a link that is moved meanwhile does not move the run.
+
+    Raises:
+        ConfigError: It is no path that can stand in a record.
+    """
+    return path_of(os.path.realpath(path_of(path, "run_dir")), "run_dir")
+
+
 def files_dir(world_dir: Path, instance_dir: Path) -> Path:
     """Return where the files of an instance go.
 
@@ -140,9 +140,7 @@ def plan_launch(
     Raises:
         ConfigError: An argument is wrong; names it and its value.
     """
-    _check_numbers(port=port, health_timeout=health_timeout, port_wait=port_wait)
-    _check_env(env or {})
-    if name is not None and not _INSTANCE_NAME.fullmatch(name):
+    if name is not None and not _is_instance_name(name):
         raise ConfigError(
             "an instance name has 1 to 64 letters, digits, '_', '.' or '-'",
             key="name",
@@ -164,7 +162,8 @@ def plan_launch(
         )
     if reseed is not None and (type(reseed) is not int or reseed not in protocol.SEEDS):
         raise ConfigError("a whole number from 0 to 2**64 - 1", key="reseed", value=reseed)
-    recordings = Path(record_dir).absolute() if record_dir is not None else None
+    recordings = path_of(record_dir, "record_dir").absolute() if record_dir is not None else None
+    path_of(config.dir, "dir")
     run = _run_dir(config, run_dir, recordings)
     directory = run
     if index is not None:
@@ -176,19 +175,19 @@ def plan_launch(
         instance_dir=directory,
         index=index,
         name=name,
-        host=host,
-        port=port or None,
-        port_wait=port_wait,
-        base_path=protocol.normalise_base_path(base_path),
+        host=host_of(host),
+        port=port_of(port),
+        port_wait=seconds_of(port_wait, "port_wait", may_be_zero=True),
+        base_path=protocol.normalise_base_path(text_of(base_path, "base_path")),
         record_dir=(recordings or directory / "recordings") if record else None,
         resume_path=_resume_path(config, resume),
         parent_sha256=parent_sha256,
         reseed=reseed,
         restart=restart,
-        health_timeout=health_timeout,
+        health_timeout=seconds_of(health_timeout, "health_timeout"),
         command_file=_in_existing_dir("command_file", command_file),
         log_file=_in_existing_dir("log_file", log_file),
-        env=dict(env or {}),
+        env=dict(env_of(env)),
         detach=detach,
         tmux_session=tmux_session,
     )
@@ -233,7 +232,7 @@ def plan_many(
             record=record if spec.record is None else spec.record,
             record_dir=None,
             resume=resume if spec.resume is None else spec.resume,
-            env={**(env or {}), **(spec.env or {})},
+            env={**env_of(env), **env_of(spec.env)},
             reseed=_seed_of(reseed, place),
             port=None,
             port_wait=0.0,
@@ -252,34 +251,25 @@ def _seed_of(first: int | None, place: int) -> int | None:
 
 def _index_of(name: str, place: int) -> int:
     """Return the place of an instance in its run directory: its number, if it is named by one."""
-    return int(name[1:]) if _NUMBERED_NAME.fullmatch(name) else place
+    return int(name[1:]) if _NUMBERED_NAME.fullmatch(str(name)) else place
 
 
 def spec_of(given: InstanceSpec | Mapping[str, Any]) -> InstanceSpec:
     """Return what one of many instances has of its own; a mapping may stand for it.
 
     Raises:
-        ConfigError: The mapping has a key that is none; names it.
+        ConfigError: It is neither, or the mapping has a key that is none; names it.
     """
     if isinstance(given, InstanceSpec):
         return given
+    if not isinstance(given, Mapping):
+        raise ConfigError("an InstanceSpec, or its fields", key="instances", value=given)
     known = attrs.fields_dict(InstanceSpec)
     for key in given:
         if key not in known:
             message = f"an instance of its own has {', '.join(known)}"
             raise ConfigError(message, key=f"instances.{key}", value=given[key])
     return InstanceSpec(**given)
-
-
-def count_of(value: object, key: str) -> int:
-    """Return ``value`` as a number of things.
-
-    Raises:
-        ConfigError: It is not a whole number of 1 or more; names ``key``.
-    """
-    if type(value) is not int or value < 1:
-        raise ConfigError("a whole number, 1 or more", key=key, value=value)
-    return value
 
 
 def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tuple[Path, str]:
@@ -293,7 +283,8 @@ def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tu
         ConfigError: The file cannot be read, or is not the one that was saved.
     """
     entry = checkpoint if isinstance(checkpoint, Mapping) else {"path": checkpoint}
-    path, known = world_dir / entry["path"], entry.get("sha256")
+    path = world_dir / path_of(entry.get("path"), "checkpoint")
+    known = entry.get("sha256")
     _refuse_archive(path, "checkpoint")
     try:
         digest = digest_of(path)
@@ -323,7 +314,7 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
         config=config,
         run_dir=run_dir,
         instance_dir=Path(record.instance_dir),
-        index=None,
+        index=record.index,
         name=record.name,
         host=record.host,
         port=record.port,
@@ -343,43 +334,20 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
     )
 
 
-def _check_numbers(*, port: int | None, health_timeout: float, port_wait: float) -> None:
-    if port is not None and not 0 <= port <= 65535:
-        raise ConfigError("a port is 1 to 65535, or 0 to lease one", key="port", value=port)
-    if not health_timeout > 0:
-        raise ConfigError("seconds, above 0", key="health_timeout", value=health_timeout)
-    if not port_wait >= 0:
-        raise ConfigError("seconds, 0 or more", key="port_wait", value=port_wait)
-
-
-def _check_env(env: Mapping[Any, Any]) -> None:
-    for key, value in env.items():
-        if key in ARGUMENT_OF:
-            raise ConfigError(
-                f"{key} is set by start itself",
-                key=f"env.{key}",
-                value=value,
-                hint=f"use the argument {ARGUMENT_OF[key]}=",
-            )
-        if not _is_usable_variable(key, value):
-            raise ConfigError("not a usable environment variable", key=f"env.{key}")
-
-
-def _is_usable_variable(key: object, value: object) -> bool:
-    is_text = isinstance(key, str) and isinstance(value, str)
-    return is_text and bool(key) and "=" not in f"{key}" and "\0" not in f"{key}{value}"
+def _is_instance_name(name: object) -> bool:
+    return isinstance(name, str) and _INSTANCE_NAME.fullmatch(name) is not None
 
 
 def _run_dir(config: WorldConfig, run_dir: str | Path | None, record_dir: Path | None) -> Path:
     if run_dir is not None:
-        return Path(run_dir).absolute()
-    return record_dir.parent if record_dir is not None else config.dir
+        return run_dir_of(run_dir)
+    return run_dir_of(config.dir if record_dir is None else record_dir.parent)
 
 
 def _resume_path(config: WorldConfig, resume: str | Path | None) -> Path | None:
     if resume is None:
         return None
-    path = config.dir / resume
+    path = config.dir / path_of(resume, "resume")
     _refuse_archive(path, "resume")
     if not path.is_file():
         raise ConfigError(
@@ -395,7 +363,7 @@ def _resume_path(config: WorldConfig, resume: str | Path | None) -> Path | None:
 def _in_existing_dir(key: str, value: str | Path | None) -> Path | None:
     if value is None:
         return None
-    path = Path(value).absolute()
+    path = path_of(value, key).absolute()
     if not path.parent.is_dir():
         raise ConfigError("its directory does not exist", key=key, value=str(path))
     return path

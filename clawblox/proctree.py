@@ -28,6 +28,7 @@ __all__ = [
     "find_tree",
     "find_trees",
     "is_same_process",
+    "is_suspended",
     "kill_tree",
     "read_process",
     "signal_processes",
@@ -42,6 +43,7 @@ _START_TIME = 19
 """Its place among the fields of ``/proc/<pid>/stat`` that follow the name."""
 
 _DEAD = (b"Z", b"X")
+_SUSPENDED = (b"T", b"t")
 
 
 class Proc(NamedTuple):
@@ -111,6 +113,12 @@ def read_process(pid: int) -> Proc | None:
     """Return the live process ``pid``, or None when there is none (a zombie is not live)."""
     found = _read_stat(pid)
     return None if found is None or found[0] in _DEAD else found[1]
+
+
+def is_suspended(pid: int) -> bool:
+    """Say whether a process lives and was stopped, by SIGSTOP, a terminal or a debugger."""
+    found = _read_stat(pid)
+    return found is not None and found[0] in _SUSPENDED
 
 
 def start_time_of(pid: int) -> int:

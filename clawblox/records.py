@@ -59,6 +59,7 @@ class InstanceRecord:
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
         instance_dir: Directory with its manifest and its files.
+        index: Its place among many; None for one that was started alone.
         host: Address it was told to bind.
         port: Its port.
         base_path: Prefix of its routes.
@@ -85,6 +86,7 @@ class InstanceRecord:
     world: str
     world_dir: str
     instance_dir: str
+    index: int | None
     host: str
     port: int
     base_path: str

@@ -11,6 +11,7 @@ from typing import get_args
 
 import attrs
 
+from clawblox.arguments import count_of, seconds_of
 from clawblox.errors import ConfigError
 from clawblox.model import RestartMode
 
@@ -46,12 +47,8 @@ class RestartPolicy:
         modes = get_args(RestartMode)
         if self.mode not in modes:
             raise ConfigError(f"one of {', '.join(modes)}", key="restart", value=self.mode)
-        if type(self.max_restarts) is not int or self.max_restarts < 1:
-            raise ConfigError(
-                "a whole number, 1 or more", key="max_restarts", value=self.max_restarts
-            )
-        if not self.window > 0:
-            raise ConfigError("seconds, above 0", key="restart_window", value=self.window)
+        count_of(self.max_restarts, "max_restarts")
+        seconds_of(self.window, "restart_window")
 
 
 class Intensity:

@@ -7,26 +7,31 @@ dealt with directly. What runs or ran, and what it wrote, is told by ``status``.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
 import attrs
 import msgspec
+import structlog
 
 from clawblox import protocol
+from clawblox.clock import utc_now
 from clawblox.control import control_dir, find_sockets, request
 from clawblox.errors import (
     ClawbloxError,
     ControlError,
+    ManifestError,
+    OrchestratorSuspendedError,
     RunLockedError,
     UsageError,
     WorldStopError,
 )
 from clawblox.launch import files_dir
-from clawblox.manifest_updates import checkpoint_update
+from clawblox.manifest import Update
+from clawblox.manifest_updates import checkpoint_update, run_update
 from clawblox.manifest_writer import ManifestWriters
 from clawblox.model import Outcome, SavedSnapshot, StopResult
 from clawblox.process import Grace, TreeEnd, end_tree
@@ -45,6 +50,8 @@ __all__ = [
     "save_instances",
     "stop_instances",
 ]
+
+_log = structlog.get_logger(__name__)
 
 _OWNER_TIMEOUT_S = 5.0
 _OWNER_POLL_S = 0.02
@@ -163,6 +170,7 @@ def _source_of(record: InstanceRecord) -> SnapshotSource:
 
 async def fork_instances(
     run_dir: Path,
+    world_dir: Path,
     checkpoint: Path | Mapping[str, Any],
     count: int,
     *,
@@ -174,6 +182,7 @@ async def fork_instances(
 
     Args:
         run_dir: The run directory.
+        world_dir: The world that the snapshot is of.
         checkpoint: The snapshot, absolute: its path, or a mapping with ``path`` and ``sha256``.
         count: How many instances.
         reseed: Seed of the first one; None leaves the random state as it is.
@@ -182,14 +191,14 @@ async def fork_instances(
         options: Further arguments of ``AsyncWorld.fork``, plain values.
 
     Returns:
-        Whether there is an orchestrator.
+        Whether there is an orchestrator of that world.
 
     Raises:
         ControlError: It refused, or went away.
 
     Cancellation: nothing of the new instances is left.
     """
-    path = await run_blocking(find_orchestrator, run_dir)
+    path = await run_blocking(find_orchestrator, run_dir, world_dir)
     if path is None:
         return False
     entry = checkpoint if isinstance(checkpoint, Mapping) else {"path": checkpoint}
@@ -198,20 +207,17 @@ async def fork_instances(
     return True
 
 
-def find_orchestrator(run_dir: Path) -> Path | None:
-    """Return the control socket of who may start instances in a run directory. Blocks.
-
-    Args:
-        run_dir: The run directory.
+def find_orchestrator(run_dir: Path, world_dir: Path) -> Path | None:
+    """Return the control socket of who may start instances of a world in a run directory. Blocks.
 
     Returns:
-        None when nobody runs there. Of several it is the one that has claimed the run directory,
-        for any other would find it locked.
+        None when nobody runs it there. Of several it is the one that has claimed the run
+        directory, for any other would find it locked.
     """
     owned, _ = _by_owner(run_dir, select_records(run_dir, ()))
     owner = run_owner(run_dir)
-    for path, group in owned.items():
-        if owner in (None, group[0].orchestrator_pid):
+    for path, (first, *_) in owned.items():  # each serves one world
+        if owner in (None, first.orchestrator_pid) and Path(first.world_dir) == world_dir:
             return path
     return None
 
@@ -243,12 +249,14 @@ async def stop_instances(
     Raises:
         UsageError: One of ``names`` is not there.
         WorldStopError: A process survived even SIGKILL; the other instances have ended.
+        OrchestratorSuspendedError: Those of an orchestrator that is stopped go on.
         OSError: The end of one, which nobody owned, cannot be noted; all have ended.
 
     Cancellation: what has not ended yet may go on.
     """
-    stopping = _Stopping(run_dir, names, grace_seconds, on_stopped)
-    await stopping.run()
+    async with ManifestWriters() as writers:
+        stopping = _Stopping(run_dir, names, grace_seconds, on_stopped, writers)
+        await stopping.run()
     for failure in stopping.failures.values():
         raise failure
     return [result for _, result in sorted(stopping.results.items())]
@@ -262,6 +270,7 @@ class _Stopping:
     names: Sequence[str]
     grace_seconds: float
     on_stopped: OnStopped
+    writers: ManifestWriters
     results: dict[str, StopResult] = attrs.field(factory=dict, init=False)
     failures: dict[str, ClawbloxError | OSError] = attrs.field(factory=dict, init=False)
 
@@ -290,12 +299,17 @@ class _Stopping:
             if event["event"] == "stopped":
                 self._note(msgspec.convert(event["value"], StopResult))
 
-        with contextlib.suppress(ControlError):
+        try:
             await request(path, "stop", arguments, take)
+        except OrchestratorSuspendedError as error:
+            # It would bring back what is ended behind its back.
+            self.failures.update(dict.fromkeys(names, error))
+        except ControlError:
+            pass  # what it did not live to end is ended here
 
     async def _stop(self, record: InstanceRecord) -> None:
         try:
-            self._note(await _stop_one(self.run_dir, record, self.grace_seconds))
+            self._note(await _stop_one(self.run_dir, record, self.grace_seconds, self.writers))
         except (WorldStopError, OSError) as error:
             self.failures[record.name] = error
 
@@ -305,14 +319,19 @@ class _Stopping:
             self.on_stopped(result)
 
 
-async def _stop_one(run_dir: Path, record: InstanceRecord, grace_seconds: float) -> StopResult:
+async def _stop_one(
+    run_dir: Path, record: InstanceRecord, grace_seconds: float, writers: ManifestWriters
+) -> StopResult:
     begun_at = anyio.current_time()
     mark = await run_blocking(mark_of, record)
     end = await end_tree(mark, None, Grace(grace_seconds))
     if end.survivors:
         raise _stop_error(record, end)
+    was_stopped = end.rung != "already_exited"
+    label = run_update(status="complete" if was_stopped else "interrupted", ended_at=utc_now())
+    close = partial(_close_record, run_dir, record.name, label, writers)
     with anyio.move_on_after(_OWNER_TIMEOUT_S):
-        await _wait_until_unowned(run_dir, record.name)
+        await _wait_until(close)
     latest = await run_blocking(read_record, run_dir, record.name)
     return StopResult(
         instance=record.name,
@@ -323,14 +342,14 @@ async def _stop_one(run_dir: Path, record: InstanceRecord, grace_seconds: float)
     )
 
 
-async def _wait_until_unowned(run_dir: Path, name: str) -> None:
+async def _wait_until(condition: Callable[[], bool]) -> None:
     while True:
-        if await run_blocking(_close_record, run_dir, name):
+        if await run_blocking(condition):
             return
         await anyio.sleep(_OWNER_POLL_S)
 
 
-def _close_record(run_dir: Path, name: str) -> bool:
+def _close_record(run_dir: Path, name: str, label: Update, writers: ManifestWriters) -> bool:
     """Note the end of an instance that nobody owns; return whether nobody does."""
     try:
         claim = claim_name(run_dir, name)
@@ -340,6 +359,10 @@ def _close_record(run_dir: Path, name: str) -> bool:
         record = read_record(run_dir, name)
         if record is not None and record.state not in OVER:
             write_record(run_dir, record.ended())
+            if record.index is not None:  # who runs one alone labels it
+                writers.apply(Path(record.instance_dir), label)
+    except ManifestError as error:
+        _log.warning("manifest not written", instance=name, error=str(error))
     finally:
         claim.release()
     return True

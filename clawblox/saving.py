@@ -15,6 +15,7 @@ import anyio
 import attrs
 import structlog
 
+from clawblox.arguments import count_of, seconds_of
 from clawblox.clock import format_utc, utc_now
 from clawblox.errors import ClawbloxError
 from clawblox.fleet import Fleet
@@ -50,6 +51,15 @@ class SaveOptions:
     dir: Path | None = None
     timeout: float = DEFAULT_TIMEOUT_S
     max_bytes: int = DEFAULT_MAX_BYTES
+
+    def __attrs_post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            ConfigError: One of them cannot be; names it.
+        """
+        seconds_of(self.timeout, "timeout")
+        count_of(self.max_bytes, "max_bytes")
 
 
 async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from clawblox.config import WorldConfig, read_world_config
 from clawblox.errors import ConfigError
 from clawblox.launch import (
     Launch,
-    count_of,
     files_dir,
     parent_of,
     plan_attach,
@@ -96,6 +96,28 @@ def test_in_the_world_directory_the_files_stay_below_a_hidden_one(config: WorldC
     assert one.run_dir == config.dir
     assert one.instance_dir == one.files_dir == config.dir / ".clawblox/worlds/w000"
     assert files_dir(config.dir, Path("/elsewhere")) == Path("/elsewhere")
+
+
+def test_a_run_directory_has_one_path_however_it_is_spelled(
+    config: WorldConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    monkeypatch.chdir(tmp_path)
+    for spelled in ("real", "link", "./real/.", "real/../link", tmp_path / "link"):
+        assert planned(config, run_dir=spelled).run_dir == real
+        assert planned(config, record_dir=f"{spelled}/recordings").run_dir == real
+    (tmp_path / "world").symlink_to(config.dir)
+    assert planned(config, run_dir="world").files_dir == config.dir / ".clawblox"
+
+
+def test_a_world_whose_path_no_record_can_hold_is_refused(tmp_path: Path) -> None:
+    directory = make_world(tmp_path).rename(tmp_path / os.fsdecode(b"w\xff"))
+    config = read_world_config(directory)
+    with pytest.raises(ConfigError, match="UTF-8") as caught:
+        planned(config)
+    assert caught.value.key == "dir"
 
 
 SEEDS: list[tuple[Any, bool]] = [
@@ -242,14 +264,6 @@ def test_a_key_that_no_spec_has_is_named() -> None:
 
 def test_a_spec_does_not_show_its_variables() -> None:
     assert "hush" not in repr(InstanceSpec(env={"API_KEY": "hush"}))
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.0, "3", True, None])
-def test_a_count_is_a_whole_number_of_at_least_one(value: Any) -> None:
-    assert count_of(1, "count") == 1
-    with pytest.raises(ConfigError, match="a whole number, 1 or more") as caught:
-        count_of(value, "count")
-    assert (caught.value.key, caught.value.value) == ("count", value)
 
 
 # ----------------------------------------------------------------------------------- the parent

@@ -66,6 +66,7 @@ def record_of(name: str, **changes: Any) -> InstanceRecord:
         world="counter",
         world_dir="/worlds/counter",
         instance_dir="/run/worlds/w000",
+        index=0,
         host="127.0.0.1",
         port=20001,
         base_path="",

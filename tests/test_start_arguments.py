@@ -227,10 +227,14 @@ async def test_further_variables_reach_the_world(tmp_path: Path) -> None:
     [
         ({"port": -1}, "port"),
         ({"port": 65536}, "port"),
+        ({"port": True}, "port"),
+        ({"host": ""}, "host"),
+        ({"base_path": "/a b"}, "base_path"),
         ({"health_timeout": 0}, "health_timeout"),
         ({"health_timeout": float("nan")}, "health_timeout"),
         ({"port_wait": -1}, "port_wait"),
         ({"name": ""}, "name"),
+        ({"name": 5}, "name"),
         ({"name": "../escape"}, "name"),
         ({"name": ".hidden"}, "name"),
         ({"resume": "no-such.json"}, "resume"),
@@ -242,6 +246,7 @@ async def test_further_variables_reach_the_world(tmp_path: Path) -> None:
         ({"env": {"A=B": "1"}}, "env.A=B"),
         ({"env": {"A": "1\0"}}, "env.A"),
         ({"env": {"A": 1}}, "env.A"),
+        ({"env": ["A=1"]}, "env"),
     ],
 )
 async def test_a_wrong_argument_is_named_and_nothing_is_started(

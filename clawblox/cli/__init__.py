@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
+import sys
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -43,6 +46,11 @@ _INTERRUPTED_STATUS = 130
 
 class _CommandLine(click.Group):
     """Loads commands when they are used, and ends with one line where an error is expected."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's own
+        """Run the program."""
+        _replace_closed_streams()
+        return super().main(*args, **kwargs)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words; those of a command may be needed once more, in the background."""
@@ -80,6 +88,15 @@ class _CommandLine(click.Group):
             _fail(ctx, f"{error.strerror or error}{place}", 1)
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED_STATUS)
+
+
+def _replace_closed_streams() -> None:
+    """Put the null device where a standard stream is closed, or any file would take its place."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open("w" if fd else "r")  # noqa: SIM115 - it stays open
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:

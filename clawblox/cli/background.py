@@ -1,8 +1,8 @@
 """An orchestrator in the background: how it is begun, and what it tells whoever began it.
 
-It is the same command again, in a session of its own, with ``--report-to`` and a socket. Over
-that it says, a JSON object a line, which instance is ready or has failed, and at last what came of
-them all. When the socket ends before, the orchestrator has ended.
+It is the same command again, in a session of its own, with ``--background-channel`` and a socket.
+Over that it says, a JSON object a line, which instance is ready or has failed, and at last what
+came of them all. When the socket ends before, the orchestrator has ended.
 """
 
 from __future__ import annotations
@@ -167,10 +167,11 @@ def spawn_in_background(words: Sequence[str], run_dir: Path) -> Background:
     log, log_start = open_log(log_file)
     command, *others = words
     with far_end:
-        reporting = (command, "--report-to", str(far_end.fileno()))
+        reporting = (command, "--background-channel", str(far_end.fileno()))
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "clawblox", *reporting, *others],
+                # Nothing is imported from the current directory, which may be anything.
+                [sys.executable, "-P", "-m", "clawblox", *reporting, *others],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -100,7 +100,7 @@ def command(
     found = _find_source(directory, source)
     options_given = ManyOptions(**options)
     home = directory if new_run_dir is None else Path(new_run_dir).absolute()
-    if new_run_dir is None and find_orchestrator(directory) is not None:
+    if new_run_dir is None and find_orchestrator(directory, found.world_dir) is not None:
         _refuse_options(ctx, run_dir)
         ctx.exit(anyio.run(_ask_orchestrator, found, count, reseed, options_given))
     world = open_world(str(found.world_dir))
@@ -226,6 +226,7 @@ async def _ask_orchestrator(
 
         return await fork_instances(
             source.run_dir,
+            source.world_dir,
             checkpoint,
             count,
             reseed=reseed,

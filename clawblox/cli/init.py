@@ -45,4 +45,5 @@ def command(name: str) -> None:
         )
         (directory / file_name).write_text(text, encoding="utf-8")
         click.echo(f"Wrote {directory / file_name}")
-    click.echo(f"Run it: clawblox run {shlex.quote(name)}")
+    dashes = ("--",) if name.startswith("-") else ()
+    click.echo(f"Run it: {shlex.join(('clawblox', 'run', *dashes, name))}")

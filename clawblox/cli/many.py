@@ -190,7 +190,8 @@ _OPTIONS = (
         metavar="PORT",
         help="Serve metrics for Prometheus on 127.0.0.1; 0 takes a free port.",
     ),
-    click.option("--report-to", type=int, hidden=True, help="Where the background reports."),
+    # Unlike any word that a person may mistype, for click would suggest it.
+    click.option("--background-channel", "report_to", type=int, hidden=True),
 )
 
 

@@ -87,3 +87,8 @@ def test_an_empty_directory_is_filled_and_a_full_one_is_left_alone(
     assert again.wait() == 1
     assert again.err == "Error: Path 'world' exists already, and is not an empty directory\n"
     assert (tmp_path / "world" / "world.py").read_text() == "mine"
+
+
+def test_the_command_that_it_names_is_good_for_every_directory(call: Start, tmp_path: Path) -> None:
+    written = call("init", "--", "-x y", cwd=tmp_path)
+    assert written.out.endswith("\nRun it: clawblox run -- '-x y'\n")

@@ -34,6 +34,7 @@ def record_of(run_dir: Path) -> InstanceRecord:
         "world": "counter",
         "world_dir": str(run_dir),
         "instance_dir": str(run_dir),
+        "index": None,
         "host": "127.0.0.1",
         "port": 20001,
         "base_path": "",

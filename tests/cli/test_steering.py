@@ -317,6 +317,21 @@ def test_stopping_a_restarting_instance_ends_it_for_good(
     assert not marked_processes()
 
 
+def test_a_suspended_orchestrator_is_named_and_its_instances_are_left_alone(
+    up: Start, call: Start, run_dir: Path
+) -> None:
+    command = up()
+    command.send(signal.SIGSTOP)
+    try:
+        stopped = call("stop", str(run_dir))
+        assert stopped.wait() == 1
+        assert f"pid {command.process.pid}, is suspended and cannot answer" in stopped.err
+        assert {one["state"] for one in look(run_dir).values()} == {"ready"}
+    finally:
+        command.send(signal.SIGCONT)
+    wait_for_end(command)
+
+
 def test_a_long_stop_shows_a_bar(up: Start, run_dir: Path) -> None:
     command = up(flags=("--ignore-sigterm",))
     with terminal("stop", str(run_dir), "--grace", "1") as one:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from clawblox.cli.up import command as up_command
-from tests.cli.conftest import Command, Start, assert_nothing_runs, choosy_world, look
+from tests.cli.conftest import (
+    TIMEOUT_S,
+    Command,
+    Start,
+    assert_nothing_runs,
+    choosy_world,
+    environment,
+    look,
+)
 from tests.cli.terminal import CTRL_C, CTRL_S, terminal
 from tests.support import (
     ask,
@@ -291,6 +300,21 @@ def test_a_killed_orchestrator_leaves_nothing_running(up: Start, run_dir: Path) 
     assert {one["state"] for one in look(run_dir).values()} == {"interrupted"}
 
 
+def test_streams_that_are_closed_do_not_matter(start: Start, tmp_path: Path, run_dir: Path) -> None:
+    closing = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+    words = ("up", str(make_world(tmp_path)), "--run-dir", str(run_dir))
+    command = start(*words, prefix=closing)
+    wait_until(
+        lambda: (
+            [one["state"] for one in look(run_dir).values()] == ["ready"]
+            or command.process.poll() is not None
+        ),
+        what="the world is ready",
+    )
+    assert command.interrupt() == 130
+    assert not marked_processes()
+
+
 def test_it_ends_when_nobody_reads_any_more(start: Start, tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     words = ("up", str(world), "--run-dir", str(run_dir), "--autosave", "0.05")
@@ -435,6 +459,19 @@ def test_it_goes_to_the_background_when_all_are_ready_and_ends_with_the_last_of_
     assert log.read_text().count(" stopped: exit status 0\n") == 3
     assert "Ctrl-C" not in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_in_the_background_nothing_is_imported_from_the_current_directory(
+    call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit('somebody else')")
+    words = ["up", str(make_world(tmp_path)), "--run-dir", str(run_dir), "--detach"]
+    command = [sys.executable, "-P", "-m", "clawblox", *words]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    call("stop", str(run_dir))
 
 
 def test_in_the_background_a_failed_start_is_told_and_the_others_go_on(

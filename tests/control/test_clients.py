@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from clawblox import control_server
-from clawblox.control import request
+from clawblox.control import request, short_path
 from clawblox.control_server import Report
 from tests.control.conftest import Endless, RawClient, events_of, serving
 from tests.support import wait_until_async
@@ -37,6 +37,21 @@ async def test_a_client_that_goes_away_cancels_its_handler(run_dir: Path, logs, 
             await endless.is_cancelled.wait()
         assert await request(server.path, "echo", {}) == {"asked": {}}
     assert events_of(logs, "error") == []
+
+
+async def test_what_was_taken_back_before_it_was_read_is_not_begun(run_dir: Path) -> None:
+    begun: list[object] = []
+
+    async def begin(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        begun.append(arguments)
+        return {}
+
+    async with serving(run_dir, begin=begin) as server:
+        with socket.socket(socket.AF_UNIX) as client, short_path(server.path) as address:
+            client.connect(address)  # the loop serves nobody meanwhile
+            client.sendall(b'{"op": "begin"}\n')
+        assert await request(server.path, "echo", {}) == {"asked": {}}
+    assert begun == []
 
 
 async def test_a_cancelled_request_cancels_its_handler_and_no_other(run_dir: Path) -> None:
@@ -66,9 +81,10 @@ async def test_a_report_to_a_client_that_is_gone_cancels_the_handler(
         await anyio.sleep_forever()
 
     monkeypatch.setattr(control_server, "_cancel_at_end", never)
-    is_gone, is_cancelled = anyio.Event(), anyio.Event()
+    has_begun, is_gone, is_cancelled = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def late(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        has_begun.set()
         try:
             await is_gone.wait()
             await report("too late")
@@ -80,6 +96,7 @@ async def test_a_report_to_a_client_that_is_gone_cancels_the_handler(
     async with serving(run_dir, late=late) as server:
         async with RawClient(server.path) as client:
             await client.send(b'{"op": "late"}\n')
+            await has_begun.wait()
         is_gone.set()
         with anyio.fail_after(10):
             await is_cancelled.wait()

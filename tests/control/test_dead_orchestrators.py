@@ -17,7 +17,7 @@ import pytest
 from clawblox import control, control_server
 from clawblox.control import control_dir, find_sockets, request
 from clawblox.control_server import ControlServer
-from clawblox.errors import ControlError
+from clawblox.errors import ControlError, OrchestratorSuspendedError
 from clawblox.files import lock_file, unlock_file
 from tests.control.conftest import find, serving
 from tests.support import is_alive, kill_processes, wait_until
@@ -136,6 +136,16 @@ async def test_an_orchestrator_that_dies_meanwhile_is_an_error(run_dir: Path) ->
         [path] = await find(run_dir)
         with pytest.raises(ControlError, match="went away before it had answered"):
             await request(path, "wait", {}, lambda event: os.kill(event["pid"], signal.SIGKILL))
+
+
+async def test_an_orchestrator_that_is_suspended_is_an_error_that_says_what_to_do(
+    run_dir: Path,
+) -> None:
+    with orchestrator(run_dir, "7-1"):
+        [path] = await find(run_dir)
+        with pytest.raises(OrchestratorSuspendedError) as caught, anyio.fail_after(20):
+            await request(path, "wait", {}, lambda event: os.kill(event["pid"], signal.SIGSTOP))
+    assert "kill -CONT " in str(caught.value)
 
 
 def test_a_child_that_was_forked_keeps_no_dead_orchestrator_alive(run_dir: Path) -> None:

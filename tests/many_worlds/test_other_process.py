@@ -14,10 +14,10 @@ from clawblox import AsyncWorld, ControlError, SavedSnapshot, UsageError
 from clawblox.model import Outcome
 from clawblox.runs import fork_instances, save_instances, stop_instances
 from clawblox.status import read_instances
-from tests.crowd import HANG_S, exposed, leftovers, on_disk, ports_of, registered
+from tests.crowd import HANG_S, exposed, leftovers, on_disk, ports_of, registered, statuses
 from tests.many_worlds.conftest import CROWD_OF
 from tests.running import manifest_of
-from tests.support import ask, make_world, marked_processes
+from tests.support import ask, make_world, marked_processes, wait_until_async
 from tests.test_guard import orchestrator
 
 pytestmark = pytest.mark.anyio
@@ -32,13 +32,13 @@ async def saves_from_outside(run: Path, *names: str) -> dict[str, Outcome[SavedS
 
 
 async def forks_from_outside(
-    run: Path, checkpoint: Path, count: int, reseed: int | None = None
+    run: Path, world_dir: Path, checkpoint: Path, count: int, reseed: int | None = None
 ) -> list[Mapping[str, Any]] | None:
     """Return the events that tell of the instances; None when there is no orchestrator."""
     events: list[Mapping[str, Any]] = []
     with anyio.fail_after(HANG_S):
         is_owned = await fork_instances(
-            run, checkpoint, count, reseed=reseed, on_event=events.append
+            run, world_dir, checkpoint, count, reseed=reseed, on_event=events.append
         )
     return [one for one in events if one["event"] in ("started", "failed")] if is_owned else None
 
@@ -59,7 +59,7 @@ async def test_worlds_are_saved_forked_and_stopped_from_another_process(
         for name in ("w000", "w001"):
             home = run / "worlds" / name
             assert registered(home) == on_disk(home) != {}
-        await check_forks_from_outside(run, saves["w000"])
+        await check_forks_from_outside(run, directory, saves["w000"])
         (result,) = await stop_instances(run, ["w001"], grace_seconds=10)
         assert (result.instance, result.rung) == ("w001", "terminated")
         states = {one.name: one for one in await run_sync(read_instances, run)}
@@ -81,10 +81,12 @@ async def test_worlds_are_saved_forked_and_stopped_from_another_process(
     assert {one.restarts for one in await run_sync(read_instances, run)} == {0}
 
 
-async def check_forks_from_outside(run: Path, outcome: Outcome[SavedSnapshot]) -> None:
+async def check_forks_from_outside(
+    run: Path, directory: Path, outcome: Outcome[SavedSnapshot]
+) -> None:
     saved = outcome.value
     assert saved is not None
-    events = await forks_from_outside(run, saved.path, 2)
+    events = await forks_from_outside(run, directory, saved.path, 2)
     assert events is not None
     assert [(one["event"], one["instance"]) for one in events] == [
         ("started", "w003"),
@@ -93,8 +95,24 @@ async def check_forks_from_outside(run: Path, outcome: Outcome[SavedSnapshot]) -
     told = manifest_of(run / "worlds" / "w004")["run"]
     assert (told["resume_from"], told["parent_sha256"]) == (str(saved.path), saved.sha256)
     with pytest.raises(ControlError) as caught:
-        await forks_from_outside(run, saved.path, 2, reseed=1)
+        await forks_from_outside(run, directory, saved.path, 2, reseed=1)
     assert caught.value.error_type == "ConfigError"
+
+
+async def test_a_fork_is_of_the_world_of_its_snapshot_where_there_are_several(
+    tmp_path: Path, run: Path
+) -> None:
+    counters, others = make_world(tmp_path), make_world(tmp_path, name="others")
+    async with AsyncWorld(dir=counters) as first, AsyncWorld(dir=others) as second:
+        (await first.start_many(1, run_dir=run)).raise_if_failed()
+        (await second.start_many(1, run_dir=run)).raise_if_failed()
+        saved = await second.save()
+        events = await forks_from_outside(run, others, saved.path, 1)
+        assert events is not None
+        assert [(one["event"], one["instance"]) for one in events] == [("started", "w002")]
+        assert second.instances == ("w001", "w002")
+        assert await forks_from_outside(run, tmp_path, saved.path, 1) is None
+    assert leftovers(run) == []
 
 
 DETACHED = CROWD_OF.replace('restart="checkpoint"', "detach=True")
@@ -119,7 +137,7 @@ async def test_detached_worlds_need_no_orchestrator_to_be_saved_and_stopped(
             assert registered(home) == on_disk(home) != {}
         saved = saves["w000"].value
         assert saved is not None
-        assert await forks_from_outside(run, saved.path, 1) is None
+        assert await forks_from_outside(run, directory, saved.path, 1) is None
         async with AsyncWorld(dir=directory) as again:  # they keep their names
             assert list((await again.fork(saved, run_dir=run)).done) == ["w003"]
     finally:
@@ -132,6 +150,20 @@ async def test_detached_worlds_need_no_orchestrator_to_be_saved_and_stopped(
     }
     assert leftovers(run, ports) == []
     assert {one.state for one in await run_sync(read_instances, run)} == {"exited"}
+    told = statuses(run, ["w000", "w001", "w002", "w003"])
+    assert {one["status"] for one in told.values()} == {"complete"}
+    assert all(one["ended_at"] for one in told.values())
+
+
+async def test_what_was_interrupted_is_called_so_by_who_stops_it(tmp_path: Path, run: Path) -> None:
+    with orchestrator(CROWD_OF, make_world(tmp_path), run, "2") as killed:
+        assert len(killed.hear().split()) == 2
+        killed.kill()
+    await wait_until_async(lambda: not marked_processes(), HANG_S, "the guard has ended them")
+    results = await stop_instances(run, grace_seconds=10)
+    assert {one.rung for one in results} == {"not_running"}
+    told = statuses(run, ["w000", "w001"])
+    assert {one["status"] for one in told.values()} == {"interrupted"}
 
 
 async def test_detached_worlds_are_attached_with_the_manifests_they_have(
@@ -152,3 +184,4 @@ async def test_detached_worlds_are_attached_with_the_manifests_they_have(
             )
         assert len((await world.stop_all()).done) == 2
     assert leftovers(run, ports_of(batch)) == []
+    assert {one["status"] for one in statuses(run, batch.done).values()} == {"complete"}

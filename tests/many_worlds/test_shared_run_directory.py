@@ -15,6 +15,7 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, RunLockedError, StartedWorld, UsageError, World, read_manifest
 from clawblox.model import Batch
+from clawblox.runs import stop_instances
 from clawblox.status import read_instances
 from tests.crowd import HANG_S, leftovers, registered, until
 from tests.many_worlds.conftest import CROWD_OF
@@ -56,6 +57,24 @@ def test_worlds_of_one_process_share_a_guard_a_portal_and_a_run_directory(
         assert len(second.save_all()) == len(second.instances) == 4
     listed = {entry["name"] for entry in read_manifest(run).instances}
     assert listed == names
+    assert leftovers(run) == []
+
+
+async def test_a_run_directory_is_shared_however_it_is_spelled(tmp_path: Path, run: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(run)
+    directory = make_world(tmp_path)
+    async with AsyncWorld(dir=directory) as world, AsyncWorld(dir=directory) as other:
+        assert list((await world.start_many(1, run_dir=run)).done) == ["w000"]
+        assert list((await other.start_many(1, run_dir=link, restart="fresh")).done) == ["w001"]
+        await world.start(run_dir=run / ".." / "link")
+        assert world.instances == ("w000", "w002")
+        # All of them are known to their orchestrator, which is asked and brings nothing back.
+        results = await stop_instances(link, grace_seconds=10)
+        assert {one.instance: one.rung for one in results} == dict.fromkeys(
+            ("w000", "w001", "w002"), "terminated"
+        )
+        assert world.instances == other.instances == ()
     assert leftovers(run) == []
 
 
