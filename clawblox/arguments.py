@@ -18,6 +18,7 @@ __all__ = [
     "ARGUMENT_OF",
     "count_of",
     "env_of",
+    "file_of",
     "host_of",
     "path_of",
     "port_of",
@@ -85,16 +86,25 @@ def text_of(value: object, key: str) -> str:
     return value
 
 
-def path_of(value: object, key: str) -> Path:
-    """Return ``value`` as a path.
+def file_of(value: object, key: str) -> Path:
+    """Return ``value`` as the path of something that is only read.
 
     Raises:
-        ConfigError: It is none, or one that cannot stand in a record or a manifest, which are
-            UTF-8; names ``key``.
+        ConfigError: It is none; names ``key``.
     """
-    if not isinstance(value, str | os.PathLike):
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or "\0" in text:
         raise ConfigError("a path", key=key, value=value)
-    path = Path(value)
+    return Path(text)
+
+
+def path_of(value: object, key: str) -> Path:
+    """Return ``value`` as a path that can stand in a record or a manifest, which are UTF-8.
+
+    Raises:
+        ConfigError: It is none, or cannot; names ``key``.
+    """
+    path = file_of(value, key)
     try:
         path.absolute().as_posix().encode()
     except UnicodeEncodeError as error:

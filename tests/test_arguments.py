@@ -14,6 +14,7 @@ import pytest
 from clawblox.arguments import (
     count_of,
     env_of,
+    file_of,
     host_of,
     path_of,
     port_of,
@@ -35,6 +36,7 @@ NOT_UTF8 = os.fsdecode(b"run\xff")
         (partial(seconds_of, may_be_zero=True), 0, 0),
         (path_of, "runs/über uns", Path("runs/über uns")),
         (path_of, Path("runs"), Path("runs")),
+        (file_of, NOT_UTF8, Path(NOT_UTF8)),
         (text_of, "", ""),
         (text_of, "/w1", "/w1"),
     ],
@@ -50,7 +52,8 @@ def test_what_can_be_is_taken(take: Callable[[Any, str], Any], value: Any, taken
         *((seconds_of, value) for value in (0, -1, math.nan, "5", True, None)),
         *((partial(seconds_of, may_be_zero=True), value) for value in (-1, math.nan, None)),
         *((text_of, value) for value in ("a b", "a\n", "ä", 5, None)),
-        *((path_of, value) for value in (5, None, NOT_UTF8, Path(NOT_UTF8))),
+        *((path_of, value) for value in (5, None, NOT_UTF8, Path(NOT_UTF8), "a\0b")),
+        *((file_of, value) for value in (5, None, b"a", "a\0b", Path("a\0b"))),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_name(take: Callable[[Any, str], Any], value: Any) -> None:

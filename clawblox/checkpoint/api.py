@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
+from clawblox.arguments import file_of, path_of
 from clawblox.checkpoint import loader, reader
 from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.progress import Report
@@ -128,8 +129,10 @@ def load_checkpoint(
     Raises:
         CheckpointFormatError: It is no sound archive.
         CheckpointError: It cannot be read, or something is in its way in ``run_dir``.
+        ConfigError: One of the paths is none.
     """
-    return loader.load(Path(path), Path(run_dir), limits=limits, progress=progress)
+    archive, target = file_of(path, "path"), path_of(run_dir, "run_dir")
+    return loader.load(archive, target, limits=limits, progress=progress)
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -138,8 +141,9 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         CheckpointFormatError: It is no sound archive.
         CheckpointError: It cannot be read.
+        ConfigError: The path is none.
     """
-    return reader.read_metadata(Path(path))
+    return reader.read_metadata(file_of(path, "path"))
 
 
 async def async_save_checkpoint(

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
+from clawblox.arguments import path_of
 from clawblox.checkpoint.metadata import RESERVED_KEYS, serialise_metadata
 from clawblox.checkpoint.model import Allowance
 from clawblox.checkpoint.names import check_name
@@ -124,7 +125,7 @@ def label_secrets(values: Secrets) -> KnownValues:
 
 
 def _archive_path(value: str | os.PathLike[str]) -> Path:
-    path = _path("path", value)
+    path = path_of(value, "path").absolute()
     if path.suffix != ARCHIVE_SUFFIX or path.name == ARCHIVE_SUFFIX:
         raise ConfigError(
             f"the name of an archive ends in {ARCHIVE_SUFFIX}",
@@ -138,7 +139,7 @@ def _archive_path(value: str | os.PathLike[str]) -> Path:
 def _snapshot(value: str | os.PathLike[str] | None) -> Path | None:
     if value is None:
         return None
-    path = _path("world_snapshot", value)
+    path = path_of(value, "world_snapshot").absolute()
     if not _holds(path.is_file, path):
         raise ConfigError("the snapshot is not a file", key="world_snapshot", value=str(value))
     return path
@@ -164,7 +165,7 @@ def _agent_name(name: object) -> str:
 
 
 def _agent_dir(name: str, value: str | os.PathLike[str]) -> Path:
-    path = _path(f"agents.{name}", value)
+    path = path_of(value, f"agents.{name}").absolute()
     if not _holds(path.is_dir, path):
         message = "the agent's directory is not a directory"
         raise ConfigError(message, key=f"agents.{name}", value=str(value))
@@ -228,13 +229,3 @@ def _holds(question: Callable[[], bool], path: Path) -> bool:
     except OSError as error:
         message = f"this cannot be looked at: {error.strerror}"
         raise CheckpointError(message, path=path) from error
-
-
-def _path(key: str, value: str | os.PathLike[str]) -> Path:
-    try:
-        path = Path(value).absolute()
-    except TypeError as error:
-        raise ConfigError(f"{key} must be a path", key=key, value=value) from error
-    if "\0" in str(path):
-        raise ConfigError(f"{key} must be a path", key=key, value=str(value))
-    return path

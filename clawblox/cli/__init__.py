@@ -100,7 +100,9 @@ def _replace_closed_streams() -> None:
 
 
 def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
-    click.echo(f"Error: {message}", err=True)
+    from clawblox.cli.output import printable_lines
+
+    click.echo(f"Error: {printable_lines(message)}", err=True)
     ctx.exit(exit_code)
 
 

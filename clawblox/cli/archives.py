@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,8 +28,6 @@ __all__ = [
 _EXCLUDED_SHOWN: Final = 20
 _DIFFERENCES_SHOWN: Final = 200
 _DIGEST_SHOWN: Final = 12
-_REORDERING: Final = ("Cf", "Zl", "Zp")
-"""Characters that are not seen, and can make others be seen elsewhere: bidi overrides, say."""
 _MOST_BYTES: Final = 1 << 63
 
 
@@ -72,7 +69,7 @@ def describe_loaded(loaded: Mapping[str, Any]) -> str:
     """Say where the state of an archive is now."""
     world = loaded["world_snapshot"]
     rows = [("world snapshot", _place(world))] if world else []
-    rows += [(f"agent {_shown(name)}", _place(path)) for name, path in loaded["agents"].items()]
+    rows += [(f"agent {printable(name)}", _place(path)) for name, path in loaded["agents"].items()]
     parts = [format_table(("STATE", "NOW IN"), rows), _describe_excluded(loaded["excluded"])]
     if not loaded["verified"]:
         parts.append("The archive names no digests: its content was checked by checksums only.")
@@ -82,10 +79,10 @@ def describe_loaded(loaded: Mapping[str, Any]) -> str:
 def describe_difference(found: Difference) -> str:
     """Say how two archives differ, a member a line as ``diff`` does."""
     lines = [
-        *(f"+ {_shown(name)}" for name in found.added),
-        *(f"- {_shown(name)}" for name in found.removed),
-        *(f"~ {_shown(name)}" for name in found.changed),
-        *(f"~ {METADATA_NAME}: {_shown(key)}" for key in found.metadata),
+        *(f"+ {printable(name)}" for name in found.added),
+        *(f"- {printable(name)}" for name in found.removed),
+        *(f"~ {printable(name)}" for name in found.changed),
+        *(f"~ {METADATA_NAME}: {printable(key)}" for key in found.metadata),
     ]
     counts = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
     return "\n".join([*_cut(lines, _DIFFERENCES_SHOWN), f"{counts}, {found.unchanged} the same"])
@@ -99,11 +96,11 @@ def describe_findings(scan: Scan) -> str:
     headings = ("FILE", "LINE", "RULE", "FINGERPRINT", "PREVIEW")
     rows = [
         (
-            _shown(each.path),
+            printable(each.path),
             "" if each.line is None else str(each.line),
-            _shown(each.rule),
+            printable(each.rule),
             each.fingerprint,
-            _shown(each.preview),
+            printable(each.preview),
         )
         for each in scan.findings
     ]
@@ -181,7 +178,7 @@ def _describe_agents(archive: Archive) -> str:
     names = sorted({*agents, *counts})
     rows = [
         (
-            _shown(name),
+            printable(name),
             *_describe_session(agents, name),
             str(counts[name]),
             format_bytes(sizes[name]),
@@ -215,7 +212,7 @@ def _describe_own(metadata: Mapping[str, Any]) -> str:
 
 
 def _describe_files(archive: Archive) -> str:
-    rows = [(_shown(each.name), format_bytes(each.size)) for each in archive.entries]
+    rows = [(printable(each.name), format_bytes(each.size)) for each in archive.entries]
     return format_table(("FILE", "SIZE"), rows)
 
 
@@ -227,17 +224,11 @@ def _cut(lines: Iterable[str], limit: int) -> list[str]:
 
 def _text(value: object) -> str:
     """Return what may be shown of something that a stranger wrote, of whatever kind it is."""
-    return "" if value is None else _shown(str(value))
-
-
-def _shown(text: str) -> str:
-    """Return the first line of a text as it stands, whatever a terminal makes of it."""
-    visible = (char for char in text if unicodedata.category(char) not in _REORDERING)
-    return printable("".join(visible))
+    return "" if value is None else printable(str(value))
 
 
 def _place(path: Path) -> str:
-    return _shown(shorten_path(path))
+    return printable(shorten_path(path))
 
 
 def _number(value: object) -> int:

@@ -8,6 +8,7 @@ import os
 import re
 import select
 import shlex
+import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -31,11 +32,14 @@ __all__ = [
     "format_table",
     "note",
     "printable",
+    "printable_lines",
     "shorten_path",
     "suggest",
 ]
 
 _NOT_PRINTABLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\x20-\x7e\xa0-\U0010ffff]")
+_REORDERING = ("Cf", "Zl", "Zp")
+"""Characters that are not seen, and can make others be seen elsewhere: bidi overrides, say."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
@@ -177,8 +181,18 @@ def format_exit(exit_: WorldExit | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the first line of a text without what would move a terminal's cursor."""
-    return _NOT_PRINTABLE.sub("", text.strip().partition("\n")[0])
+    """Return the first line of a text as it stands, whatever a terminal makes of it."""
+    return _visible(text.strip().partition("\n")[0])
+
+
+def printable_lines(text: str) -> str:
+    """Return a text as it stands, line by line, whatever a terminal makes of it."""
+    return "\n".join(map(_visible, text.split("\n")))
+
+
+def _visible(line: str) -> str:
+    seen = "".join(each for each in line if unicodedata.category(each) not in _REORDERING)
+    return _NOT_PRINTABLE.sub("", seen.expandtabs())
 
 
 def suggest(command: str, run_dir: Path, *names: str) -> str:

@@ -602,6 +602,14 @@ def test_an_archive_has_a_name_that_tools_find(run: Run, path: object):
     assert told.value.key == "path"
 
 
+@pytest.mark.parametrize("path", [None, 7, "a\0b.ckpt"])
+def test_a_path_that_is_none_is_named_when_an_archive_is_read(path: object, tmp_path: Path):
+    for read in (clawblox.read_metadata, lambda path: clawblox.load_checkpoint(path, tmp_path)):
+        with pytest.raises(ConfigError) as told:
+            read(path)
+        assert told.value.key == "path"
+
+
 def test_values_that_may_be_secrets_are_not_repeated(run: Run):
     token = fake_token()
     for options in ({"known_secrets": [token.encode()]}, {"metadata": {"at": token.encode()}}):

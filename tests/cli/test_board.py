@@ -10,7 +10,14 @@ import pytest
 from clawblox.cli.board import Row, View, render, row_of
 from clawblox.cli.happenings import Chronicle, Happening, changes_between, happening_of
 from clawblox.cli.live import Look, pressure_between, rows_between
-from clawblox.cli.output import format_age, format_bytes, format_table, printable, suggest
+from clawblox.cli.output import (
+    format_age,
+    format_bytes,
+    format_table,
+    printable,
+    printable_lines,
+    suggest,
+)
 from clawblox.cli.roster import Roster
 from clawblox.errors import ClawbloxError, WorldStartError
 from clawblox.model import EventKind, WorldEvent, WorldExit
@@ -292,6 +299,8 @@ def test_columns_with_nothing_in_them_are_left_out() -> None:
 
 def test_a_line_of_somebody_else_cannot_move_the_cursor() -> None:
     assert printable("\x1b[2Ja\rb\x07 \x1b]0;title\x07\nsecond") == "ab ]0;title"
+    assert printable("a\u202eb\u2028c\tä") == "abc     ä"
+    assert printable_lines("one:\n  a\rb\n\n  \x1b[31mc") == "one:\n  ab\n\n  c"
 
 
 def test_a_command_that_is_suggested_can_be_pasted(tmp_path: Path) -> None:

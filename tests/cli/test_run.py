@@ -355,6 +355,14 @@ def test_a_directory_without_world_toml_is_told(call: Start, tmp_path: Path) -> 
     assert command.err.startswith("Error: the directory has no world.toml\n")
 
 
+def test_an_error_cannot_move_the_cursor(call: Start, tmp_path: Path) -> None:
+    world = tmp_path / "a\r\u202eb"
+    world.mkdir()
+    command = call("run", str(world))
+    assert command.wait() == 2
+    assert f"{tmp_path}/ab" in command.err
+
+
 def test_a_world_without_a_command_is_refused(call: Start, tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "lua"\n[scripts]\nmain = "main.lua"\n')
     command = call("run", str(tmp_path))
