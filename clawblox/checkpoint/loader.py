@@ -17,7 +17,7 @@ from clawblox.checkpoint.layout import Entry
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.checkpoint.placing import Place, Placing, agent_names
-from clawblox.checkpoint.policy import GIT_CONFIG
+from clawblox.checkpoint.policy import git_config
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.checkpoint.reader import Archive, located
 from clawblox.checkpoint.staging import Staging, Target
@@ -111,7 +111,14 @@ class _Load:
         if place.parts[-2:] == (".git", "HEAD"):
             config = (*place.parts[:-1], "config")
             with staging.new_file(config, mode=_FILE_MODE) as write:
-                write(GIT_CONFIG)
+                write(git_config(self._beside(entry)))
+
+    def _beside(self, entry: Entry) -> Iterator[str]:
+        """Yield the names of all members in a member's directory, relative to it."""
+        directory = entry.name.rpartition("/")[0] + "/"
+        for other in self._members:
+            if other.name.startswith(directory):
+                yield other.name.removeprefix(directory)
 
     def _mtime_ns(self, entry: Entry) -> int | None:
         if not self._archive.is_verified:

@@ -16,16 +16,10 @@ from typing import Final
 
 from clawblox.checkpoint import names
 
-__all__ = ["GIT_CONFIG", "find_repositories", "link_stays_inside", "workspace_exclusion"]
+__all__ = ["find_repositories", "git_config", "link_stays_inside", "workspace_exclusion"]
 
 Parts = tuple[str, ...]
 """A path below a workspace, its components folded."""
-
-GIT_CONFIG: Final = (
-    b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
-    b"\tlogallrefupdates = true\n"
-)
-"""What a restored repository has for its ``.git/config``, which itself never travels."""
 
 _REBUILT: Final = "can be built anew"
 _CREDENTIALS: Final = "holds credentials"
@@ -75,6 +69,9 @@ _GIT_CONTENT: Final = re.compile(
     r"|(commit_edit|merge_|squash_)msg|(refs|objects|logs|info)(/.*)?"
 )
 _GIT_ELSEWHERE: Final = re.compile(r"objects/info/(http-)?alternates|refs/.*\.lock")
+_SHA256_OBJECT: Final = re.compile(
+    r"objects/(?:[0-9a-f]{2}/[0-9a-f]{62}|pack/pack-[0-9a-f]{64}\.[a-z]+)"
+)
 _BARE_GIT_DENIED: Final = re.compile(r"config(\..*)?|commondir|hooks|modules|worktrees")
 
 
@@ -112,6 +109,19 @@ def workspace_exclusion(
         if reason is not None:
             return reason
     return None
+
+
+def git_config(paths: Iterable[str]) -> bytes:
+    """Return what a restored repository has for its ``.git/config``, which itself never travels.
+
+    Args:
+        paths: Its files, by their names below ``.git``: what objects are called tells their hash,
+            as in the gitrepository-layout(5) manual.
+    """
+    is_sha256 = any(map(_SHA256_OBJECT.fullmatch, paths))
+    extensions = "[extensions]\n\tobjectformat = sha256\n" if is_sha256 else ""
+    core = f"[core]\n\trepositoryformatversion = {int(is_sha256)}\n\tfilemode = true\n"
+    return f"{core}\tbare = false\n\tlogallrefupdates = true\n{extensions}".encode()
 
 
 def link_stays_inside(path: str, target: str) -> bool:

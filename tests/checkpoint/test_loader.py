@@ -16,7 +16,7 @@ from clawblox import linux
 from clawblox.checkpoint import staging
 from clawblox.checkpoint.loader import load
 from clawblox.checkpoint.model import Limits
-from clawblox.checkpoint.policy import GIT_CONFIG
+from clawblox.checkpoint.policy import git_config
 from clawblox.checkpoint.sessions.claude import project_slug
 from clawblox.errors import (
     CheckpointError,
@@ -456,14 +456,23 @@ def test_capabilities_and_credentials_are_left_out_and_listed(load_bytes, run_di
     assert {item["path"] for item in loaded["excluded"]} == {f"{WORKSPACE}{n}" for n in LEFT_OUT}
     assert all(item["reason"] for item in loaded["excluded"])
     workspace = loaded["agents"]["a"] / "workspace"
-    assert files_of(workspace) == {**kept, ".git/config": GIT_CONFIG}
+    assert files_of(workspace) == {**kept, ".git/config": git_config(())}
 
 
 def test_a_nested_repository_gets_a_harmless_configuration_too(load_bytes, run_dir):
     names = [f"{WORKSPACE}deep/repo/.git/{name}" for name in ("HEAD", "config")]
     loaded = load_bytes(checkpoint(dict.fromkeys(names, b"[core]\n\tpager = evil\n")), run_dir)
     config = loaded["agents"]["a"] / "workspace" / "deep" / "repo" / ".git" / "config"
-    assert config.read_bytes() == GIT_CONFIG
+    assert config.read_bytes() == git_config(())
+
+
+def test_a_repository_of_longer_hashes_is_told_by_its_objects(load_bytes, run_dir):
+    names = {"HEAD": b"ref: refs/heads/main\n", f"objects/ab/{'c' * 62}": b""}
+    members = {f"{WORKSPACE}.git/{name}": content for name, content in names.items()}
+    loaded = load_bytes(checkpoint({**members, f"{WORKSPACE}other/.git/HEAD": b"x"}), run_dir)
+    workspace = loaded["agents"]["a"] / "workspace"
+    assert b"objectformat = sha256" in (workspace / ".git" / "config").read_bytes()
+    assert b"sha256" not in (workspace / "other" / ".git" / "config").read_bytes()
 
 
 @pytest.mark.parametrize("as_link", [False, True])

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.checkpoint.policy import (
-    GIT_CONFIG,
     find_repositories,
+    git_config,
     link_stays_inside,
     workspace_exclusion,
 )
@@ -278,7 +278,7 @@ def test_links_that_may_be_made_never_lead_outside_together(tmp_path_factory, fi
 
 
 def test_git_takes_the_fresh_configuration(tmp_path):
-    (tmp_path / "config").write_bytes(GIT_CONFIG)
+    (tmp_path / "config").write_bytes(git_config(()))
     asked = ["git", "config", "--file", str(tmp_path / "config"), "--list"]
     said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == [
@@ -289,7 +289,9 @@ def test_git_takes_the_fresh_configuration(tmp_path):
     ]
 
 
-def test_a_repository_without_what_never_travels_still_works(tmp_path):
+@pytest.mark.parametrize("hash_name", ["sha1", "sha256"])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_repository_without_what_never_travels_still_works(tmp_path, hash_name, is_packed):
     def git(directory: Path, *arguments: str) -> str:
         names = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_CONFIG_NOSYSTEM": "1"}
         env = {**names, "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b", "HOME": "/none"}
@@ -299,18 +301,22 @@ def test_a_repository_without_what_never_travels_still_works(tmp_path):
 
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
-    git(old, "init", "-q", "-b", "main")
+    git(old, "init", "-q", "-b", "main", f"--object-format={hash_name}")
     (old / "a").write_text("one\n")
     git(old, "add", "a")
     git(old, "commit", "-q", "-m", "first")
     git(old, "branch", "other")
     git(old, "pack-refs", "--all")
+    if is_packed:
+        git(old, "gc", "-q")
     for path in sorted(old.rglob("*")):
         name = str(path.relative_to(old))
         if workspace_exclusion(name, directory=path.is_dir()) is None:
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             (new / name).mkdir() if path.is_dir() else (new / name).write_bytes(path.read_bytes())
-    (new / ".git" / "config").write_bytes(GIT_CONFIG)
+    repository = new / ".git"
+    names = [str(path.relative_to(repository)) for path in repository.rglob("*")]
+    (repository / "config").write_bytes(git_config(names))
     assert git(new, "status", "--porcelain") == ""
     assert git(new, "log", "--format=%s", "other") == "first\n"
     assert not (new / ".git" / "hooks").exists()
