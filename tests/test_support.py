@@ -23,6 +23,7 @@ from tests.support import (
     GUARD_NAME,
     PORTAL_THREAD,
     Resources,
+    command_line,
     descendants,
     is_alive,
     open_fds,
@@ -37,6 +38,8 @@ SLEEP = "import time; time.sleep(60)"
 def child(*arguments: str, cwd: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", SLEEP, *arguments], cwd=cwd)
     try:
+        # Its new program takes a moment to have a command line.
+        wait_until(lambda: command_line(process.pid) != "")
         yield process
     finally:
         process.kill()

@@ -12,6 +12,7 @@ from clawblox.luau.errors import LuauSyntaxError, chunk_id
 from clawblox.luau.infer import NumberLocals
 from clawblox.luau.ir import (
     Block,
+    Line,
     Site,
     Writer,
     has_sites,
@@ -25,7 +26,8 @@ from clawblox.luau.parser import parse
 UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
-FORMAT = 2  # part of every snapshot: lowering the same source differently needs a new number
+_FEW_ARGUMENTS = 100  # the heap has room for them
+FORMAT = 3  # part of every snapshot: lowering the same source differently needs a new number
 
 
 class Unit:
@@ -168,6 +170,8 @@ def _write(
 ) -> None:
     signature, block = compiler.compile()
     if has_sites(block):
+        if body.is_vararg:
+            block.insert(0, Line(f"if len(va) > {_FEW_ARGUMENTS}: hold(va)", body.line))
         block.insert(0, toll(body.line))
     prototype.block, prototype.sites = block, compiler.sites
     captured = [

@@ -7,6 +7,7 @@ without errors pays nothing for them.
 from __future__ import annotations
 
 import ast as python
+from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -170,18 +171,16 @@ def _failed_subscript(link: TracebackType, unit: Unit) -> python.Subscript:
 # The stack
 
 
-def stack(frame: FrameType | None) -> list[Level]:
-    """Return the Luau stack seen from a Python frame, innermost first, of one coroutine."""
-    levels: list[Level] = []
+def stack(frame: FrameType | None) -> Iterator[Level]:
+    """Go through the Luau stack seen from a Python frame, innermost first, of one coroutine."""
     while frame is not None and frame.f_code not in RESUME_CODES:
         level = _level(frame)
         if level is not None:
-            levels.append(level)
+            yield level
         frame = frame.f_back
     running = current.vm.running
     if running is not None:
-        levels += suspended_levels(running.frames)
-    return levels
+        yield from suspended_levels(running.frames)
 
 
 def _level(frame: FrameType, line: int | None = None) -> Level | None:

@@ -247,16 +247,17 @@ def next_entry(table: LuaTable, key: Any) -> Any:
     """Return what ``next(table, key)`` returns; the key is a table key."""
     cursor: Cursor | None = getattr(table, "_cursor", None)
     if key is None:
-        cursor = table._cursor = Cursor(ordered_keys(table))
+        cursor = table._cursor = Cursor(_first_key(table))
         position = 0
     else:
         position = cursor.after(key) if cursor is not None else -1
         if cursor is None or position < 0:
-            keys = ordered_keys(table)
-            cursor = table._cursor = Cursor(keys)
+            cursor = table._cursor = Cursor(_charged_keys(table))
             position = cursor.after(key)
             if position < 0:
                 raise RuntimeFault("invalid key to 'next'")
+        elif len(cursor.keys) == 1:
+            cursor.keys += [other for other in _charged_keys(table) if other != key]
     keys = cursor.keys
     for at in range(position, len(keys)):
         value = raw_get(table, keys[at])
@@ -265,6 +266,17 @@ def next_entry(table: LuaTable, key: Any) -> Any:
             return key_value(keys[at]), value
     del table._cursor
     return None
+
+
+def _first_key(table: LuaTable) -> list[Any]:
+    """Return the first of a table's keys alone: most calls only ask whether there is one."""
+    key = 1.0 if border(table) else next(iter(table), None)
+    return ordered_keys(table) if raw_get(table, key) is None else [key]
+
+
+def _charged_keys(table: LuaTable) -> list[Any]:
+    work(len(table) // 8)
+    return ordered_keys(table)
 
 
 class Cursor:

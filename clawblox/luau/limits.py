@@ -9,6 +9,7 @@ from typing import Any
 from clawblox.luau.errors import RuntimeFault
 
 BATCH = 1000
+BYTES_A_STEP = 1024  # as many are copied in about the time of a step
 STEP_BYTES = 100  # the most a step can add to the heap without being charged for it
 
 

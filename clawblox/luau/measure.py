@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from clawblox.luau.chunk import Chunk, prototype_of
 from clawblox.luau.coroutines import Coroutine, WrapFunction
+from clawblox.luau.snapshot import SHORT_TEXT
 from clawblox.luau.suspension import ScriptFrame
 from clawblox.luau.values import Buffer, LuaTable
 
@@ -15,34 +17,48 @@ if TYPE_CHECKING:
 _TABLE_BYTES = 120
 _ENTRY_BYTES = 60
 _OBJECT_BYTES = 100
+_COMPILED_BYTES = 20  # for a byte of source
+_STRING_BYTES = 50  # beside its own
+_LOOKS_A_STEP = 8
 
 
 def heap_bytes(vm: VM, frame: FrameType | None) -> int:
-    """Return an estimate of what the globals, coroutines and running frames keep alive."""
+    """Return an estimate of what the globals, coroutines and running frames keep alive.
+
+    Looking costs steps.
+    """
     pending: list[Any] = [vm.globals, vm.running]
     while frame is not None:
         pending += frame.f_locals.values()
         frame = frame.f_back
     seen: set[int] = set()
-    total = 0
+    total = looks = 0
     while pending:
         value = pending.pop()
-        if value is None or value.__class__ in (float, bool, int) or id(value) in seen:
+        looks += 1
+        if value is None or value.__class__ in (float, bool, int):
             continue
-        seen.add(id(value))
-        total += _size(value, pending)
+        if value.__class__ is str and len(value) <= SHORT_TEXT:
+            # Which of them are one object is not the script's doing, nor saved.
+            total += _STRING_BYTES + len(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            total += _size(value, pending)
+    vm.charge_work(looks // _LOOKS_A_STEP)
     return total
 
 
 def _size(value: Any, pending: list[Any]) -> int:
-    if value.__class__ is str:
-        return 50 + len(value)
+    if value.__class__ in (str, bytes):
+        return _STRING_BYTES + len(value)
     if isinstance(value, LuaTable):
         pending += value.values()
         pending += value.keys()
         pending.append(value.meta)
         return _TABLE_BYTES + _ENTRY_BYTES * len(value)
     if isinstance(value, FunctionType):
+        prototype = prototype_of(value)
+        pending.append(None if prototype is None else prototype.chunk)
         for cell in value.__closure__ or ():
             try:
                 pending.append(cell.cell_contents)
@@ -61,4 +77,6 @@ def _size(value: Any, pending: list[Any]) -> int:
         return _OBJECT_BYTES + 8 * len(value)
     elif isinstance(value, Buffer):
         return _OBJECT_BYTES + len(value.data)
+    elif isinstance(value, Chunk):
+        return _COMPILED_BYTES * len(value.source)
     return _OBJECT_BYTES

@@ -42,7 +42,8 @@ def modulo(left: float, right: float) -> float:
         return math.nan
     if quotient - quotient != 0.0:
         return left - quotient * right
-    return left - math.floor(quotient) * right
+    floored = math.floor(quotient) or math.copysign(0.0, quotient)
+    return left - floored * right
 
 
 def divide(left: float, right: float) -> float:
@@ -225,6 +226,23 @@ def _piece(value: Any) -> str | None:
     return format_number(value) if value.__class__ is float else None
 
 
+def made(text: str) -> str:
+    """Account for a new string."""
+    if len(text) > _SMALL:
+        current.vm.allocate(len(text))
+    return text
+
+
+def join(pieces: list[str], separator: str = "") -> str:
+    """Return pieces as one string, if there is room for it."""
+    size = sum(map(len, pieces)) + len(separator) * max(len(pieces) - 1, 0)
+    if size > _SMALL:
+        if size > MAX_STRING:
+            raise OutOfMemory
+        current.vm.allocate(size)
+    return separator.join(pieces)
+
+
 def concat(left: Any, right: Any) -> Any:
     """Return ``left .. right``."""
     a, b = _piece(left), _piece(right)
@@ -254,10 +272,7 @@ def concat_all(*values: Any) -> Any:
         else:
             break
     else:
-        text = "".join(pieces)
-        if len(text) > _SMALL:
-            current.vm.allocate(len(text))
-        return text
+        return join(pieces)
     result = values[-1]
     for value in reversed(values[:-1]):
         result = concat(value, result)
@@ -300,9 +315,7 @@ def put(holder: Any, key: Any, value: Any) -> None:
 
 def text_field(text: str, key: Any) -> Any:
     """Return a field of a string: what the string library has under its name."""
-    if key.__class__ is str:
-        return current.vm.string_library[key]
-    raise RuntimeFault(f"attempt to index string with {describe_key(key)}")
+    return current.vm.string_library[flag(key) if key.__class__ is bool else key]
 
 
 def table_of(fields: dict[Any, Any]) -> LuaTable:
@@ -392,7 +405,7 @@ def interpolate(texts: tuple[str, ...], *values: Any) -> str:
     for text, value in zip(texts[1:], values, strict=True):
         parts.append(to_text(value))
         parts.append(text)
-    return "".join(parts)
+    return join(parts)
 
 
 def make_vector(x: float, y: float, z: float) -> Vector:

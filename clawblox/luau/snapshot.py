@@ -1,4 +1,4 @@
-"""Saving and restoring a whole VM as a JSON-able document.
+"""Saving a whole VM as a JSON-able document; `restore` reads it.
 
 A document refers to objects by their number, which is the order in which they are found from the
 roots: a restored VM saved again gives the same document. `docs/luau.md` says how it reads.
@@ -9,16 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Mapping
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from clawblox.luau import iteration
-from clawblox.luau.chunk import FORMAT, Chunk, Prototype, environment_cell, prototype_of
+from clawblox.luau.chunk import FORMAT, Chunk, environment_cell, prototype_of
 from clawblox.luau.coroutines import Coroutine, WrapFunction
-from clawblox.luau.errors import LuaError, SnapshotError
+from clawblox.luau.errors import SnapshotError
 from clawblox.luau.host import HostFunction, HostObject
-from clawblox.luau.iteration import Cursor, FunctionLoop, LoopIterator, SequenceLoop, TableLoop
+from clawblox.luau.iteration import Cursor, LoopIterator, SequenceLoop, TableLoop
 from clawblox.luau.lib.registry import BUILTINS
 from clawblox.luau.lib.string import MatchIterator
 from clawblox.luau.suspension import Frame, ProtectedFrame, ScriptFrame
@@ -31,18 +30,15 @@ from clawblox.luau.values import (
     SlowTable,
     Userdata,
     Vector,
-    flag,
-    own_class_of_users,
-    raw_set,
 )
 
 if TYPE_CHECKING:
-    from clawblox.luau.host import Host
     from clawblox.luau.vm import VM
 
 NAME = "clawblox.luau"
-_CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
-_CLASSES = {letter: cls for cls, letter in _CLASS_LETTERS.items()}
+SHORT_TEXT = 200  # bytes: longer strings are written once
+CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
+"""What a document calls the classes of tables; any other is `o`."""
 
 Json = Any
 
@@ -59,6 +55,7 @@ class Saver:
         self._vm = vm
         self._numbers: dict[int, int] = {}
         self._found: list[Any] = []
+        self._texts: dict[str, int] = {}
         self._chunks: dict[int, int] = {}
         self._sources: list[Json] = []
 
@@ -74,7 +71,7 @@ class Saver:
             "kept": {name: self.value(vm.roots[name]) for name in sorted(vm.roots)},
         }
         objects = [self._object(found) for found in self._found]  # which grows meanwhile
-        return {
+        document = {
             "format": NAME,
             "version": FORMAT,
             "chunks": self._sources,
@@ -85,6 +82,11 @@ class Saver:
             "next serial": vm.serials_given,
             "random": str(vm.random.state),
         }
+        if vm.has_weak_tables:
+            document["steps since collection"] = vm.steps_since_collection
+        if vm.allocated:
+            document["allocated"] = vm.allocated
+        return document
 
     def _shared_globals(self) -> list[Json]:
         """Return the groups of functions and suspended calls whose globals change together."""
@@ -114,8 +116,10 @@ class Saver:
     def value(self, value: Any) -> Json:
         """Return a value as it stands in the document."""
         kind = value.__class__
-        if value is None or kind is bool or kind is str:
+        if value is None or kind is bool:
             return value
+        if kind is str:
+            return value if len(value) <= SHORT_TEXT else self._long_text(value)
         if kind is float:
             return value if math.isfinite(value) else ["n", repr(value)]
         number = self._numbers.get(id(value))
@@ -148,6 +152,14 @@ class Saver:
         self._found.append(value)
         return ["r", number]
 
+    def _long_text(self, text: str) -> Json:
+        """Return a reference to a string, which is in the document once."""
+        number = self._texts.get(text)
+        if number is None:
+            number = self._texts[text] = len(self._found)
+            self._found.append(text)
+        return ["r", number]
+
     def _loop(self, loop: LoopIterator) -> Json:
         if isinstance(loop, TableLoop):
             return ["l", "table", self.value(loop.state), list(map(self.value, loop.rest()))]
@@ -159,6 +171,8 @@ class Saver:
     def _object(self, found: Any) -> Json:
         if isinstance(found, LuaTable):
             return self._table(found)
+        if found.__class__ is str:
+            return ["string", found]
         if found.__class__ is list:
             return ["box", self.value(found[0])]
         if isinstance(found, FunctionType):
@@ -168,7 +182,7 @@ class Saver:
         if found.__class__ is WrapFunction:
             return ["wrap", self.value(found.coroutine)]
         if found.__class__ is MatchIterator:
-            return ["gmatch", found.text, found.pattern, found.position]
+            return ["gmatch", self.value(found.text), self.value(found.pattern), found.position]
         if found.__class__ is Userdata:
             return ["userdata", self.value(found.meta)]
         if found.__class__ is Buffer:
@@ -248,7 +262,7 @@ class Saver:
 
 def _letter(table: LuaTable) -> str:
     """Return what a document calls a table's class."""
-    return _CLASS_LETTERS.get(table.__class__, "o")
+    return CLASS_LETTERS.get(table.__class__, "o")
 
 
 def _sequence_size(keys: list[Any]) -> int:
@@ -258,240 +272,3 @@ def _sequence_size(keys: list[Any]) -> int:
         if key != size + 1 or key.__class__ is not float:
             return size
     return size + 1 if keys else 0
-
-
-class Loader:
-    """Reads one document into a new VM."""
-
-    def __init__(
-        self, vm: VM, document: Json, host: Host | None, sources: Mapping[str, str] | None
-    ) -> None:
-        self._vm = vm
-        self._document = document
-        self._host = host
-        self._sources = sources
-        self._chunks: list[Chunk] = []
-        self._objects: list[Any] = []
-        self._users: list[LuaTable] = []  # tables whose class is made for their metatable
-
-    def load(self) -> None:
-        """Fill the VM.
-
-        Raises:
-            SnapshotError: The document is of another format or version, a source has changed, or
-                the host lacks what the document names.
-        """
-        document, vm = self._document, self._vm
-        _check_format(document)
-        self._chunks = [self._chunk(*entry) for entry in document["chunks"]]
-        self._objects = [self._shell(saved) for saved in document["objects"]]
-        for found, saved in zip(self._objects, document["objects"], strict=True):
-            self._fill(found, saved)
-        for table in self._users:
-            assert table._meta is not None
-            table.__class__ = own_class_of_users(table._meta)
-        for group in document["shared globals"]:
-            self._share_globals(group)
-        for number, serial in document["serials"]:
-            self._set_serial(self._objects[number], serial)
-        roots = document["roots"]
-        vm.globals = self.value(roots["globals"])
-        vm.string_library = self.value(roots["string"])
-        vm.string_metatable = self.value(roots["string metatable"])
-        vm.main_environment = self.value(roots["environment"])
-        vm.main_coroutine = self.value(roots["main"])
-        vm.roots = {name: self.value(saved) for name, saved in roots["kept"].items()}
-        vm.serials_given = document["next serial"]
-        vm.random.state = int(document["random"])
-
-    def _share_globals(self, group: list[Json]) -> None:
-        frames = [
-            self._objects[member[0]].frames[member[1]]
-            for member in group
-            if member.__class__ is list
-        ]
-        functions = [self._objects[member] for member in group if member.__class__ is int]
-        cell = environment_cell(functions[0]) if functions else frames[0].environment
-        for frame in frames:
-            frame.environment = cell
-
-    def _set_serial(self, found: Any, serial: int) -> None:
-        if isinstance(found, FunctionType):
-            found.__dict__["serial"] = serial
-        else:
-            found._serial = serial
-
-    def _chunk(self, name: str, fingerprint: str, source: str) -> Chunk:
-        if digest(source) != fingerprint:
-            raise SnapshotError(f"the source of {name!r} in the document is damaged")
-        if self._sources is not None and name in self._sources:
-            current = self._sources[name].encode().decode("latin-1")
-            if digest(current) != fingerprint:
-                raise SnapshotError(f"the source of {name!r} has changed since the snapshot")
-        return self._vm.compile(source, name)
-
-    def value(self, saved: Json) -> Any:
-        """Return the value that stands in the document."""
-        if saved.__class__ is not list:
-            return float(saved) if saved.__class__ is int else saved
-        kind = saved[0]
-        if kind == "r":
-            return self._objects[saved[1]]
-        if kind == "b":
-            return self._builtin(saved[1])
-        if kind == "n":
-            return float(saved[1])
-        if kind == "v":
-            return Vector(*map(self.value, saved[1:]))
-        if kind == "h":
-            return self._host_function(saved[1])
-        if kind == "o":
-            return self._host_object(saved[1], saved[2])
-        if kind == "i":
-            return saved[1]
-        if kind == "t":
-            return tuple(map(self.value, saved[1:]))
-        if kind == "c":
-            return iteration.CALL
-        if kind == "l":
-            return self._loop(*saved[1:])
-        raise SnapshotError(f"the document has a value of unknown kind {kind!r}")
-
-    def key(self, saved: Json) -> Any:
-        """Return a table key."""
-        return flag(saved) if saved.__class__ is bool else self.value(saved)
-
-    def _builtin(self, name: str) -> Any:
-        function = BUILTINS.find(name)
-        if function is None:
-            raise SnapshotError(f"the document uses an unknown built-in function {name!r}")
-        return function
-
-    def _host_function(self, name: str) -> Any:
-        function = None if self._host is None else self._host.functions.get(name)
-        if function is None:
-            raise SnapshotError(f"the host has no function {name!r}")
-        return function
-
-    def _host_object(self, kind: str, ident: str) -> Any:
-        found = None if self._host is None else self._host.find_object(ident)
-        if found is None:
-            raise SnapshotError(f"the host has no {kind} with the id {ident!r}")
-        return found
-
-    def _loop(self, kind: str, *parts: Json) -> LoopIterator:
-        if kind == "table":
-            return TableLoop(self.value(parts[0]), list(map(self.key, parts[1])))
-        if kind == "sequence":
-            return SequenceLoop(self.value(parts[0]), float(parts[1]))
-        return FunctionLoop(*map(self.value, parts))
-
-    def _prototype(self, chunk: int, index: int) -> Prototype:
-        return self._chunks[chunk].prototypes[index]
-
-    def _shell(self, saved: Json) -> Any:
-        kind = saved[0]
-        if kind == "table":
-            return LuaTable()
-        if kind == "box":
-            return [None]
-        if kind == "function":
-            prototype = self._prototype(saved[1], saved[2])
-            make = prototype.chunk.namespace[f"M{prototype.index}"]
-            return make(*[None] * len(prototype.upvalues))
-        if kind == "coroutine":
-            return Coroutine(None, None)
-        if kind == "wrap":
-            return WrapFunction(None)  # type: ignore[arg-type]
-        if kind == "gmatch":
-            return MatchIterator(*saved[1:])
-        if kind == "userdata":
-            return Userdata(None)
-        if kind == "buffer":
-            return Buffer(bytearray(base64.b64decode(saved[1])))
-        raise SnapshotError(f"the document has an object of unknown kind {kind!r}")
-
-    def _fill(self, found: Any, saved: Json) -> None:
-        kind = saved[0]
-        if kind == "table":
-            self._fill_table(found, *saved[1:])
-        elif kind == "box":
-            found[0] = self.value(saved[1])
-        elif kind == "function":
-            self._fill_function(found, saved)
-        elif kind == "coroutine":
-            self._fill_coroutine(found, *saved[1:])
-        elif kind == "wrap":
-            found.coroutine = self.value(saved[1])
-        elif kind == "userdata":
-            found.meta = self.value(saved[1])
-
-    def _fill_table(
-        self,
-        table: LuaTable,
-        letter: str,
-        meta: Json,
-        values: list[Json],
-        pairs: list[Json],
-        extra: Json = None,
-    ) -> None:
-        value = self.value
-        table.update(zip(map(float, range(1, len(values) + 1)), map(value, values), strict=True))
-        for key, item in zip(pairs[::2], pairs[1::2], strict=True):
-            raw_set(table, self.key(key), value(item))
-        if extra:
-            if "border" in extra:
-                table._hint = float(extra["border"])
-            if "next" in extra:
-                position, *keys = extra["next"]
-                cursor = table._cursor = Cursor(list(map(self.key, keys)))
-                cursor.position = position
-        if letter:
-            table._meta = value(meta)
-            if letter == "o":
-                self._users.append(table)
-                return
-            table.__class__ = _CLASSES[letter]
-            if letter == "m" and not hasattr(table._meta, "_own_class"):
-                table._meta._own_class = MetaTable
-
-    def _fill_function(self, function: FunctionType, saved: Json) -> None:
-        prototype = self._prototype(saved[1], saved[2])
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        names = [name for name in prototype.upvalues if name in cells]
-        for name, upvalue in zip(names, saved[3], strict=True):
-            cells[name].cell_contents = self.value(upvalue)
-
-    def _fill_coroutine(
-        self,
-        coroutine: Coroutine,
-        status: str,
-        function: Json,
-        environment: Json,
-        frames: list[Json],
-        error: Json,
-    ) -> None:
-        coroutine.status = status
-        coroutine.function = self.value(function)
-        coroutine.environment = self.value(environment)
-        coroutine.frames = [self._frame(frame) for frame in frames]
-        if error is not None:
-            coroutine.error = LuaError(self.value(error[0]))
-            coroutine.error.traceback = error[1]
-
-    def _frame(self, saved: Json) -> Frame:
-        if saved[0] == "pcall":
-            return ProtectedFrame(None)
-        if saved[0] == "xpcall":
-            return ProtectedFrame(self.value(saved[1]))
-        continuation = self._prototype(saved[1], saved[2]).continuation(saved[3])
-        values = list(map(self.value, saved[4]))
-        return ScriptFrame(continuation, values, CellType(self.value(saved[5])))
-
-
-def _check_format(document: Json) -> None:
-    if not isinstance(document, dict) or document.get("format") != NAME:
-        raise SnapshotError("this is no snapshot of a Luau VM")
-    version = document.get("version")
-    if version != FORMAT:
-        raise SnapshotError(f"the snapshot is of version {version}; this program reads {FORMAT}")

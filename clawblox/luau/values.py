@@ -99,8 +99,8 @@ class MetaTable(LuaTable):
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as scripts do."""
-        handler = raw_get(self.meta, "__call") if self.meta is not None else None
-        if handler is None:
+        handler: Any = raw_get(self.meta, "__call") if self.meta is not None else None
+        if not is_function(handler):
             raise RuntimeFault("attempt to call a table value")
         return handler(self, *arguments)
 
@@ -180,7 +180,7 @@ class Userdata:
     def __call__(self, *arguments: Any) -> Any:
         """Call it as scripts do."""
         handler = self._handler("__call")
-        if handler is None:
+        if not is_function(handler):
             raise RuntimeFault("attempt to call a userdata value")
         return handler(self, *arguments)
 

@@ -21,10 +21,11 @@ from clawblox.luau.host import Host
 from clawblox.luau.lib import BUILTINS, build_globals
 from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
-from clawblox.luau.limits import BATCH, STEP_BYTES, Budget, batch
+from clawblox.luau.limits import BATCH, BYTES_A_STEP, STEP_BYTES, Budget, batch
 from clawblox.luau.measure import heap_bytes
 from clawblox.luau.numbers import format_number
-from clawblox.luau.snapshot import Loader, Saver
+from clawblox.luau.restore import Loader
+from clawblox.luau.snapshot import Saver
 from clawblox.luau.values import (
     LuaTable,
     as_tuple,
@@ -93,11 +94,12 @@ class VM:
         self._budget = Budget()
         self.steps: Iterator[Any] = batch(0)
         self.serials_given = 0
-        self._allocated = 0
-        self._steps_since_collection = 0
+        self.allocated = 0
+        self.steps_since_collection = 0
         self._names = {
             **NAMES,
             "more": self.more_steps,
+            "hold": self.hold,
             "deeper": self.deeper,
             "shallower": self.shallower,
         }
@@ -300,9 +302,9 @@ class VM:
     def _charge_memory(self, steps: int) -> None:
         self._account(steps * STEP_BYTES)
         if self.has_weak_tables:
-            self._steps_since_collection += steps
-            if self._steps_since_collection >= _STEPS_A_COLLECTION:
-                self._steps_since_collection = 0
+            self.steps_since_collection += steps
+            if self.steps_since_collection >= _STEPS_A_COLLECTION:
+                self.steps_since_collection = 0
                 collect()
 
     def deeper(self) -> None:
@@ -344,16 +346,27 @@ class VM:
             raise LuaError("error in error handling")
 
     def allocate(self, size: int) -> None:
-        """Account for bytes about to be allocated."""
+        """Account for bytes about to be allocated, and charge for filling them.
+
+        Raises:
+            OutOfMemory: There is no room for them.
+            LuaError: The call has used up its steps, or is interrupted.
+        """
         if self.block_limit is not None and size > self.block_limit:
             raise OutOfMemory
         self._account(size)
+        if size >= BYTES_A_STEP:
+            self._budget.take(size // BYTES_A_STEP)
+
+    def hold(self, arguments: tuple[Any, ...]) -> None:
+        """Account for the surplus arguments of a call."""
+        self.allocate(8 * len(arguments))
 
     def _account(self, size: int) -> None:
         if self.memory_limit is None:
             return
-        self._allocated += size
-        if self._allocated > self.memory_limit:
+        self.allocated += size
+        if self.allocated > self.memory_limit:
             self._measure(size)
 
     def _measure(self, size: int) -> None:
@@ -363,7 +376,7 @@ class VM:
         used = heap_bytes(self, sys._getframe())
         if used + size > self.memory_limit:
             raise OutOfMemory
-        self._allocated = used + size
+        self.allocated = used + size
 
     # Identity
 

@@ -32,6 +32,18 @@ ENDLESS = {
     "sort": "local t = {} for i = 1, 1000 do t[i] = i end while true do table.sort(t) end",
     "pattern": "string.find(('a'):rep(2000), ('.-'):rep(20) .. 'b')",
     "greedy pattern": "string.find(('a'):rep(30000), ('a*'):rep(10) .. 'b')",
+    "optional items": "string.find(('a'):rep(60), ('a?'):rep(60) .. 'b')",
+    "more repeats than floats can count": "string.find(('b'):rep(2e6), ('a-'):rep(90) .. 'c')",
+    "quadratic pattern": "while true do string.find(('a'):rep(2000), 'a-b') end",
+    "unbalanced parentheses": "string.find(('('):rep(1e5), '%b()')",
+    "plain find": "local s = ('a'):rep(1e6) while true do s:find('b', 1, true) end",
+    "copies": "local s = ('a'):rep(1e6) while true do s:upper() end",
+    "utf8": "local s = ('a'):rep(1e4) while true do utf8.len(s) end",
+    "loadstring": "local s = ('x = 1 '):rep(1000) while true do loadstring(s) end",
+    "format": "local s = ('%%'):rep(1e4) while true do string.format(s) end",
+    "pack": "local s = (' '):rep(1e5) while true do string.pack(s) end",
+    "garbage": "while true do collectgarbage() end",
+    "counting": "local t = table.create(1e5, 1) while true do collectgarbage('count') end",
     "move": "local t = {} while true do table.move(t, 1, 1000, 2) end",
 }
 
@@ -182,12 +194,40 @@ BOMBS = {
     "format": "local s = ('x'):rep(1000) while true do s = string.format('%s%s', s, s) end",
     "concat": "local s = ('x'):rep(1000) while true do s = table.concat({s, s}) end",
     "gsub": "local s = ('x'):rep(1000) while true do s = s:gsub('x', 'xx') end",
+    "long replacements": "(('x'):rep(1000)):gsub('[x]', ('%%'):rep(50000))",
+    "concat of one long string": "table.concat(table.create(1000, ('x'):rep(1e6)))",
+    "format of one long string": "string.format(('%s'):rep(99), unpack(table.create(99, ('x'):rep(1e6))))",
+    "pack": "string.pack(('s4'):rep(99), unpack(table.create(99, ('x'):rep(1e6))))",
+    "padded pack": "string.pack('c1000000000', '')",
+    "interpolation": "local s = 'x' while true do s = `{s}{s}` end",
+    "operator": "local s = ('x'):rep(5e6) return s .. s .. s .. s .. s",
+    "sub": "local s, t = ('x'):rep(1e6), {} while true do t[#t + 1] = s:sub(2) end",
+    "upper": "local s, t = ('x'):rep(1e6), {} while true do t[#t + 1] = s:upper() end",
+    "reverse": "local s, t = ('x'):rep(1e6), {} while true do t[#t + 1] = s:reverse() end",
+    "split": "local s, t = ('x'):rep(1e6) .. 'y', {} while true do t[#t + 1] = s:split('y') end",
+    "match": "local s, t = ('x'):rep(1e6), {} while true do t[#t + 1] = s:match('.(.*)') end",
+    "copied buffer": "local s, t = ('x'):rep(1e6), {} while true do t[#t + 1] = buffer.fromstring(s) end",
+    "text of a buffer": "local b, t = buffer.create(1e6), {} while true do t[#t + 1] = buffer.tostring(b) end",
+    "growing arguments": "local function f(...) return f(1, ...) end f()",
+    "code": "local s, t = ('x = 1 '):rep(1e4), {} while true do t[#t + 1] = loadstring(s) end",
 }
 
 
 @pytest.mark.parametrize("source", BOMBS.values(), ids=BOMBS)
 def test_it_runs_out_of_memory(source: str) -> None:
     assert failure(source, memory_bytes=20_000_000).endswith("not enough memory")
+
+
+def test_asking_a_large_table_whether_it_is_empty_is_cheap() -> None:
+    source = """
+        local t = table.create(200000, 1)
+        local k = next(t)
+        for i = 1, 1000 do assert(next(t) == 1) end
+        t[1] = nil
+        return next(t, k)
+    """
+    vm = VM(steps=100_000)
+    assert vm.call(vm.load(source)) == (2.0, 1.0)
 
 
 def test_garbage_does_not_count() -> None:

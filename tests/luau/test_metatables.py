@@ -120,6 +120,13 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         ["userdata\tuserdata\tx!\t3\tsum\ttrue", "set\ty\t5",
          "false\ttest:10: attempt to index userdata with 'x'"],
     ),
+    "__call must be a function": (
+        """
+        local callable = setmetatable({}, {__call = function() return "called" end})
+        print(callable(), pcall(setmetatable({}, {__call = callable})))
+        """,
+        ["called\tfalse\tattempt to call a table value"],
+    ),
     "weak tables lose what nothing else holds": (
         """
         local weak = setmetatable({}, {__mode = "v"})

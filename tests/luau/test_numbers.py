@@ -48,6 +48,11 @@ def test_modulo_is_rounded_at_every_step(a: float, b: float) -> None:
     assert modulo(a, b) == a - math.floor(quotient) * b
 
 
+def test_modulo_of_negative_zero_is_zero() -> None:
+    assert math.copysign(1.0, modulo(-0.0, 0.5)) == 1.0
+    assert value("1 / ((function(a) return a % 5 end)(-0))") == math.inf
+
+
 @given(st.integers(-(2**40), 2**40), st.integers(1, 2**20))
 def test_modulo_of_integers_has_the_sign_of_the_divisor(a: int, b: int) -> None:
     assert modulo(float(a), float(b)) == a % b

@@ -93,6 +93,17 @@ def test_it_is_refused(source: str, message: str) -> None:
     assert failure(f"return {source}") == f"test:1: {message}"
 
 
+def test_a_set_ends_at_a_bracket_that_is_neither_first_nor_escaped() -> None:
+    assert values("('x]'):find('[]x]+'), ('-]'):match('[a-%]]'), ('b]'):match('[a-]]')") == (
+        1.0, "]", None,
+    )  # fmt: skip
+
+
+def test_fields_of_a_string_are_those_of_its_library() -> None:
+    assert value("('abc').len == string.len")
+    assert values("('abc')[1], ('abc')[true], ('abc')[nil], ('abc').nope") == (None,) * 4
+
+
 def test_a_position_cannot_be_repeated() -> None:
     assert values("('aa'):find('()a%1'), ('aa'):match('(a)%1')") == (None, "a")
 
@@ -107,6 +118,7 @@ def test_gmatch_finds_the_empty_match_behind_another() -> None:
 
 MALFORMED = {
     "[a": "malformed pattern (missing ']')",
+    "[a-%]": "malformed pattern (missing ']')",
     "%": "malformed pattern (ends with '%')",
     "%f": "missing '[' after '%f' in pattern",
     "%b": "malformed pattern (missing arguments to '%b')",

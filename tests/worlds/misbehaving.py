@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -702,20 +703,31 @@ def daemonise(body: Callable[[], None]) -> None:
     os.waitpid(fork(detach), 0)
 
 
-def become_bare_daemon() -> None:
-    path = os.path.abspath("bare-daemon.pid")
-    flags = ["--sidecar", "--ignore-sigterm", "--pid-file", path]
+def begin(
+    make: Callable[[Callable[[], None]], object], body: Callable[[str], None], name: str
+) -> None:
+    """Make a relative, and wait until it is what it shall be: then it writes its pid."""
+    pid_file = os.path.abspath(f"{name}.pid")
+    if os.path.exists(pid_file):
+        os.unlink(pid_file)
+    make(lambda: body(pid_file))
+    while not os.path.exists(pid_file):
+        time.sleep(0.001)
+
+
+def become_bare_daemon(pid_file: str) -> None:
+    flags = ["--sidecar", "--ignore-sigterm", "--pid-file", pid_file]
     os.execve(sys.executable, [sys.executable, "-I", "-S", __file__, *flags], {})
 
 
-def tidy_up_gracefully(seconds: float) -> None:
+def tidy_up_gracefully(seconds: float, pid_file: str) -> None:
     def tidy_up(number: int, frame: object) -> NoReturn:
         time.sleep(seconds)
         write_file("graceful-child.tidied", "")
         os._exit(0)
 
     signal.signal(signal.SIGTERM, tidy_up)
-    write_file("graceful-child.pid", str(os.getpid()))
+    write_file(pid_file, str(os.getpid()))
     while True:
         signal.pause()
 
@@ -723,13 +735,13 @@ def tidy_up_gracefully(seconds: float) -> None:
 def fork_relatives(options: argparse.Namespace) -> None:
     """Make the processes that outlive this one; before any thread exists."""
     if options.daemon:
-        daemonise(lambda: live_on("daemon.pid"))
+        begin(daemonise, live_on, "daemon")
     if options.bare_daemon:
-        daemonise(become_bare_daemon)
+        begin(daemonise, become_bare_daemon, "bare-daemon")
     if options.stubborn_child:
-        fork(lambda: live_on("stubborn-child.pid"))
+        begin(fork, live_on, "stubborn-child")
     if options.graceful_child is not None:
-        fork(lambda: tidy_up_gracefully(options.graceful_child))
+        begin(fork, partial(tidy_up_gracefully, options.graceful_child), "graceful-child")
 
 
 def obey_sigterm(options: argparse.Namespace) -> None:

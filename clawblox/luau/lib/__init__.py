@@ -24,7 +24,8 @@ LIBRARIES = (string, table, math, bit32, utf8, buffer, vector, coroutine, os, de
 def build_globals() -> tuple[LuaTable, LuaTable]:
     """Return the globals of a new VM, and its string library."""
     globals_table = LuaTable()
-    for name, function in BUILTINS.functions.items():
+    # Not in the order in which some program has come to import these modules.
+    for name, function in sorted(BUILTINS.functions.items()):
         library, dot, field = name.partition(".")
         if not dot:
             globals_table[name] = function

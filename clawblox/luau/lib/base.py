@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -11,7 +13,7 @@ from clawblox.luau.context import MAX_C_CALLS, current
 from clawblox.luau.deep import HEADROOM
 from clawblox.luau.diagnose import Level, run_handler, settle, stack
 from clawblox.luau.errors import LuaError, LuauSyntaxError, RuntimeFault
-from clawblox.luau.iteration import builtin_iterators, next_entry
+from clawblox.luau.iteration import builtin_iterators, consume, next_entry, work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.debug import closure_of_frame, whole_function
 from clawblox.luau.lib.garbage import collect
@@ -38,6 +40,8 @@ from clawblox.luau.values import (
     type_name,
 )
 
+_STEPS_TO_COLLECT = 1000
+
 
 @builtin("assert")
 def assert_(*args: Any) -> Any:
@@ -56,8 +60,8 @@ def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
     raise LuaError(value)
 
 
-def _position(levels: list[Level], depth: int) -> str:
-    found = levels[depth - 1] if depth <= len(levels) else None
+def _position(levels: Iterator[Level], depth: int) -> str:
+    found = next(islice(levels, depth - 1, None), None)
     if found is None or found.prototype is None:
         return ""
     return f"{found.prototype.chunk.shown_name}:{found.line}: "
@@ -282,6 +286,7 @@ def loadstring(*args: Any) -> Any:
     """Compile a chunk; return its function, or nil and the message."""
     source = arg.string(args, 0, "loadstring")
     name = arg.optional_string(args, 1, "loadstring", source)
+    consume(len(source))
     try:
         chunk = current.vm.compile(source, name)
     except LuauSyntaxError as error:
@@ -294,6 +299,7 @@ def collectgarbage(*args: Any) -> Any:
     """Collect garbage, or return the size of the heap in KB."""
     option = arg.optional_string(args, 0, "collectgarbage", "collect")
     if option == "collect":
+        work(_STEPS_TO_COLLECT)
         collect()
         return 0.0
     if option == "count":
@@ -310,10 +316,10 @@ def _thread_environment() -> Any:
 
 
 def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
-    levels = stack(sys._getframe(2))
-    if level > len(levels):
+    found = next(islice(stack(sys._getframe(2)), level - 1, None), None)
+    if found is None:
         arg.wrong(0, function, "invalid level")
-    return levels[level - 1].frame
+    return found.frame
 
 
 @builtin("getfenv")

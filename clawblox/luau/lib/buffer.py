@@ -11,6 +11,7 @@ from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.noise import single
 from clawblox.luau.lib.registry import builtin
+from clawblox.luau.operators import made
 from clawblox.luau.values import Buffer
 
 MAX_SIZE = 1 << 30
@@ -83,13 +84,13 @@ def create(*args: Any) -> Buffer:
 @builtin("buffer.fromstring")
 def fromstring(*args: Any) -> Buffer:
     """Return a buffer with the bytes of a string."""
-    return Buffer(bytearray(arg.string(args, 0, "fromstring").encode("latin-1")))
+    return Buffer(bytearray(made(arg.string(args, 0, "fromstring")).encode("latin-1")))
 
 
 @builtin("buffer.tostring")
 def tostring(*args: Any) -> str:
     """Return the bytes as a string."""
-    return arg.buffer(args, 0, "tostring").data.decode("latin-1")
+    return made(arg.buffer(args, 0, "tostring").data.decode("latin-1"))
 
 
 @builtin("buffer.len")
@@ -107,7 +108,7 @@ def readstring(*args: Any) -> str:
         arg.wrong(2, "readstring", "size")
     if offset < 0 or offset + size > len(data):
         _out_of_bounds()
-    return data[offset : offset + size].decode("latin-1")
+    return made(data[offset : offset + size].decode("latin-1"))
 
 
 @builtin("buffer.writestring")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -11,6 +12,7 @@ from clawblox.luau.chunk import environment_cell, is_continuation, prototype_of
 from clawblox.luau.context import current
 from clawblox.luau.coroutines import Coroutine
 from clawblox.luau.diagnose import Level, describe, stack, suspended_levels
+from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import BUILTINS, builtin
 from clawblox.luau.operators import to_text
@@ -36,7 +38,9 @@ def traceback(*args: Any) -> Any:
 def _stack_text(coroutine: Coroutine | None, level: int, frame: FrameType | None) -> str:
     if coroutine is None or coroutine is current.vm.running:
         pending = current.vm.error_stack
-        return (pending or "") + describe(stack(frame)[max(level - 1, 0) :])
+        levels = list(stack(frame))
+        work(len(levels))
+        return (pending or "") + describe(levels[max(level - 1, 0) :])
     if coroutine.error is not None:
         return coroutine.error.traceback
     return describe(_levels_of(coroutine)[max(level, 0) :])
@@ -84,8 +88,7 @@ def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None)
         return levels[number] if number < len(levels) else None
     if number == 0:
         return Level("info", None, -1, None)
-    levels = stack(frame)
-    return levels[number - 1] if number <= len(levels) else None
+    return next(islice(stack(frame), number - 1, None), None)
 
 
 def _level_of(function: Any) -> Level:

@@ -10,10 +10,15 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from clawblox.luau.context import current
+from clawblox.luau.iteration import work
 from clawblox.luau.lib.patterns import _ALL, Item, Matcher, parse_pattern
+from clawblox.luau.limits import BYTES_A_STEP
 
-_MAX_WORK = 2e7
-_REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?", "": ""}
+_MAX_WORK = 1 << 22
+_MAX_POWER = 22  # of anything, even of 2, that is more
+_WORK_A_STEP = 1 << 13  # as the worst case is rare
+_REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?"}
 
 
 class Found:
@@ -29,6 +34,12 @@ class Found:
 
     def captures(self, *, whole: bool) -> tuple[Any, ...]:
         """Return all captures; ``whole`` gives the whole match where there are none."""
+        values = self._captures(whole=whole)
+        if self.end - self.start >= BYTES_A_STEP:
+            current.vm.allocate(sum(len(value) for value in values if value.__class__ is str))
+        return values
+
+    def _captures(self, *, whole: bool) -> tuple[Any, ...]:
         if isinstance(self._source, Matcher):
             return self._source.values(self.start, self.end, whole=whole)
         match, program = self._source
@@ -57,15 +68,28 @@ class Program:
     Attributes:
         expression: The compiled expression.
         captures: Which captures are positions.
-        power: The worst case on a subject of n characters is n to this power.
+        power: The worst case on a subject of n characters is n to this power …
+        choices: … times 2 to this power.
     """
 
-    __slots__ = ("captures", "expression", "power")
+    __slots__ = ("captures", "choices", "expression", "power")
 
-    def __init__(self, expression: re.Pattern[str], captures: list[bool], power: int) -> None:
+    def __init__(
+        self, expression: re.Pattern[str], captures: list[bool], power: int, choices: int
+    ) -> None:
         self.expression = expression
         self.captures = captures
         self.power = power
+        self.choices = choices
+
+    def worst_case(self, size: int) -> int | None:
+        """Return the work on a subject of a size; None if ``re`` must not do that."""
+        if self.power <= 1 and not self.choices:
+            return size
+        if self.power > _MAX_POWER or self.choices > _MAX_POWER:
+            return None
+        work = max(size, 2) ** self.power << self.choices
+        return work if work <= _MAX_WORK else None
 
 
 def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = None) -> Found | None:
@@ -80,9 +104,10 @@ def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = No
     anchored = pattern.startswith("^") if is_anchored is None else is_anchored
     body = pattern[1:] if anchored else pattern
     program = _translate(body)
-    if program is not None and (
-        program.power <= 1 or float(len(text) - start) ** program.power <= _MAX_WORK
-    ):
+    worst = None if program is None else program.worst_case(len(text) - start)
+    if program is not None and worst is not None:
+        if worst >= _WORK_A_STEP:
+            work(worst // _WORK_A_STEP)
         expression = program.expression
         match = expression.match(text, start) if anchored else expression.search(text, start)
         if match is None:
@@ -108,7 +133,7 @@ def _translate(body: str) -> Program | None:
     parts: list[str] = []
     captures: list[bool] = []
     opened = 0
-    backtracking, repeats = 0, 0
+    backtracking, repeats, choices = 0, 0, 0
     for at, item in enumerate(items):
         kind = item[0]
         if kind == "open":
@@ -125,25 +150,30 @@ def _translate(body: str) -> Program | None:
         elif kind == "frontier":
             parts.append(_frontier(item[1]))
         else:
-            part, is_repeat, is_backtracking = _repeated(item, items[at + 1 :])
+            part, is_backtracking = _repeated(item, items[at + 1 :])
             parts.append(part)
-            repeats += is_repeat
-            backtracking += is_backtracking
+            if item[2] == "?":
+                choices += is_backtracking
+            elif item[2]:
+                repeats += 1
+                backtracking += is_backtracking
     if opened or len(captures) > 32:
         return None
     power = backtracking + (1 if repeats and not _ends_open(items) else 0)
-    return Program(re.compile("".join(parts), re.DOTALL), captures, power + (1 if repeats else 0))
+    power += 1 if repeats or choices else 0
+    return Program(re.compile("".join(parts), re.DOTALL), captures, power, choices)
 
 
-def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool, bool]:
+def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool]:
+    """Return the expression of an item, and whether it may have to be tried in several ways."""
     chosen, suffix = item[1], item[2]
     text = _set_text(chosen)
-    if suffix in ("", "?"):
-        return text + _REPEAT[suffix], False, False
+    if suffix == "":
+        return text, False
     follow, can_end = _follow(rest)
-    if suffix in "*+" and (follow.isdisjoint(chosen) or (can_end and not follow)):
-        return f"{text}{suffix}+", True, False  # possessive: giving back could never help
-    return text + _REPEAT[suffix], True, True
+    if suffix != "-" and (follow.isdisjoint(chosen) or (can_end and not follow)):
+        return f"{text}{suffix}+", False  # possessive: giving back could never help
+    return text + _REPEAT[suffix], True
 
 
 def _follow(rest: list[Item]) -> tuple[frozenset[str], bool]:

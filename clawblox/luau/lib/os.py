@@ -8,9 +8,11 @@ from typing import Any
 
 from clawblox.luau.context import current
 from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.numbers import to_number
+from clawblox.luau.operators import join
 from clawblox.luau.values import LuaTable, raw_get
 
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
@@ -68,7 +70,8 @@ def date(*args: Any) -> Any:
         return None
     if form == "*t":
         return _date_table(parts)
-    return "".join(_format(form, parts))
+    work(len(form))
+    return join(_format(form, parts))
 
 
 def _date_table(parts: time.struct_time) -> LuaTable:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from clawblox.luau.context import current
 from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
+from clawblox.luau.operators import made
 
 _MAX_INTEGER = 16
 _NATIVE_ALIGNMENT = 8
@@ -24,6 +27,7 @@ class _Reader:
 
     def __init__(self, form: str, function: str) -> None:
         self._form = form.partition("\0")[0]
+        work(len(form) // 4)
         self._at = 0
         self.little = True
         self._alignment = 1
@@ -141,7 +145,9 @@ def _pack_one(kind: str, size: int, reader: _Reader, args: arg.Arguments, at: in
             return struct.pack(reader.order + ("f" if size == 4 else "d"), number)
         except OverflowError:
             return struct.pack(reader.order + "f", float("inf") if number > 0 else -float("inf"))
-    text = arg.string(args, at, "pack").encode("latin-1")
+    string = arg.string(args, at, "pack")
+    current.vm.allocate(size + len(string))
+    text = string.encode("latin-1")
     if kind == "char":
         if len(text) > size:
             arg.wrong(at, "pack", "string longer than given size")
@@ -196,6 +202,7 @@ def unpack(args: arg.Arguments) -> tuple[Any, ...]:
         kind, size, padding = reader.option(at)
         if at + padding + size > len(data):
             arg.wrong(1, "unpack", "data string too short")
+        arg.check_results(args, len(values) + 2, "stack overflow (too many results)")
         at += padding
         at = _unpack_one(kind, size, reader, data, at, values)
     return (*values, float(at + 1))
@@ -211,19 +218,19 @@ def _unpack_one(
     elif kind == "float":
         values.append(struct.unpack(reader.order + ("f" if size == 4 else "d"), piece)[0])
     elif kind == "char":
-        values.append(piece.decode("latin-1"))
+        values.append(made(piece.decode("latin-1")))
     elif kind == "zstr":
         end = data.find(b"\0", at)
         if end < 0:
             arg.wrong(1, "unpack", "unfinished string for format 'z'")
-        values.append(data[at:end].decode("latin-1"))
+        values.append(made(data[at:end].decode("latin-1")))
         return end + 1
     elif kind == "string":
         length = int.from_bytes(piece, byteorder)
         start = at + size
         if length > len(data) - start:
             arg.wrong(1, "unpack", "data string too short")
-        values.append(data[start : start + length].decode("latin-1"))
+        values.append(made(data[start : start + length].decode("latin-1")))
         return start + length
     return at + size
 

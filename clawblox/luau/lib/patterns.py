@@ -129,28 +129,34 @@ class _Parser:
         at = self._at + 1
         negated = pattern[at : at + 1] == "^"
         at += negated
+        end = self._bracket_end(at)
+        if end is None:
+            self._fail("malformed pattern (missing ']')")
+            return None
         chosen: set[str] = set()
-        is_first = True
-        while is_first or pattern[at : at + 1] != "]":
-            if at >= len(pattern):
-                self._fail("malformed pattern (missing ']')")
-                return None
-            is_first = False
+        while at < end:
             character = pattern[at]
             if character == "%":
-                if at + 1 >= len(pattern):
-                    self._fail("malformed pattern (missing ']')")
-                    return None
                 chosen |= class_set(pattern[at + 1]) or frozenset(pattern[at + 1])
                 at += 2
-            elif pattern[at + 1 : at + 2] == "-" and pattern[at + 2 : at + 3] not in ("", "]"):
+            elif pattern[at + 1] == "-" and at + 2 < end:
                 chosen.update(map(chr, range(ord(character), ord(pattern[at + 2]) + 1)))
                 at += 3
             else:
                 chosen.add(character)
                 at += 1
-        self._at = at + 1
+        self._at = end + 1
         return _ALL - chosen if negated else frozenset(chosen)
+
+    def _bracket_end(self, at: int) -> int | None:
+        """Return where the ``]`` of a set is: neither its first character nor behind a ``%``."""
+        first = at
+        while at < len(self._pattern):
+            character = self._pattern[at]
+            if character == "]" and at > first:
+                return at
+            at += 2 if character == "%" else 1
+        return None
 
 
 @lru_cache(maxsize=512)
@@ -311,6 +317,7 @@ class Matcher:
                     return end + 1
             elif character == opening:
                 depth += 1
+        self._charge(len(subject) - at)
         return None
 
     def capture(self, index: int, start: int, end: int) -> Any:

@@ -6,13 +6,14 @@ from typing import Any
 
 from clawblox.luau.context import call_unyieldable, current
 from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import consume
+from clawblox.luau.iteration import consume, work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib import packing
 from clawblox.luau.lib.fastpatterns import search
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.lib.textformat import format_text
-from clawblox.luau.operators import MAX_STRING, index
+from clawblox.luau.limits import BYTES_A_STEP
+from clawblox.luau.operators import MAX_STRING, index, join, made
 from clawblox.luau.values import (
     LuaTable,
     NativeFunction,
@@ -43,19 +44,19 @@ def sub(*args: Any) -> str:
     text = arg.string(args, 0, "sub")
     start = _start(arg.integer(args, 1, "sub"), len(text))
     end = _start(arg.optional_integer(args, 2, "sub", -1), len(text))
-    return text[max(start, 1) - 1 : end] if end > 0 else ""
+    return made(text[max(start, 1) - 1 : end]) if end > 0 else ""
 
 
 @builtin("string.upper")
 def upper(*args: Any) -> str:
     """Return a string in capitals; only ASCII letters change."""
-    return arg.string(args, 0, "upper").translate(_UPPER)
+    return made(arg.string(args, 0, "upper").translate(_UPPER))
 
 
 @builtin("string.lower")
 def lower(*args: Any) -> str:
     """Return a string in small letters; only ASCII letters change."""
-    return arg.string(args, 0, "lower").translate(_LOWER)
+    return made(arg.string(args, 0, "lower").translate(_LOWER))
 
 
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
@@ -77,7 +78,7 @@ def rep(*args: Any) -> str:
 @builtin("string.reverse")
 def reverse(*args: Any) -> str:
     """Return a string backwards."""
-    return arg.string(args, 0, "reverse")[::-1]
+    return made(arg.string(args, 0, "reverse")[::-1])
 
 
 @builtin("string.byte")
@@ -106,17 +107,16 @@ def split(*args: Any) -> LuaTable:
     """Return the parts between separators."""
     text = arg.string(args, 0, "split")
     separator = arg.optional_string(args, 1, "split", ",")
+    count = text.count(separator) + 1 if separator else len(text)
+    current.vm.allocate(len(text) + 100 * count)
     parts = text.split(separator) if separator else list(text)
-    current.vm.allocate(100 * len(parts))
     return LuaTable(zip(map(float, range(1, len(parts) + 1)), parts, strict=True))
 
 
 @builtin("string.format")
 def format_(*args: Any) -> str:
     """Return formatted text."""
-    text = format_text(args)
-    current.vm.allocate(len(text))
-    return text
+    return format_text(args)
 
 
 @builtin("string.pack")
@@ -148,6 +148,7 @@ def find(*args: Any) -> Any:
     if start > len(text) + 1:
         return None
     if (len(args) > 3 and truth(args[3])) or _SPECIALS.isdisjoint(pattern):
+        work((len(text) - start) // BYTES_A_STEP)
         at = text.find(pattern, start - 1)
         return None if at < 0 else (float(at + 1), float(at + len(pattern)))
     found = search(text, pattern, start - 1)
@@ -278,4 +279,4 @@ def _expand(form: str, found: Any, whole: str) -> str:
             pieces.append("%")
         else:
             raise RuntimeFault("invalid use of '%' in replacement string")
-    return "".join(pieces)
+    return join(pieces)

@@ -11,7 +11,7 @@ from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.lib.sorting import sort_values
 from clawblox.luau.numbers import format_number
-from clawblox.luau.operators import equal, shown_type
+from clawblox.luau.operators import equal, join, shown_type
 from clawblox.luau.values import (
     FrozenTable,
     LuaTable,
@@ -120,9 +120,7 @@ def concat(*args: Any) -> str:
             kind = shown_type(value)
             raise RuntimeFault(f"invalid value ({kind}) at index {position} in table for 'concat'")
         parts.append(value)
-    text = separator.join(parts)
-    current.vm.allocate(len(text))
-    return text
+    return join(parts, separator)
 
 
 @builtin("table.unpack")

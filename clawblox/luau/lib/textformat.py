@@ -6,25 +6,28 @@ import math
 import re
 
 from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
-from clawblox.luau.operators import to_text
+from clawblox.luau.operators import join, to_text
 
 _SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
 _MAX_FLAGS = 5
 _MAX_PADDED = 100  # longer strings are longer than any width
-_QUOTED = {'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"}
+_QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"})
 
 
 def format_text(args: arg.Arguments) -> str:
     """Return what ``string.format`` returns."""
     form = arg.string(args, 0, "format")
+    if len(form) > _MAX_PADDED:
+        work(form.count("%") // 4)
     pieces: list[str] = []
     at, next_argument = 0, 1
     while True:
         percent = form.find("%", at)
         if percent < 0:
             pieces.append(form[at:])
-            return "".join(pieces)
+            return join(pieces)
         pieces.append(form[at:percent])
         if form.startswith("%%", percent):
             pieces.append("%")
@@ -132,4 +135,4 @@ def _float(spec: re.Match[str], value: float, letter: str) -> str:
 
 
 def _quote(text: str) -> str:
-    return '"' + "".join(_QUOTED.get(character, character) for character in text) + '"'
+    return f'"{text.translate(_QUOTED)}"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.values import as_result
@@ -67,6 +68,7 @@ def len_(*args: Any) -> Any:
         arg.wrong(1, "len", "initial position out of string")
     if end >= len(text):
         arg.wrong(2, "len", "final position out of string")
+    work(max(end - at, 0) // 8)
     count = 0
     while at <= end:
         decoded = _decode(text, at)
@@ -107,6 +109,7 @@ def offset(*args: Any) -> float | None:
     at = _position(arg.optional_integer(args, 2, "offset", default), len(text)) - 1
     if not 0 <= at <= len(text):
         arg.wrong(2, "offset", "position out of range")
+    work(min(abs(n), len(text)) // 8)
     if n == 0:
         while at > 0 and _is_continuation(text, at):
             at -= 1
