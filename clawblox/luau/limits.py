@@ -10,6 +10,7 @@ from clawblox.luau.errors import RuntimeFault
 
 BATCH = 1000
 BYTES_A_STEP = 1024  # as many are copied in about the time of a step
+SHORT_TEXT = 200  # strings of so many bytes are counted, and saved, wherever they stand
 STEP_BYTES = 100  # the most a step can add to the heap without being charged for it
 
 

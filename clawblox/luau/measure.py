@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawblox.luau.chunk import Chunk, prototype_of
 from clawblox.luau.coroutines import Coroutine, WrapFunction
-from clawblox.luau.snapshot import SHORT_TEXT
+from clawblox.luau.limits import SHORT_TEXT
 from clawblox.luau.suspension import ScriptFrame
 from clawblox.luau.values import Buffer, LuaTable
 

@@ -20,6 +20,7 @@ from clawblox.luau.host import HostFunction, HostObject
 from clawblox.luau.iteration import Cursor, LoopIterator, SequenceLoop, TableLoop
 from clawblox.luau.lib.registry import BUILTINS
 from clawblox.luau.lib.string import MatchIterator
+from clawblox.luau.limits import SHORT_TEXT
 from clawblox.luau.suspension import Frame, ProtectedFrame, ScriptFrame
 from clawblox.luau.values import (
     Buffer,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from clawblox.luau.vm import VM
 
 NAME = "clawblox.luau"
-SHORT_TEXT = 200  # bytes: longer strings are written once
 CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
 """What a document calls the classes of tables; any other is `o`."""
 

@@ -121,16 +121,6 @@ def test_the_same_state_gives_the_same_document() -> None:
     assert json.loads((GOLDEN / "world-3.json").read_text()) == json.loads(saved())
 
 
-def test_the_order_of_imports_does_not_matter() -> None:
-    program = (
-        "import json, clawblox.luau.lib.vector, clawblox.luau.lib.debug\n"
-        "from clawblox.luau.vm import VM\n"
-        "print(json.dumps(VM().snapshot()))"
-    )
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert json.dumps(VM().snapshot()) == shown.stdout.decode().strip()
-
-
 def damaged(**changes: Any) -> Any:
     return {**json.loads((GOLDEN / "world-3.json").read_text()), **changes}
 
