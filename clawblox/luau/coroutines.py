@@ -6,7 +6,7 @@ from typing import Any
 
 from clawblox.luau.context import MAX_C_CALLS, current
 from clawblox.luau.deep import MAX_CALLS
-from clawblox.luau.diagnose import RESUME_CODES, describe, settle, suspended_levels
+from clawblox.luau.diagnose import RESUME_CODES, describe, run_handler, settle, suspended_levels
 from clawblox.luau.errors import LuaError, RuntimeFault
 from clawblox.luau.suspension import Frame, ProtectedFrame, Yield
 from clawblox.luau.values import Function, NativeFunction, as_result, as_tuple, register_type
@@ -148,7 +148,9 @@ def _recover(frames: list[Frame], error: LuaError) -> Any:
         raise error
     protected = frames.pop()
     assert isinstance(protected, ProtectedFrame)
-    return protected.recover(error)
+    if protected.handler is None:
+        return False, error.value
+    return run_handler(protected.handler, error)
 
 
 def close(coroutine: Coroutine) -> tuple[Any, ...]:

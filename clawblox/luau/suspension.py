@@ -11,7 +11,6 @@ from types import CellType, FunctionType
 from typing import Any
 
 from clawblox.luau.chunk import Continuation, Prototype
-from clawblox.luau.errors import LuaError
 from clawblox.luau.values import Function, as_tuple
 
 
@@ -77,12 +76,6 @@ class ProtectedFrame(Frame):
         """Return what reports success."""
         return _succeed, result
 
-    def recover(self, error: LuaError) -> Any:
-        """Report the error, or what the handler makes of it."""
-        if self.handler is None:
-            return False, error.value
-        return handled(self.handler, error)
-
 
 def _succeed(result: Any) -> Any:
     return (True, *as_tuple(result))
@@ -106,10 +99,3 @@ def save(
     values = [variables.get(name) for name in continuation.names]
     (cell,) = environment.__closure__ or ()
     suspended.frames.append(ScriptFrame(continuation, values, cell))
-
-
-def handled(handler: Function, error: LuaError) -> Any:
-    """Return what ``xpcall`` returns for an error."""
-    from clawblox.luau.diagnose import run_handler
-
-    return run_handler(handler, error)
