@@ -82,6 +82,7 @@ class Supervisor:
         self._stop_failure: Exception | None = None
         self._grace: Grace | None = None
         self._has_died = False
+        self._is_unresponsive = False
         self._result = StopResult(instance.name, "not_running")
         self._begun_at = anyio.current_time()
 
@@ -187,6 +188,7 @@ class Supervisor:
 
     async def _watch(self) -> None:
         """Return when the world's process has ended."""
+        self._is_unresponsive = False
         watchers = [
             partial(self._watch_sidecar, name, sidecar)
             for name, sidecar in self.instance.sidecars.items()
@@ -197,8 +199,12 @@ class Supervisor:
             for watcher in watchers:
                 tasks.start_soon(watcher)
             await self.instance.wait_exit()
-        restart = self.instance.launch.restart.mode
-        self._report("exited", exit=self.instance.exit, restart=restart)
+        self._report(
+            "exited",
+            exit=self.instance.exit,
+            restart=self.instance.launch.restart.mode,
+            unresponsive=self._is_unresponsive,
+        )
 
     async def _watch_sidecar(self, name: str, sidecar: Process) -> None:
         self._report("sidecar_exited", sidecar=name, exit=await sidecar.wait())
@@ -206,6 +212,7 @@ class Supervisor:
     async def _watch_liveness(self, rule: LivenessRule) -> None:
         """End the instance when it does not answer any more; what follows is as after any exit."""
         seen = await wait_until_unresponsive(self.instance.liveness_probe(rule), rule)
+        self._is_unresponsive = True
         self._report("unresponsive", seen=seen, failures=rule.failure_threshold)
         await self._clear_away()
 
@@ -374,9 +381,8 @@ class Supervisor:
             self._label_end()
 
     def _label_end(self) -> None:
-        is_good = self.started is not None and (
-            not self._has_died or self.instance.exit == WorldExit(status=0)
-        )
+        has_failed = self._is_unresponsive or self.instance.exit != WorldExit(status=0)
+        is_good = self.started is not None and not (self._has_died and has_failed)
         status: RunStatus = "complete" if is_good else "failed"
         self._write_update(run_update(status=status, ended_at=utc_now()))
 

@@ -7,12 +7,13 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 
 from clawblox import protocol
 from clawblox.async_world import AsyncWorld
+from clawblox.cli.happenings import words_of_end
 from clawblox.cli.output import Output, OutputGone, format_seconds, note
 from clawblox.cli.progress import Progress
 from clawblox.errors import WorldExitedError
@@ -26,9 +27,9 @@ _TAIL_LINES = 10
 _TAIL_COLUMNS = 1000
 _DRAIN_TIMEOUT_S = 1.0
 
-_ENDS: Final[Mapping[EventKind, str]] = {
-    "exited": "ended by itself",
-    "stopped": "was stopped by another process",
+_ENDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
+    "exited": words_of_end,
+    "stopped": lambda detail: f"was stopped by another process: {detail['exit']}",
 }
 
 _Start: TypeAlias = Callable[[], Awaitable[StartedWorld]]
@@ -156,15 +157,15 @@ class Foreground:
 
     def _ended_error(self, started: StartedWorld) -> WorldExitedError:
         """Return the error of an instance that nobody here has stopped."""
-        found = self._end.detail["exit"]
+        words = _ENDS[self._end.kind](self._end.detail)
         return WorldExitedError(
-            f"World {self._world.name!r} {_ENDS[self._end.kind]}: {found}",
+            f"World {self._world.name!r} {words}",
             instance=started.name,
             world_dir=self._world.dir,
             command_file=started.command_file,
             log_file=started.log_file,
             url=started.url,
-            exit=found,
+            exit=self._end.detail["exit"],
             log_lines=tuple(self._mask(line) for line in self._tail),
         )
 

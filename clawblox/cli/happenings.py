@@ -23,6 +23,7 @@ __all__ = [
     "happening_of",
     "reason_of",
     "start_reason_of",
+    "words_of_end",
 ]
 
 _TROUBLE: Final[tuple[EventKind, ...]] = (
@@ -84,6 +85,13 @@ def start_reason_of(error: Exception) -> str:
     return " | ".join((reason_of(error), *map(printable, getattr(error, "log_lines", ())[-1:])))
 
 
+def words_of_end(detail: Mapping[str, Any]) -> str:
+    """Say how an instance ended that nobody has stopped, by the detail of its ``exited`` event."""
+    if detail["unresponsive"]:
+        return "was ended, for it did not answer any more"
+    return f"ended by itself: {detail['exit']}"
+
+
 def _restarting(detail: Mapping[str, Any]) -> str:
     path = detail["resume_path"]
     return f"starts again {'afresh' if path is None else f'from {path.name}'}"
@@ -99,7 +107,7 @@ _WORDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "started": lambda detail: f"started on port {detail['port']}",
     "ready": lambda detail: f"ready at {detail['url']} ({format_seconds(detail['ready_s'])})",
     "start_failed": lambda detail: f"failed: {start_reason_of(detail['error'])}",
-    "exited": lambda detail: f"ended by itself: {detail['exit']}",
+    "exited": words_of_end,
     "sidecar_exited": lambda detail: f"sidecar {detail['sidecar']!r} ended: {detail['exit']}",
     "unresponsive": lambda detail: f"does not answer any more: {detail['seen']}",
     "restarting": _restarting,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from clawblox.cli.happenings import words_of_end
 from clawblox.errors import WorldExitedError
 from clawblox.model import WorldEvent, WorldExit
 
@@ -28,7 +30,7 @@ class Roster:
     def __init__(self, planned: int) -> None:
         self.states: dict[str, str] = {}
         self.failures: dict[str, Exception] = {}
-        self._exits: dict[str, WorldExit | None] = {}
+        self._ends: dict[str, str] = {}
         self._planned = planned
         self._is_settled = False
 
@@ -87,26 +89,22 @@ class Roster:
             case "start_failed" if self.states.get(name) != "restarting":
                 self._fail(name, "failed", detail["error"])
             case "exited":
-                self._take_exit(name, detail["exit"], detail["restart"])
+                self._take_end(name, detail)
             case "gave_up":
-                stays = f"and stays dead: {detail['reason']}"
-                self._fail(name, "exited", _ended_by_itself(name, self._exits[name], stays))
+                words = f"{self._ends[name]}, and stays dead: {detail['reason']}"
+                self._fail(name, "exited", WorldExitedError(words, instance=name))
             case "stopped":
                 self.states[name] = "exited"
 
-    def _take_exit(self, name: str, found: WorldExit | None, restart: str) -> None:
-        self._exits[name] = found
-        if restart != "never":
+    def _take_end(self, name: str, detail: Mapping[str, Any]) -> None:
+        words = self._ends[name] = words_of_end(detail)
+        if detail["restart"] != "never":
             self.states[name] = "restarting"
-        elif found == WorldExit(status=0):
+        elif detail["exit"] == WorldExit(status=0) and not detail["unresponsive"]:
             self.states[name] = "exited"
         else:
-            self._fail(name, "exited", _ended_by_itself(name, found))
+            self._fail(name, "exited", WorldExitedError(words, instance=name))
 
     def _fail(self, name: str, state: str, error: Exception) -> None:
         self.states[name] = state
         self.failures.setdefault(name, error)
-
-
-def _ended_by_itself(name: str, found: WorldExit | None, *more: str) -> WorldExitedError:
-    return WorldExitedError(", ".join((f"ended by itself: {found}", *more)), instance=name)

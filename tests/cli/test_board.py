@@ -170,8 +170,9 @@ def event(kind: EventKind, name: str = "w000", **detail: object) -> WorldEvent:
     return WorldEvent(kind, name, AT, detail)
 
 
-def died(status: int, restart: str = "never") -> WorldEvent:
-    return event("exited", exit=WorldExit(status=status), restart=restart)
+def died(status: int, restart: str = "never", *, unresponsive: bool = False) -> WorldEvent:
+    found = WorldExit(status=status)
+    return event("exited", exit=found, restart=restart, unresponsive=unresponsive)
 
 
 def roster_after(*events: WorldEvent, planned: int = 1) -> Roster:
@@ -202,6 +203,12 @@ def test_an_end_of_its_own_is_a_failure_unless_its_status_is_zero(
     roster = roster_after(event("started"), event("ready"), died(code))
     assert roster.states == {"w000": "exited"}
     assert list(roster.failures) == failed
+
+
+def test_an_end_for_want_of_an_answer_is_a_failure_whatever_its_status() -> None:
+    roster = roster_after(event("started"), event("ready"), died(0, unresponsive=True))
+    assert roster.states == {"w000": "exited"}
+    assert str(roster.failures["w000"]).startswith("was ended, for it did not answer any more\n")
 
 
 def test_an_instance_that_comes_back_has_not_failed() -> None:

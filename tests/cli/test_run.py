@@ -390,6 +390,19 @@ def test_a_world_that_is_killed_is_told_by_the_name_of_the_signal(serve: Serve) 
     assert "ended by itself: killed by SIGKILL" in served.command.err
 
 
+def test_a_world_that_does_not_answer_any_more_is_told_as_such(
+    start: Start, tmp_path: Path
+) -> None:
+    liveness = "[run.liveness]\nperiod = 0.05\nfailure_threshold = 2\n"
+    port = free_port()
+    command = start("run", str(make_world(tmp_path, toml_extra=liveness)), "--port", str(port))
+    command.wait_for("Spectator frontend")
+    ask(port, "POST", "/__set?doc=status-500")
+    assert command.wait() == 1
+    words = "Error: World 'counter' was ended, for it did not answer any more\n"
+    assert command.err.startswith(words)
+
+
 def test_a_world_that_exits_before_it_is_ready_is_told_with_its_log(
     call: Start, tmp_path: Path
 ) -> None:

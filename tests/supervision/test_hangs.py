@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
-from clawblox import AsyncWorld
+from clawblox import AsyncWorld, WorldExit
 from clawblox.config import LivenessRule
 from clawblox.liveness import wait_until_unresponsive
 from tests.crowd import HANG_S, kinds, leftovers, past, until
@@ -72,6 +72,19 @@ async def test_a_world_that_hangs_is_ended_even_when_nobody_brings_it_back(
         assert world.instances == ()
     assert manifest_of(started.instance_dir)["run"]["status"] == "failed"
     assert leftovers(run, [started.port]) == []
+
+
+async def test_a_world_that_only_errs_has_failed_although_it_obeys_its_end(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path, toml_extra=LIVELY)
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run)
+        switch(started, doc="status-500")
+        seen = await until(events, "exited", ["w000"])
+        assert seen[-1].detail["unresponsive"]
+        assert seen[-1].detail["exit"] == WorldExit(status=0)
+    assert manifest_of(started.instance_dir)["run"]["status"] == "failed"
 
 
 @attrs.define
