@@ -139,6 +139,10 @@ class Soak:
     def _meet(self, started: StartedWorld, session: str) -> None:
         self.fates.setdefault(started.name, Fate(session))
 
+    def _known(self) -> list[str]:
+        """Return who is ready; a fork is, a moment before whoever asked for it hears of it."""
+        return [name for name in self.world.instances if name in self.fates]
+
     async def work(self, until: float) -> None:
         """Do one thing after the other, until a moment of the monotonic clock."""
         deeds = {
@@ -159,7 +163,7 @@ class Soak:
     async def _somebody(self) -> AsyncIterator[str]:
         """Choose an instance that is ready, and have it for oneself but for saves."""
         while True:
-            name = self.chance.choice(self.world.instances)
+            name = self.chance.choice(self._known())
             async with self.fates[name].quiet:
                 if name in self.world.instances:
                     yield name
@@ -174,7 +178,7 @@ class Soak:
 
     async def save(self) -> bool:
         """Save one of them, which may be killed meanwhile."""
-        name = self.chance.choice(self.world.instances)
+        name = self.chance.choice(self._known())
         try:
             self.saves.append(await self.world.save(instance=name))
         except (WorldExitedError, SnapshotError):
@@ -183,7 +187,7 @@ class Soak:
 
     async def save_some(self) -> bool:
         """Save many of them."""
-        names = self.world.instances
+        names = self._known()
         chosen = self.chance.sample(names, min(16, len(names)))
         async for outcome in self.world.save_all(instances=chosen):
             if outcome.value is not None:
