@@ -11,7 +11,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ import pytest
 from clawblox import AsyncWorld, guard
 from clawblox.guard import Guard
 from clawblox.proctree import Mark, find_tree
+from tests.orchestrators import Orchestrator, orchestrator
 from tests.support import (
-    GUARD_NAME,
     ask,
     command_line,
     descendants,
@@ -37,24 +36,6 @@ from tests.support import (
     world_command,
 )
 
-PRELUDE = """
-import ctypes, multiprocessing, os, resource, signal, subprocess, sys, threading, time
-from functools import partial
-import anyio
-from clawblox import AsyncWorld, World
-
-world_dir, run_dir, *arguments = sys.argv[1:]
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-def tell(*words):
-    print(*words, flush=True)
-
-def hear():
-    return sys.stdin.readline().strip()
-
-hear_async = partial(anyio.to_thread.run_sync, hear)
-"""
-
 STAY = """
 async def main():
     async with AsyncWorld(dir=world_dir) as world:
@@ -63,51 +44,6 @@ async def main():
         await anyio.sleep_forever()
 anyio.run(main)
 """
-
-
-class Orchestrator:
-    """A program that starts worlds in a process of its own."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.pid = process.pid
-
-    def hear(self) -> str:
-        """Return the next line that it says."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the orchestrator ended instead of saying something"
-        return line.strip()
-
-    def tell(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def guards(self) -> list[int]:
-        return [pid for pid in descendants(self.pid) if GUARD_NAME in command_line(pid)]
-
-
-@contextlib.contextmanager
-def orchestrator(
-    body: str, world: Path, run: Path, *arguments: str, **options: Any
-) -> Iterator[Orchestrator]:
-    program = PRELUDE + textwrap.dedent(body)
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(world), str(run), *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        **options,
-    ) as process:
-        try:
-            yield Orchestrator(process)
-        finally:
-            process.kill()
 
 
 def worlds_in(directory: Path) -> dict[int, str]:

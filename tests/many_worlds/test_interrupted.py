@@ -18,9 +18,9 @@ from clawblox.records import RunClaim, claim_run
 from clawblox.status import read_instances
 from tests.crowd import HANG_S, leftovers, on_disk, ports_of, seeded, statuses
 from tests.many_worlds.conftest import CROWD_OF, cancel_after
+from tests.orchestrators import orchestrator
 from tests.support import is_listening, make_world, marked_processes, wait_until, wait_until_async
 from tests.test_cancellation import Interrupted, run_and_cancel
-from tests.test_guard import orchestrator
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,9 @@ from clawblox.runs import fork_instances, save_instances, stop_instances
 from clawblox.status import read_instances
 from tests.crowd import HANG_S, exposed, leftovers, on_disk, ports_of, registered, statuses
 from tests.many_worlds.conftest import CROWD_OF
+from tests.orchestrators import orchestrator
 from tests.running import manifest_of
 from tests.support import ask, make_world, marked_processes, wait_until_async
-from tests.test_guard import orchestrator
 
 pytestmark = pytest.mark.anyio
 

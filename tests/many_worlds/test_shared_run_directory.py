@@ -19,9 +19,9 @@ from clawblox.runs import stop_instances
 from clawblox.status import read_instances
 from tests.crowd import HANG_S, leftovers, registered, until
 from tests.many_worlds.conftest import CROWD_OF
+from tests.orchestrators import orchestrator
 from tests.running import manifest_of, switch
 from tests.support import GUARD_NAME, PORTAL_THREAD, ask, command_line, descendants, make_world
-from tests.test_guard import orchestrator
 
 pytestmark = pytest.mark.anyio
 

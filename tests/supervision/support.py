@@ -9,7 +9,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from clawblox.status import InstanceStatus, read_instances
-from tests.test_guard import Orchestrator
+from tests.orchestrators import Orchestrator
 
 LIFE = ["restarting", "started", "ready"]
 """What tells that an instance is back."""

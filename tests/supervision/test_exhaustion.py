@@ -14,9 +14,9 @@ import pytest
 from clawblox import AsyncWorld, WorldStartError
 from clawblox.readiness import Probe
 from tests.crowd import HANG_S, leftovers, on_disk, registered
+from tests.orchestrators import orchestrator
 from tests.supervision.support import told_by
 from tests.support import is_listening, make_world, marked_processes, wait_until
-from tests.test_guard import orchestrator
 
 pytestmark = pytest.mark.anyio
 

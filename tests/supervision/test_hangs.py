@@ -17,10 +17,10 @@ from clawblox import AsyncWorld, WorldExit
 from clawblox.config import LivenessRule
 from clawblox.liveness import wait_until_unresponsive
 from tests.crowd import HANG_S, kinds, leftovers, past, until
+from tests.orchestrators import orchestrator
 from tests.running import manifest_of, requests, switch
 from tests.supervision.support import LIFE, now, told_by
 from tests.support import ask, is_alive, make_world, marked_processes, wait_until, wait_until_async
-from tests.test_guard import orchestrator
 
 pytestmark = pytest.mark.anyio
 
