@@ -6,8 +6,8 @@ values; every operation on an instance takes its name, which is not needed while
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ from clawblox.saving import (
 from clawblox.snapshots import DEFAULT_MAX_BYTES as DEFAULT_SNAPSHOT_BYTES
 from clawblox.sources import fetch_world, is_world_url
 from clawblox.supervisor import DEFAULT_GRACE_S
+from clawblox.tasks import Residence
 from clawblox.threads import run_blocking
 
 __all__ = ["AsyncWorld", "OnFailure"]
@@ -88,7 +89,7 @@ class AsyncWorld(WorldMetadata):
         self._attach_dir: Path | None = None
         self._fleet: Fleet | None = None
         self._autosave: Autosave | None = None
-        self._stack = AsyncExitStack()
+        self._residence: Residence[Fleet]
         if not is_world_url(self._source):
             self._config_read = read_world_config(Path(dir))
 
@@ -135,14 +136,8 @@ class AsyncWorld(WorldMetadata):
     async def __aenter__(self) -> Self:
         if self._fleet is not None:
             raise UsageError("this world is open already", hint="use another AsyncWorld object")
-        config = await run_blocking(lambda: self._config)
-        async with AsyncExitStack() as stack:
-            fleet = await stack.enter_async_context(Fleet(self._max_log_bytes, self._handlers))
-            if self._attach_dir is not None:
-                attached = await fleet.attach(config, self._attach_dir)
-                self._latest_started = attached[-1] if attached else None
-            self._stack = stack.pop_all()
-        self._fleet = fleet
+        self._residence = Residence(self._opened())
+        self._fleet = await self._residence.__aenter__()
         return self
 
     async def __aexit__(
@@ -150,12 +145,21 @@ class AsyncWorld(WorldMetadata):
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
         try:
-            return await self._stack.__aexit__(exc_type, exc, traceback)
+            await self._residence.__aexit__(exc_type, exc, traceback)
         finally:
             self._fleet = None
             self._autosave = None
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Fleet]:
+        config = await run_blocking(lambda: self._config)
+        async with Fleet(self._max_log_bytes, self._handlers).opened() as fleet:
+            if self._attach_dir is not None:
+                attached = await fleet.attach(config, self._attach_dir)
+                self._latest_started = attached[-1] if attached else None
+            yield fleet
 
     def _handlers(self, fleet: Fleet, run_dir: Path) -> Handlers:
         return handlers_of(fleet, self.fork, run_dir)
@@ -255,8 +259,7 @@ class AsyncWorld(WorldMetadata):
             restart=RestartPolicy(restart, max_restarts, restart_window),
             tmux_session=_tmux_session,
         )
-        launch = await run_blocking(plan)
-        self._latest_started = await fleet.start(launch)
+        self._latest_started = await fleet.start(plan)
         return self._latest_started
 
     async def start_many(
@@ -437,7 +440,7 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the ladder goes on without the caller.
         """
         fleet = self._open_fleet()
-        return await fleet.stop(instance, _grace_of(grace_seconds))
+        return await fleet.tasks.own(partial(fleet.stop, instance, _grace_of(grace_seconds)))
 
     async def stop_all(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> Batch[StopResult]:
         """Stop every instance, all at once; see :meth:`stop`.
@@ -524,9 +527,14 @@ class AsyncWorld(WorldMetadata):
         member = member_of(agent)
         url = supervisor.instance.url
         seconds_of(timeout, "timeout")
-        async with supervisor.calls.call():
-            client = fleet.client(supervisor)
-            access = await join(client, member, url=url, local_url=url, timeout=timeout)
+
+        async def call() -> dict[str, Any]:
+            async with supervisor.calls.call():
+                client = fleet.client(supervisor)
+                return await join(client, member, url=url, local_url=url, timeout=timeout)
+            raise AssertionError("unreachable: the block returns or raises")
+
+        access = await fleet.tasks.own(call)
         world_agent_id = access["agent_id"] if isinstance(access["agent_id"], str) else None
         if member.dir is not None or world_agent_id:
             update = agent_update(
@@ -567,8 +575,12 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         supervisor = fleet.find(instance)
         seconds_of(timeout, "timeout")
-        async with supervisor.calls.call():
-            await leave(fleet.client(supervisor), access, timeout=timeout)
+
+        async def call() -> None:
+            async with supervisor.calls.call():
+                await leave(fleet.client(supervisor), access, timeout=timeout)
+
+        await fleet.tasks.own(call)
 
     # -- snapshots and the manifest ---------------------------------------------------------
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 import anyio
@@ -72,8 +71,6 @@ _log = structlog.get_logger(__name__)
 class Fleet:
     """Instances by name, their tasks, and the writers and clients that they share.
 
-    Leaving its block ends every instance that is not detached; what served them ends after.
-
     Args:
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
         make_handlers: Returns what other processes can ask about the instances of a run directory.
@@ -94,7 +91,6 @@ class Fleet:
         self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
         self._services = Tasks()
-        self._stack = AsyncExitStack()
         self._supervisors: dict[str, Supervisor] = {}
         self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
@@ -107,34 +103,27 @@ class Fleet:
         self._controls: dict[Path, ControlServer | None] = {}
         self._control_lock = anyio.Lock()
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._services)
-            stack.push_async_callback(self._close_services)
-            await stack.enter_async_context(self.writers)
-            await stack.enter_async_context(self.tasks)
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Self]:
+        """Serve instances; leaving ends those that are not detached, and then what served them."""
+        async with self._services, self._clients_and_claims(), self.writers, self.tasks:
             self._services.start_soon(self._trim_logs)
             self._services.start_soon(watch_loop, self._note_lag)
-            self._stack = stack.pop_all()
-        return self
+            yield self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._stack.__aexit__(exc_type, exc, traceback)
-
-    async def _close_services(self) -> None:
-        """Close what the instances, which are over by now, may have needed to the last."""
-        with anyio.CancelScope(shield=True):
-            for server in filter(None, self._controls.values()):
-                await server.aclose()
-            for _, client in self._clients.values():
-                await client.aclose()
-            await run_blocking(_release, tuple(self._claims.values()))
-        self.hub.close()
+    @asynccontextmanager
+    async def _clients_and_claims(self) -> AsyncIterator[None]:
+        """Close at the end what the instances may have needed to the last."""
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                for server in filter(None, self._controls.values()):
+                    await server.aclose()
+                for _, client in self._clients.values():
+                    await client.aclose()
+                await run_blocking(_release, tuple(self._claims.values()))
+            self.hub.close()
 
     # -- which instances there are ----------------------------------------------------------
 
@@ -177,8 +166,20 @@ class Fleet:
 
     # -- start and stop ---------------------------------------------------------------------
 
-    async def start(self, launch: Launch) -> StartedWorld:
-        """Start an instance and return when it is ready; see ``AsyncWorld.start``."""
+    async def start(self, plan: Callable[[], Launch]) -> StartedWorld:
+        """Start an instance and return when it is ready; see ``AsyncWorld.start``.
+
+        Args:
+            plan: Returns its launch. Blocks.
+        """
+
+        async def end(started: StartedWorld) -> None:
+            await self._end([started.name])
+
+        return await self.tasks.own(partial(self._start, plan), undo=end)
+
+    async def _start(self, plan: Callable[[], Launch]) -> StartedWorld:
+        launch = await run_blocking(plan)
         await self._close_interrupted(launch.run_dir)
         # An update that says nothing sees to it that there is a manifest for the world.
         return await self._supervise(launch, update=Update())
@@ -194,7 +195,12 @@ class Fleet:
             reuse: Whether the name of an instance that has ended is free.
             stop_all: Whether one failure ends all the others.
         """
-        return await self.tasks.own(partial(self._start_many, run_dir, plan, reuse, stop_all))
+
+        async def end(batch: Batch[StartedWorld]) -> None:
+            await self._end(batch.done)
+
+        start = partial(self._start_many, run_dir, plan, reuse, stop_all)
+        return await self.tasks.own(start, undo=end)
 
     async def _start_many(
         self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool

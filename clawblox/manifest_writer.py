@@ -9,7 +9,8 @@ of ``manifest``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,7 +22,7 @@ import structlog
 from clawblox.errors import ManifestError, UsageError
 from clawblox.manifest import Update, manifest_path
 from clawblox.manifest_file import ManifestFile
-from clawblox.tasks import Tasks
+from clawblox.tasks import Residence, Tasks
 from clawblox.threads import run_blocking
 
 __all__ = ["ManifestWriter", "ManifestWriters"]
@@ -130,8 +131,9 @@ class ManifestWriter:
 class ManifestWriters:
     """The writers of one process; an async context manager.
 
-    Leaving its block writes what is queued. Within it, entries of ours that somebody overwrote are
-    put back once in a while, for all manifests in one go, and at the end.
+    Leaving its block writes what is queued, however it is cancelled. Within it, entries of ours
+    that somebody overwrote are put back once in a while, for all manifests in one go, and at the
+    end.
 
     Args:
         lock_wait: Seconds to wait for the lock that writers of other processes hold.
@@ -144,24 +146,35 @@ class ManifestWriters:
         self._tasks = Tasks()
         self._files: dict[Path, ManifestFile] = {}
         self._writers: dict[Path, ManifestWriter] = {}
+        self._residence: Residence[Self]
 
     async def __aenter__(self) -> Self:
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._look_after)
-        return self
+        self._residence = Residence(self._opened())
+        return await self._residence.__aenter__()
 
     async def __aexit__(
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
-        with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as closing:
-                for writer in self._writers.values():
-                    closing.start_soon(writer.aclose)
-            await run_blocking(_repair, tuple(self._files.values()), True)
-        return await self._tasks.__aexit__(exc_type, exc, traceback)
+    ) -> None:
+        await self._residence.__aexit__(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Self]:
+        async with self._tasks:
+            self._tasks.start_soon(self._look_after)
+            try:
+                yield self
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._finish()
+
+    async def _finish(self) -> None:
+        async with anyio.create_task_group() as closing:
+            for writer in self._writers.values():
+                closing.start_soon(writer.aclose)
+        await run_blocking(_repair, tuple(self._files.values()), True)
 
     def of(self, run_dir: Path) -> ManifestWriter:
         """Return the one writer of the manifest of a run."""

@@ -10,7 +10,7 @@ import anyio
 
 from clawblox.errors import UsageError
 from clawblox.model import Batch, Outcome
-from clawblox.tasks import Tasks
+from clawblox.tasks import Tasks, outlast
 
 __all__ = ["Job", "Many"]
 
@@ -72,8 +72,7 @@ class Many(Generic[_T]):
             found = [outcome async for outcome in outcomes]
         except BaseException:
             self._scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await self._is_over.wait()
+            await outlast(self._is_over)
             raise
         done = {one.instance: one for one in found if one.error is None}
         values = {name: done[name].value for name in self._jobs if name in done}

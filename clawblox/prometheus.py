@@ -15,6 +15,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -26,6 +27,7 @@ import structlog
 
 from clawblox.errors import ConfigError, UsageError
 from clawblox.metrics import Histogram, Metrics
+from clawblox.tasks import in_own_task
 from clawblox.threads import run_blocking
 
 try:
@@ -139,8 +141,12 @@ class MetricsEndpoint:
         """End the server and its threads; a scrape that is under way is cut off."""
         server, self._server = self._server, None
         if server is not None:
-            with anyio.CancelScope(shield=True):
-                await run_blocking(server.close)
+            await in_own_task(partial(_close, server))
+
+
+async def _close(server: _Server) -> None:
+    with anyio.CancelScope(shield=True):
+        await run_blocking(server.close)
 
 
 @attrs.frozen(eq=False)

@@ -1,8 +1,14 @@
-"""Tasks that outlive a cancelled caller, in a group that never wraps its owner's exceptions."""
+"""Tasks that outlive a cancelled caller, in a group that never wraps its owner's exceptions.
+
+asyncio's ``Task.cancel`` strikes wherever its task awaits, shields included, and strikes the
+clean-up after an earlier one again. So what must be undone as a whole runs in a task of its own,
+which sees anyio's cancellation only, and its caller does nothing but wait for that task.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -12,7 +18,7 @@ import attrs
 
 from clawblox.errors import UsageError
 
-__all__ = ["Tasks"]
+__all__ = ["Residence", "Tasks", "in_own_task", "outlast"]
 
 _T = TypeVar("_T")
 
@@ -66,23 +72,34 @@ class Tasks:
         except RuntimeError as error:
             raise UsageError("the world was closed meanwhile") from error
 
-    async def own(self, function: Callable[[], Awaitable[_T]]) -> _T:
+    async def own(
+        self,
+        function: Callable[[], Awaitable[_T]],
+        *,
+        undo: Callable[[_T], Awaitable[None]] | None = None,
+    ) -> _T:
         """Run ``function`` in the group and return what it returns.
+
+        Args:
+            function: What is run.
+            undo: Takes back what the function returned, when its caller was cancelled before it
+                got that.
 
         Raises:
             UsageError: The group was left before the function was done.
 
         Cancellation: cancels the function and waits until it has cleaned up, even where the
-        cancellation is asyncio's own ``Task.cancel``, which respects no shield.
+        cancellation is asyncio's own ``Task.cancel``, and comes again and again.
         """
         outcome: _Outcome[_T] = _Outcome()
         self._group.start_soon(_run, function, outcome)
         try:
             await outcome.is_done.wait()
         except BaseException:
-            outcome.scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await outcome.is_done.wait()
+            is_over = anyio.Event()
+            with suppress(UsageError):  # the group was left, and took everything back
+                self.start_soon(_abandon, outcome, undo, is_over)
+                await outlast(is_over)
             raise
         if outcome.error is not None:
             raise outcome.error
@@ -100,3 +117,99 @@ async def _run(function: Callable[[], Awaitable[_T]], outcome: _Outcome[_T]) -> 
         outcome.error = error
     finally:
         outcome.is_done.set()
+
+
+async def _abandon(
+    outcome: _Outcome[_T], undo: Callable[[_T], Awaitable[None]] | None, is_over: anyio.Event
+) -> None:
+    outcome.scope.cancel()
+    with anyio.CancelScope(shield=True):
+        await outcome.is_done.wait()
+        if undo is not None and outcome.is_complete:
+            await undo(cast(_T, outcome.value))
+    is_over.set()
+
+
+class Residence(Generic[_T]):
+    """Holds an async context manager open in a task of its own; is one itself.
+
+    The manager is entered and left as a whole, however often its user is cancelled meanwhile. It
+    does not learn of an exception in the user's block, which passes through as it is.
+
+    Args:
+        manager: What is entered and left.
+
+    Cancellation: the manager is left before the cancellation goes on.
+    """
+
+    def __init__(self, manager: AbstractAsyncContextManager[_T]) -> None:
+        self._manager = manager
+        self._group: anyio.abc.TaskGroup = anyio.create_task_group()
+        self._is_settled = anyio.Event()
+        self._is_leaving = anyio.Event()
+        self._value: _T | None = None
+        self._error: Exception | None = None
+
+    async def __aenter__(self) -> _T:
+        await self._group.__aenter__()
+        self._group.start_soon(self._hold)
+        try:
+            await self._is_settled.wait()
+        except BaseException:
+            self._group.cancel_scope.cancel()
+            await self._leave()
+            raise
+        if self._error is not None:
+            await self._leave()
+        return cast(_T, self._value)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        self._is_leaving.set()
+        # The group waits for its task through any number of cancellations, and raises the latest.
+        await self._group.__aexit__(None, None, None)
+        if self._error is not None:
+            raise self._error
+
+    async def _hold(self) -> None:
+        try:
+            async with self._manager as self._value:
+                self._is_settled.set()
+                await self._is_leaving.wait()
+        except Exception as error:  # noqa: BLE001 - it belongs to the user of the block
+            self._error = error
+        finally:
+            self._is_settled.set()
+
+
+async def in_own_task(function: Callable[[], Awaitable[_T]]) -> _T:
+    """Run ``function`` in a task of its own and return what it returns.
+
+    Cancellation: as :meth:`Tasks.own` says.
+    """
+    async with Tasks() as tasks:
+        return await tasks.own(function)
+    raise AssertionError("unreachable: the block returns or raises")
+
+
+async def outlast(event: anyio.Event) -> None:
+    """Wait for ``event``, whatever is cancelled meanwhile.
+
+    Cancellation: waits on, and raises the latest of asyncio's cancellations at the end.
+    """
+    cancelled: BaseException | None = None
+    while not event.is_set():
+        try:
+            with anyio.CancelScope(shield=True):
+                await event.wait()
+        except anyio.get_cancelled_exc_class() as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

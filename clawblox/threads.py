@@ -11,6 +11,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
+from clawblox.tasks import in_own_task, outlast
+
 __all__ = ["Batcher", "current_batcher", "run_blocking"]
 
 _T = TypeVar("_T")
@@ -67,17 +69,16 @@ class Batcher:
         """
         piece: _Piece[_T] = _Piece(partial(function, *args))
         self._waiting.append(piece)
-        with anyio.CancelScope(shield=True):
-            if not self._is_running:
-                await self._run_waiting()
-            await piece.is_done.wait()
+        if not self._is_running:
+            self._is_running = True
+            await in_own_task(self._run_waiting)  # for the others too, whatever befalls the caller
+        await outlast(piece.is_done)
         if piece.error is not None:
             raise piece.error
         return cast(_T, piece.value)
 
     async def _run_waiting(self) -> None:
-        self._is_running = True
-        try:
+        with anyio.CancelScope(shield=True):
             while self._waiting:
                 await anyio.lowlevel.checkpoint()  # for those who come in the same moment
                 pieces, self._waiting = self._waiting, []
@@ -85,8 +86,7 @@ class Batcher:
                     for first in range(_THREADS):
                         if share := pieces[first::_THREADS]:
                             threads.start_soon(_run_in_thread, share)
-        finally:
-            self._is_running = False
+        self._is_running = False
 
 
 @attrs.define(eq=False)

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.request import OnUnarchivable, check_request, checked_secrets
 from clawblox.checkpoint.save import save
+from clawblox.tasks import in_own_task
 from clawblox.threads import run_blocking
 
 __all__ = [
@@ -224,6 +226,11 @@ async def run_interruptible(function: Callable[[Report], _T], report: Report | N
 
     Cancellation: waits for the function, which ends as soon as it calls the hook.
     """
+    # A task of its own: asyncio's Task.cancel would leave the thread at work behind.
+    return await in_own_task(partial(_run_interruptible, function, report))
+
+
+async def _run_interruptible(function: Callable[[Report], _T], report: Report | None) -> _T:
     is_abandoned = threading.Event()
     outcome: Future[_T] = Future()
 
