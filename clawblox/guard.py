@@ -4,7 +4,8 @@ One guard serves one orchestrator process. It holds the read end of a pipe (the 
 a pidfd of the orchestrator. The client tells it the cookie of every instance *before* the
 instance is spawned, and its leaders after; when the orchestrator is gone, however it went, the
 guard sends TERM to everything that belongs to a known mark, waits a grace, and kills the rest.
-A detached instance is one the guard was told to forget.
+A detached instance is one the guard was told to forget. A guard that dies, for want of memory
+perhaps, is replaced at once: a thread waits for its end.
 
 Standard library only: the program runs as ``python -I -S`` and stays near 9 MB.
 """
@@ -23,13 +24,19 @@ from pathlib import Path
 from clawblox.helper import settle, spawn_helper
 from clawblox.proctree import Mark, find_tree, kill_tree, signal_processes
 
-__all__ = ["GUARD_NAME", "ORPHAN_GRACE_S", "Guard", "guard", "main"]
+__all__ = ["GUARD_NAME", "KEEPER_THREAD", "ORPHAN_GRACE_S", "Guard", "guard", "main"]
 
 GUARD_NAME = "clawblox-guard"
 """Stands in the guard's command line, for whoever reads a process list."""
 
 ORPHAN_GRACE_S = 2.0
 """Seconds between TERM and KILL for the instances of an orchestrator that is gone."""
+
+KEEPER_THREAD = "clawblox-guard-keeper"
+"""Name of the thread that waits for the end of a guard, to replace it."""
+
+_KEEPER_PAUSE_S = 1.0
+"""Before a guard that died on the spot, or could not be started, is replaced."""
 
 _KILL_TIMEOUT_S = 30.0
 _SCAN_INTERVAL_S = 0.02
@@ -94,6 +101,28 @@ class Guard:
         self._lifeline = write_end
         for mark in self._marks.values():
             self._send("watch", mark)
+        keeper = threading.Thread(
+            target=self._replace, args=(self._pid,), name=KEEPER_THREAD, daemon=True
+        )
+        # From Python 3.12 on no thread can be started while the interpreter ends.
+        with contextlib.suppress(RuntimeError):
+            keeper.start()
+
+    def _replace(self, pid: int) -> None:
+        """Wait for the end of a guard, and start another when there is something to watch."""
+        started_at = time.monotonic()
+        with contextlib.suppress(ChildProcessError):  # somebody waits for every child here
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        may_start = time.monotonic() - started_at > _KEEPER_PAUSE_S
+        while True:
+            if not may_start:
+                time.sleep(_KEEPER_PAUSE_S)
+            may_start = False
+            with self._lock, contextlib.suppress(OSError):
+                # `watch` may have replaced it already; that one has a keeper of its own.
+                if self._pid in (0, pid) and not self._is_running() and self._marks:
+                    self._start()
+                return
 
     def _send(self, verb: str, mark: Mark) -> None:
         line = json.dumps([verb, mark.cookie.decode(), mark.leaders]).encode() + b"\n"

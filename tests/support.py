@@ -29,6 +29,7 @@ MISBEHAVING = Path(__file__).parent / "worlds" / "misbehaving.py"
 WRAPPER = Path(__file__).parent / "worlds" / "wrapper.sh"
 INSTANCE_ENV = "CLAWBLOX_INSTANCE"
 GUARD_NAME = "clawblox-guard"
+KEEPER_THREAD = "clawblox-guard-keeper"
 PORTAL_THREAD = "clawblox-portal"
 WORKER_THREADS = ("AnyIO worker thread", "Trio thread")
 
@@ -450,6 +451,8 @@ class Resources:
         allowed: list[str] = []
         if self.processes.keys() - before.processes.keys() - processes.keys():
             allowed.append("pipe:")  # the guard's lifeline
+            if keeper := next((t for t in threads if threads[t] == KEEPER_THREAD), None):
+                del threads[keeper]
         if portal := next((t for t in threads if threads[t] == PORTAL_THREAD), None):
             del threads[portal]
             allowed += ["anon_inode:[eventpoll]", "socket:", "socket:"]

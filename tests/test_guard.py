@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -11,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -438,6 +440,51 @@ def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_everything(tmp_pa
         wait_for_nothing(tmp_path)
 
 
+def test_worlds_end_with_an_orchestrator_whose_guard_was_killed_before(tmp_path: Path) -> None:
+    with several(tmp_path) as command:
+        one = command("start")
+        (first,) = one.guards()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: [pid for pid in one.guards() if pid != first and is_alive(pid)])
+        assert len(marked_processes()) == 2
+        one.kill()
+        wait_for_nothing(tmp_path)
+
+
+def test_a_guard_that_dies_again_and_again_is_replaced_each_time(client: Guard) -> None:
+    client.watch(mark_of("one"))
+    seen = {client._pid}
+    for _ in range(3):
+        os.kill(client._pid, signal.SIGKILL)
+        wait_until(lambda: client._pid not in {0, *seen} and is_alive(client._pid))
+        seen.add(client._pid)
+
+
+def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) -> None:
+    client.watch(mark_of("one"))
+    client.forget(mark_of("one"))
+    (keeper,) = [each for each in threading.enumerate() if each.name == guard.KEEPER_THREAD][-1:]
+    os.kill(client._pid, signal.SIGKILL)
+    keeper.join(20)
+    assert client._pid == 0
+
+
+def test_a_guard_that_cannot_be_replaced_at_once_is_replaced_later(
+    client: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.watch(mark_of("one"))
+    first, spawn, failures = client._pid, guard._spawn, iter(range(2))
+
+    def seldom(*arguments: int) -> int:
+        if next(failures, None) is not None:
+            raise OSError(errno.EAGAIN, "no process can be made")
+        return spawn(*arguments)
+
+    monkeypatch.setattr(guard, "_spawn", seldom)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: client._pid not in (0, first) and is_alive(client._pid))
+
+
 def test_a_guard_that_has_nothing_to_do_ends_with_its_orchestrator(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         command("start")
@@ -561,8 +608,10 @@ def client() -> Iterator[Guard]:
     """Give a client of its own; at the end the guard sees its orchestrator go."""
     found = Guard()
     yield found
-    pid = found._pid
-    found._close()
+    with found._lock:
+        found._marks.clear()
+        pid = found._pid
+        found._close()
     if pid:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
