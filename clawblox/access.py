@@ -25,7 +25,8 @@ __all__ = ["AgentLike", "Member", "join", "leave", "member_of"]
 
 SESSION_FILE = "world_session.txt"
 
-_RUN_SUFFIX = re.compile(r"-r\d.*", re.DOTALL)
+_RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
+"""Ends the full name of one run's agent: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from clawblox import AsyncWorld, ConfigError, WorldCallError, WorldSessionError
+from clawblox.access import member_of
 from tests.running import Bot, manifest_of, requests, running, switch
 from tests.support import ask, make_world
 
@@ -47,12 +48,40 @@ async def test_any_name_arrives_as_it_is(tmp_path: Path) -> None:
         assert requests(started, "/join")[0]["query"] == {"name": name}
 
 
-@pytest.mark.parametrize(
-    ("run_name", "name"), [("Rocky-r003", "Rocky"), ("Rocky-red", "Rocky-red"), ("-r1", "-r1")]
-)
-async def test_the_world_sees_the_name_up_to_its_run_suffix(
-    tmp_path: Path, run_name: str, name: str
-) -> None:
+NAMES = {
+    "Rocky-r003": "Rocky",
+    "Rocky-r1-w2-a3": "Rocky",
+    "Rocky-r7-replay": "Rocky",
+    "Eko-rexp-g001-w0-a0": "Eko",
+    "Eko-rexp_2-w12-a345": "Eko",
+    "Mary Ann-r-w0-w1-a2": "Mary Ann",
+    "Rocky-red": "Rocky-red",
+    "Rocky-r": "Rocky-r",
+    "Rocky-r-w0-a0": "Rocky-r-w0-a0",
+    "Eko-rexp-g001": "Eko-rexp-g001",
+    "Eko-rexp-w0": "Eko-rexp-w0",
+    "Eko-rexp-a0-w0": "Eko-rexp-a0-w0",
+    "Eko-rexp-w0-a": "Eko-rexp-w0-a",
+    "Eko-rexp-w0-a0-end": "Eko-rexp-w0-a0-end",
+    "Eko-rexp-w0-a0x": "Eko-rexp-w0-a0x",
+    "Eko-Rexp-w0-a0": "Eko-Rexp-w0-a0",
+    "Ekorexp-w0-a0": "Ekorexp-w0-a0",
+    "Eko-w0-a0": "Eko-w0-a0",
+    "r1": "r1",
+    "-r1": "-r1",
+    "-rexp-w0-a0": "-rexp-w0-a0",
+}
+"""The full names of agents, and what a world shows of them."""
+
+
+@pytest.mark.parametrize("run_name", NAMES)
+def test_a_run_suffix_is_cut_and_nothing_else(run_name: str) -> None:
+    assert member_of(run_name).name == NAMES[run_name]
+
+
+@pytest.mark.parametrize("run_name", ["Rocky-r003", "Eko-rexp-g001-w0-a0", "Rocky-red", "-r1"])
+async def test_the_world_sees_the_name_up_to_its_run_suffix(tmp_path: Path, run_name: str) -> None:
+    name = NAMES[run_name]
     async with running(tmp_path) as (world, started):
         assert (await world.connect(Bot(run_name, tmp_path / "bot")))["name"] == name
         assert requests(started, "/join")[0]["query"] == {"name": name}
