@@ -18,7 +18,7 @@ import attrs
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -89,6 +89,7 @@ def create_app(
             Halted: _answer_halted,
             InstanceFull: _answer_full,
             InputError: _answer_refused_input,
+            ClientDisconnect: _answer_gone,
         },
         lifespan=lifespan,
     )
@@ -250,3 +251,7 @@ async def _answer_full(request: Request, error: Exception) -> Response:
 
 async def _answer_refused_input(request: Request, error: Exception) -> Response:
     return PlainTextResponse(str(error), 400)
+
+
+async def _answer_gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=408)  # nobody reads it; an error of the world it is not

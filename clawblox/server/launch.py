@@ -49,7 +49,7 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
     """
     settings = read_settings(argv, os.environ)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of every malformed request
     inherited = _inherit()
     instance = Instance(simulation)
     if settings.resume_path is not None:
@@ -152,7 +152,7 @@ def _run(
     background = () if recording is None else (recording.run,)
     app = create_app(instance, settings, background=background)
     address = Address(settings.host, settings.port)
-    run_server(app, listener, f"http://{address}{settings.base_path}")
+    run_server(app, listener, f"http://{address}{settings.base_path}", settings)
 
 
 def _fail(status: int, message: str) -> NoReturn:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from clawblox.server.connections import Acceptor, Connection
+from clawblox.server.settings import Settings
+
 __all__ = ["run_server"]
 
+BACKLOG: Final = 2048
 CLOSE_TIMEOUT_S: Final = 1
 """Seconds that requests under way get when the world is told to end."""
 MAX_HEADER_BYTES: Final = 16 * 1024
@@ -22,26 +29,55 @@ _log = logging.getLogger("clawblox.server")
 class _Server(uvicorn.Server):
     """Ends with an ordinary return: whoever stops a world in order sees exit status 0."""
 
-    def __init__(self, config: uvicorn.Config, url: str) -> None:
+    def __init__(self, config: uvicorn.Config, url: str, settings: Settings) -> None:
         super().__init__(config)
         self._url = url
+        self._settings = settings
+        self._acceptors: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets=[])
+        make_connection = partial(
+            Connection,
+            self._settings.request_timeout,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        for listener in sockets or ():
+            listener.setblocking(False)
+            listener.listen(BACKLOG)
+            acceptor = Acceptor(
+                listener, make_connection, self.server_state.connections, self._settings
+            )
+            task = asyncio.create_task(acceptor.run())
+            task.add_done_callback(self._end)
+            self._acceptors.append(task)
         _log.info("Listening on %s", self._url)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for acceptor in self._acceptors:
+            acceptor.cancel()
+            with suppress(asyncio.CancelledError):
+                await acceptor
+        await super().shutdown(sockets)
+
+    def _end(self, acceptor: asyncio.Task[None]) -> None:
+        self.should_exit = True  # a world that accepts nothing any more does not stay
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
-def run_server(app: ASGIApp, listener: socket.socket, url: str) -> None:
+def run_server(app: ASGIApp, listener: socket.socket, url: str, settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; a second one drops the requests under way.
 
     Args:
         app: The application.
         listener: A bound socket; it starts to listen when the application is up.
         url: The address to announce in the log.
+        settings: What clients may take.
     """
     config = uvicorn.Config(
         app,
@@ -57,4 +93,4 @@ def run_server(app: ASGIApp, listener: socket.socket, url: str) -> None:
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
     )
-    _Server(config, url).run(sockets=[listener])
+    _Server(config, url, settings).run(sockets=[listener])

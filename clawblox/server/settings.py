@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -28,7 +30,17 @@ from clawblox.server.simulation import Clock
 
 __all__ = ["Settings", "read_settings"]
 
+REQUEST_TIMEOUT_S: Final = 10.0
+ANSWER_TIMEOUT_S: Final = 300.0
+MAX_CONNECTIONS: Final = 1000
+_MAX_SECONDS = 86400.0
 _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def _default_max_connections() -> int:
+    """Return three quarters of the descriptors that this process may open, 1000 at most."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft < 0 else max(1, min(MAX_CONNECTIONS, soft * 3 // 4))
 
 
 @attrs.frozen
@@ -45,6 +57,9 @@ class Settings:
         reseed: Seed to draw chance from after that, or None to leave the world exact.
         manifest_path: Manifest of the run, where recordings are registered, or None.
         operator_token: Secret that gates the snapshot; None refuses everybody.
+        request_timeout: Seconds within which a request has to come, head and body.
+        answer_timeout: Seconds in which a client may take nothing of its answer.
+        max_connections: Connections at one time.
     """
 
     host: str = "127.0.0.1"
@@ -56,6 +71,9 @@ class Settings:
     reseed: int | None = None
     manifest_path: Path | None = None
     operator_token: bytes | None = attrs.field(default=None, repr=False)
+    request_timeout: float = REQUEST_TIMEOUT_S
+    answer_timeout: float = ANSWER_TIMEOUT_S
+    max_connections: int = attrs.field(factory=_default_max_connections)
 
 
 def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str]) -> Settings:
@@ -86,6 +104,9 @@ def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str])
         reseed=flags.reseed,
         manifest_path=Path(given[MANIFEST_ENV]) if MANIFEST_ENV in given else None,
         operator_token=None if token is None else os.fsencode(token),
+        request_timeout=flags.request_timeout,
+        answer_timeout=flags.answer_timeout,
+        max_connections=flags.max_connections,
     )
 
 
@@ -110,6 +131,28 @@ def _parser(given: Mapping[str, str]) -> argparse.ArgumentParser:
     reseed = given.get(RESEED_ENV)
     add("--reseed", type=_seed, default=reseed, help="seed to draw chance from after restoring")
     add("--clock", type=Clock, choices=list(Clock), help="what makes simulation time pass")
+    limit = parser.add_argument_group("limits of clients").add_argument
+    limit(
+        "--request-timeout",
+        type=_seconds,
+        default=REQUEST_TIMEOUT_S,
+        metavar="SECONDS",
+        help="time within which a request has to come, head and body [%(default)g]",
+    )
+    limit(
+        "--answer-timeout",
+        type=_seconds,
+        default=ANSWER_TIMEOUT_S,
+        metavar="SECONDS",
+        help="time in which a client may take nothing of its answer [%(default)g]",
+    )
+    limit(
+        "--max-connections",
+        type=_count,
+        default=_default_max_connections(),
+        metavar="N",
+        help="connections at one time [%(default)s]",
+    )
     parser.set_defaults(record=_record_default(parser, given))
     return parser
 
@@ -132,6 +175,22 @@ def _port(text: str) -> int:
     if not 0 <= port <= 65535:  # noqa: PLR2004, RUF100 - the range of ports
         raise argparse.ArgumentTypeError(f"{text!r} is not a port (0..65535)")
     return port
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
 
 
 def _seed(text: str) -> int:

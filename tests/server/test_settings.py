@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,22 @@ def test_recording_can_be_switched_off_by_flag():
     assert read_settings(["--no-record"], dict(FULL)).record_dir is None
 
 
+def test_what_clients_may_take_is_set_by_flags():
+    flags = ["--request-timeout", "2.5", "--answer-timeout", "7", "--max-connections", "3"]
+    settings = read_settings(flags, {})
+    assert (settings.request_timeout, settings.answer_timeout) == (2.5, 7.0)
+    assert settings.max_connections == 3
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "count"),
+    [(128, 96), (1024, 768), (4096, 1000), (1, 1), (resource.RLIM_INFINITY, 1000)],
+)
+def test_connections_leave_descriptors_for_the_world(monkeypatch, descriptors, count):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+    assert read_settings([], {}).max_connections == count
+
+
 @pytest.mark.parametrize("blank", ["", " ", "\t"])
 def test_a_blank_variable_is_unset(blank):
     assert read_settings([], dict.fromkeys(FULL, blank)) == Settings()
@@ -89,6 +106,12 @@ def test_record_is_a_switch(text, is_on):
         ([], {"WORLD_RESEED": "9" * 5000}, "9' is not a seed"),
         ([], {"WORLD_RESEED": "random"}, "'random' is not a seed"),
         (["--clock", "sundial"], {}, "sundial"),
+        (["--request-timeout", "0"], {}, "'0' is not a number of seconds above 0"),
+        (["--request-timeout", "soon"], {}, "'soon' is not a number of seconds above 0"),
+        (["--answer-timeout", "nan"], {}, "'nan' is not a number of seconds above 0"),
+        (["--answer-timeout", "inf"], {}, "'inf' is not a number of seconds above 0"),
+        (["--max-connections", "0"], {}, "'0' is not a number above 0"),
+        (["--max-connections", "1.5"], {}, "'1.5' is not a number above 0"),
         (["--operator-token", "secret"], {}, "unrecognized arguments"),
         (["--res", "x"], {}, "unrecognized arguments"),
         (["extra"], {}, "unrecognized arguments"),
@@ -119,6 +142,9 @@ def test_help_names_every_flag_and_no_token_flag(capsys):
         "--record-dir",
         "--resume",
         "--reseed",
+        "--request-timeout",
+        "--answer-timeout",
+        "--max-connections",
     ):
         assert flag in shown
     assert "-token" not in shown

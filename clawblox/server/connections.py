@@ -1,0 +1,197 @@
+"""The connections of a world: how many there are, and how long a client may take.
+
+uvicorn waits for ever for the rest of a request, and asyncio accepts until no descriptor is left
+and logs every failure. Here a request has to come within a time, whoever waits between two
+requests makes room for others, and what does not fit waits in the backlog of the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+import anyio
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from clawblox.seldom import Seldom
+from clawblox.server.settings import Settings
+
+__all__ = ["Acceptor", "Connection"]
+
+ACCEPT_PAUSE_S: Final = 0.5
+"""Seconds without a look at the socket after a connection could not be accepted."""
+ROOM_PAUSE_S: Final = 0.05
+"""Seconds between two looks for a connection that can be closed for another one."""
+PATIENCE_S: Final = 0.5
+"""Seconds that a connection may wait for a request before it is closed for another one."""
+
+_log = logging.getLogger("clawblox.server")
+
+
+class Connection(H11Protocol):
+    """One connection: uvicorn's, with a time within which a request has to come.
+
+    Args:
+        request_timeout: That time, in seconds.
+        **options: uvicorn's.
+
+    Attributes:
+        idle_since: Time of the loop since which no request is under way.
+    """
+
+    def __init__(self, request_timeout: float, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
+        super().__init__(**options)
+        self._request_timeout = request_timeout
+        self._deadline: asyncio.TimerHandle | None = None
+        self.idle_since = self.loop.time()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no whole head of a request is here, and no answer is left to be sent."""
+        if self.transport.is_closing() or self.transport.get_write_buffer_size():
+            return False
+        return self.conn.their_state is h11.IDLE
+
+    @property
+    def _is_incomplete(self) -> bool:
+        """Whether a request is awaited, or a part of it."""
+        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._set_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request; the first one starts its time, the last one ends it."""
+        super().data_received(data)
+        if not self._is_incomplete:
+            self._clear_deadline()
+        elif self._deadline is None:
+            self._set_deadline()
+
+    def on_response_complete(self) -> None:
+        """Be idle. A request whose end has not come keeps its time, though it is answered."""
+        super().on_response_complete()
+        self.idle_since = self.loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing."""
+        self._clear_deadline()
+        super().connection_lost(exc)
+
+    def close(self) -> None:
+        """Close it, after what is left to be sent."""
+        self.transport.close()
+
+    def _set_deadline(self) -> None:
+        self._deadline = self.loop.call_later(self._request_timeout, self._expire)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _expire(self) -> None:
+        if self.transport.is_closing():
+            return
+        has_begun = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
+        if has_begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._answer_late()
+        self.close()
+
+    def _answer_late(self) -> None:
+        if self.conn.their_state is h11.SEND_BODY:
+            self.cycle.disconnected = True  # whoever reads the body sees that it ends here
+            self.cycle.message_event.set()
+        text = f"The request did not come within {self._request_timeout:g} s".encode()
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(text)).encode()),
+            (b"connection", b"close"),
+        ]
+        for event in (
+            h11.Response(status_code=408, headers=headers, reason=b"Request Timeout"),
+            h11.Data(data=text),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+
+
+class Acceptor:
+    """Accepts connections while there is room for them.
+
+    Args:
+        listener: A socket that listens and does not block.
+        make_connection: Returns the protocol of a new connection.
+        connections: Those that there are; each is in it from when it is made until it is lost.
+        settings: How many there may be, and how long a client may take to read.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make_connection: Callable[[], Connection],
+        connections: Collection[Any],
+        settings: Settings,
+    ) -> None:
+        self._listener = listener
+        self._make_connection = make_connection
+        self._connections = connections
+        self._settings = settings
+        self._failures, self._shortages = Seldom(), Seldom()
+
+    async def run(self) -> None:
+        """Accept until cancelled.
+
+        Cancellation: the socket stays open; connections that were made stay as they are.
+        """
+        while True:
+            await anyio.wait_readable(self._listener)
+            if len(self._connections) < self._settings.max_connections:
+                await self._accept()
+            elif not self._make_room():
+                self._tell_shortage()
+                await anyio.sleep(ROOM_PAUSE_S)
+
+    async def _accept(self) -> None:
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            self._make_room()
+            self._tell_failure(error)
+            await anyio.sleep(ACCEPT_PAUSE_S)
+            return
+        try:
+            accepted.setblocking(False)
+            stalled_ms = round(self._settings.answer_timeout * 1000)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled_ms)
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(self._make_connection, accepted)
+        except OSError as error:
+            accepted.close()
+            _log.debug("connection lost at once: %s", error)
+
+    def _make_room(self) -> bool:
+        """Close the connection that has been idle longest; return whether there was one."""
+        latest = asyncio.get_running_loop().time() - PATIENCE_S
+        idle = [one for one in self._connections if one.is_idle and one.idle_since <= latest]
+        if idle:
+            min(idle, key=lambda one: one.idle_since).close()
+        return bool(idle)
+
+    def _tell_shortage(self) -> None:
+        if self._shortages.count():
+            _log.warning(
+                "all %d connections are in use: further ones wait", self._settings.max_connections
+            )
+
+    def _tell_failure(self, error: OSError) -> None:
+        if times := self._failures.count():
+            _log.error("connections cannot be accepted (%d times lately): %s", times, error)

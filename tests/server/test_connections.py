@@ -1,0 +1,257 @@
+"""Clients that take what others need: half a request, no end of a body, an answer left unread."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.conftest import TALLY, Launch, LaunchedWorld
+from tests.support import wait_until
+
+HANG_S = 30.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+NEVER = ("--request-timeout", "1000")
+HASTY = ("--request-timeout", "0.2")
+
+
+@contextlib.contextmanager
+def connections(world: LaunchedWorld, count: int, sent: bytes) -> Iterator[list[socket.socket]]:
+    """Connect again and again and send the beginning of a request."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            peer = stack.enter_context(socket.create_connection(("127.0.0.1", world.port), HANG_S))
+            peer.sendall(sent.replace(b"%port", str(world.port).encode()))
+            found.append(peer)
+        yield found
+
+
+def read_all(peer: socket.socket) -> bytes:
+    """Return everything until the world closes the connection."""
+    answer = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := peer.recv(1 << 16):
+            answer += chunk
+    return answer
+
+
+def read_until(peer: socket.socket, end: bytes) -> bytes:
+    """Return everything up to what an answer ends with."""
+    answer = b""
+    while not answer.endswith(end):
+        chunk = peer.recv(1 << 16)
+        assert chunk, answer
+        answer += chunk
+    return answer
+
+
+def cpu_ticks(world: LaunchedWorld) -> int:
+    fields = Path(f"/proc/{world.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+HALF_HEAD = b"GET /api.md HTTP/1.1\r\nHost: 127"
+HALF_BODY = (
+    b"POST /input HTTP/1.1\r\nHost: 127.0.0.1:%port\r\nX-Session: SESSION\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+)
+
+
+def half_body(world: LaunchedWorld) -> bytes:
+    session = world.ask("POST", "/join?name=a").json()["session"]
+    return HALF_BODY.replace(b"SESSION", session.encode())
+
+
+@pytest.fixture
+def poor(tmp_path: Path) -> Path:
+    """A world's program that may open 128 descriptors."""
+    script = tmp_path / "poor.py"
+    argv = shlex.join([sys.executable, str(TALLY)])
+    script.write_text(
+        f"import os, sys\nos.chdir({str(TALLY.parent)!r})\n"
+        f"os.execv('/bin/sh', ['sh', '-c', 'ulimit -n 128; exec {argv} \"$@\"', 'sh',"
+        " *sys.argv[1:]])\n"
+    )
+    return script
+
+
+@pytest.mark.parametrize("sent", [HALF_HEAD, b""], ids=["half a head", "nothing"])
+def test_two_hundred_unfinished_requests_block_nobody(
+    launch: Launch, poor: Path, sent: bytes
+) -> None:
+    world = launch(poor, *NEVER)
+    before = len(world.log)
+    with connections(world, 200, sent):
+        for _ in range(3):
+            assert world.ask("GET", "/api.md").status == 200
+        assert len(world.log) - before < 1000
+        assert cpu_ticks(world) < 500
+
+
+def test_without_room_for_it_a_connection_waits_and_its_failure_is_told_once(
+    launch: Launch, poor: Path
+) -> None:
+    world = launch(poor, *NEVER, "--max-connections", "1000")
+    before = len(world.log)
+    with connections(world, 200, half_body(world)) as peers:
+        wait_until(lambda: "Too many open files" in world.log)
+        with socket.create_connection(("127.0.0.1", world.port), HANG_S) as late:
+            late.sendall(b"GET /api.md HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % world.port)
+            for peer in peers:
+                peer.close()
+            assert late.recv(100).startswith(b"HTTP/1.1 200")
+    assert world.log.count("connections cannot be accepted") == 1
+    assert len(world.log) - before < 1000
+
+
+def test_bodies_that_do_not_end_give_way_when_their_time_is_over(
+    launch: Launch, poor: Path
+) -> None:
+    world = launch(poor, *HASTY)
+    with connections(world, 200, half_body(world)) as peers:
+        assert world.ask("GET", "/api.md").status == 200
+        answers = [read_all(peer) for peer in peers]
+    assert {answer.split(b"\r\n")[0] for answer in answers} == {b"HTTP/1.1 408 Request Timeout"}
+    assert "Traceback" not in world.log
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_request_that_does_not_end_in_time_is_told_so(launch: Launch, part: str) -> None:
+    world = launch(TALLY, *HASTY)
+    sent = HALF_HEAD if part == "head" else half_body(world)
+    with connections(world, 1, sent) as (peer,):
+        head, _, body = read_all(peer).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in head.lower()
+    assert body == b"The request did not come within 0.2 s"
+    assert "Traceback" not in world.log
+
+
+def test_a_connection_without_a_request_is_closed_without_a_word(launch: Launch) -> None:
+    world = launch(TALLY, *HASTY)
+    with connections(world, 1, b"") as (peer,):
+        assert read_all(peer) == b""
+
+
+def test_a_body_that_goes_on_after_its_answer_has_no_more_time(launch: Launch) -> None:
+    world = launch(TALLY, *HASTY)
+    sent = b"POST /input HTTP/1.1\r\nHost: 127.0.0.1:%port\r\nContent-Length: 99999\r\n\r\n{"
+    with connections(world, 1, sent) as (peer,):
+        assert peer.recv(100).startswith(b"HTTP/1.1 401")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                peer.sendall(b" ")  # a byte now and then is no new request
+                peer.settimeout(0.01)
+                with contextlib.suppress(TimeoutError):
+                    if not peer.recv(1 << 16):
+                        break
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_body_is_no_error_of_the_world(
+    launch: Launch,
+) -> None:
+    world = launch()
+    sent = half_body(world)
+    before = world.log
+    with connections(world, 3, sent):
+        assert world.ask("GET", "/api.md").status == 200
+    assert world.ask("GET", "/api.md").status == 200
+    assert world.stop() == 0
+    assert world.log == before
+
+
+def test_malformed_requests_do_not_fill_the_log(launch: Launch) -> None:
+    world = launch()
+    with connections(world, 20, b"nonsense\r\n\r\n") as peers:
+        assert all(read_all(peer).startswith(b"HTTP/1.1 400") for peer in peers)
+    assert world.log.count("\n") == 1
+
+
+def test_the_time_of_a_request_begins_with_it(launch: Launch) -> None:
+    """On one connection many requests come, for longer than one of them may take."""
+    world = launch(TALLY, "--request-timeout", "2")
+    request = b"GET /api.md HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % world.port
+    with connections(world, 1, b"") as (peer,):
+        for _ in range(16):
+            peer.sendall(request[:20])
+            peer.settimeout(0.15)
+            with pytest.raises(TimeoutError):
+                peer.recv(1)
+            peer.settimeout(HANG_S)
+            peer.sendall(request[20:])
+            assert read_until(peer, b"Send Add.\n").startswith(b"HTTP/1.1 200")
+
+
+def test_a_slow_body_is_taken_within_its_time(launch: Launch) -> None:
+    world = launch(TALLY, "--request-timeout", "20")
+    session = world.ask("POST", "/join?name=a").json()["session"]
+    body = b'{"type": "Add", "data": 5}' + b" " * 30
+    head = (
+        f"POST /input HTTP/1.1\r\nHost: 127.0.0.1:{world.port}\r\nX-Session: {session}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    with connections(world, 1, head) as (peer,):
+        for at in range(len(body)):
+            peer.settimeout(0.01)
+            with pytest.raises(TimeoutError):
+                peer.recv(1)
+            peer.sendall(body[at : at + 1])
+        peer.settimeout(HANG_S)
+        assert peer.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A world's program whose snapshot fits into no socket's buffer."""
+    script = tmp_path / "large.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(TALLY.parent)!r})\n"
+        "from tally import Tally, serve\n"
+        "class Large(Tally):\n"
+        f"    def snapshot(self): return {{'much': 'x' * {LARGE}}}\n"
+        "serve(Large())\n"
+    )
+    return script
+
+
+LARGE = 10_000_000
+GET_SNAPSHOT = (
+    b"GET /snapshot HTTP/1.1\r\nHost: 127.0.0.1:%port\r\nX-Operator-Token: canary-token\r\n\r\n"
+)
+
+
+def test_a_large_snapshot_is_read_slowly_to_its_end(launch: Launch, large: Path) -> None:
+    world = launch(large, *HASTY, "--max-connections", "2")
+    with connections(world, 1, GET_SNAPSHOT) as (slow,):
+        received = len(slow.recv(1 << 10))
+        for _ in range(3):  # others come and go all the while, and need its room
+            with connections(world, 2, b"") as others:
+                assert [read_all(other) for other in others] == [b"", b""]
+            received += len(slow.recv(1 << 10))
+        received += len(read_all(slow))
+    assert received > LARGE
+
+
+def test_an_answer_that_is_never_read_gives_way(launch: Launch, large: Path) -> None:
+    world = launch(large, "--answer-timeout", "0.5", "--max-connections", "1")
+    with connections(world, 1, GET_SNAPSHOT) as (deaf,):
+        assert deaf.recv(15) == b"HTTP/1.1 200 OK"
+        assert world.ask("GET", "/api.md").status == 200
+        assert len(read_all(deaf)) < LARGE
+
+
+def test_who_is_between_two_requests_makes_room(launch: Launch) -> None:
+    world = launch(TALLY, *NEVER, "--max-connections", "1")
+    get = b"GET /api.md HTTP/1.1\r\nHost: 127.0.0.1:%port\r\n\r\n"
+    with connections(world, 1, get) as (first,):
+        assert read_until(first, b"Send Add.\n").startswith(b"HTTP/1.1 200")
+        assert world.ask("GET", "/api.md").status == 200
+        assert read_all(first) == b""
+    assert "all 1 connections are in use" in world.log
