@@ -58,6 +58,7 @@ _COUNTERS_OF: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
     "start_failed": ("start_failures",),
     "exited": ("exits",),
     "unresponsive": ("unresponsive",),
+    "halted": ("halts",),
     "restarting": ("restarts", "starts"),
     "stopped": ("stops",),
     "save_failed": ("save_failures",),

@@ -62,6 +62,7 @@ class Instance:
         log_file: Its output.
         restarts: How often it was brought back.
         exit: How the world's process ended, once it has.
+        halt: Why the world has halted, once it said that it has.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Instance:
         self.log_file: Path | None = launch.log_file
         self.restarts = 0
         self.exit: WorldExit | None = None
+        self.halt: str | None = None
         self._names = names
         self._control = control
         self._register = register
@@ -414,6 +416,7 @@ class Instance:
         self._leaders.release()
         self._leaders = self._new_leaders()
         self._cookie = secrets.token_hex(16)
+        self.halt = None
         if not keep_port:
             self._release_port()
 
@@ -473,6 +476,7 @@ class Instance:
             control=self._control,
             restarts=self.restarts,
             exit=self.exit,
+            halt=self.halt,
         )
         write_record(launch.run_dir, record)
 

@@ -32,6 +32,7 @@ Counter: TypeAlias = Literal[
     "start_failures",
     "exits",
     "unresponsive",
+    "halts",
     "restarts",
     "stops",
     "saves",
@@ -128,7 +129,8 @@ class Metrics:
         start_failures: Starts that failed.
         exits: Ready instances that ended without having been asked to.
         unresponsive: Instances that were given up because they did not answer any more.
-        restarts: Restarts that were begun after either.
+        halts: Instances that said that they have halted, and were ended.
+        restarts: Restarts that were begun after one of these.
         stops: Stops that were begun.
         saves: Snapshots that were begun.
         save_failures: Snapshots that failed.
@@ -142,6 +144,7 @@ class Metrics:
     start_failures: int = 0
     exits: int = 0
     unresponsive: int = 0
+    halts: int = 0
     restarts: int = 0
     stops: int = 0
     saves: int = 0

@@ -35,6 +35,7 @@ EventKind = Literal[
     "exited",
     "sidecar_exited",
     "unresponsive",
+    "halted",
     "restarting",
     "gave_up",
     "saved",

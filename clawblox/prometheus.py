@@ -62,6 +62,7 @@ _HELP = {
     "start_failures": "Starts that failed.",
     "exits": "Ready instances that ended without having been asked to.",
     "unresponsive": "Instances that were given up because they did not answer any more.",
+    "halts": "Instances that said that they have halted, and were ended.",
     "restarts": "Restarts that were begun.",
     "stops": "Stops that were begun.",
     "saves": "Snapshots that were begun.",

@@ -18,6 +18,7 @@ __all__ = [
     "API_ROUTE",
     "ARCHIVE_SUFFIX",
     "DEFAULT_SNAPSHOT_FORMAT",
+    "HEALTH_ROUTE",
     "INSTANCE_ENV",
     "JOIN_ROUTE",
     "LEAVE_ROUTE",
@@ -33,11 +34,13 @@ __all__ = [
     "is_session_id",
     "join_base_path",
     "normalise_base_path",
+    "parse_halt",
     "parse_join_answer",
 ]
 
 API_ROUTE: Final = "/api.md"
 API_ALIAS_ROUTE: Final = "/skill.md"
+HEALTH_ROUTE: Final = "/health"
 JOIN_ROUTE: Final = "/join"
 LEAVE_ROUTE: Final = "/leave"
 OBSERVE_ROUTE: Final = "/observe"
@@ -87,7 +90,11 @@ SECRET_NAME: Final = re.compile(
 DEFAULT_SNAPSHOT_FORMAT: Final = "world-snapshot"
 """Format of a snapshot that does not name its own."""
 
+HALTED: Final = "halted"
+"""The ``status`` of a world that has stopped for good and still answers."""
+
 _SESSION_ID = re.compile(r"[!-~]{1,512}")
+_MAX_REASON_CHARS = 1000
 
 
 @attrs.frozen
@@ -183,6 +190,21 @@ def parse_join_answer(body: bytes) -> JoinAnswer:
         raise ValueError("the answer to /join has no usable 'session'")
     agent_id = fields.get("agent_id")
     return JoinAnswer(session, agent_id if isinstance(agent_id, str) else "", fields)
+
+
+def parse_halt(body: bytes) -> str | None:
+    """Return why a world has halted, by the body of a 503; None when it does not say that it has.
+
+    Such a body is a JSON object with the ``status`` ``halted`` and a text as ``reason``.
+    """
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or fields.get("status") != HALTED:
+        return None
+    reason = fields.get("reason")
+    return reason[:_MAX_REASON_CHARS] if isinstance(reason, str) and reason else "no reason given"
 
 
 def is_session_id(text: str) -> bool:

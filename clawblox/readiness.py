@@ -21,6 +21,7 @@ import attrs
 
 from clawblox.ports import connect_host, listeners_at, owner_of, owners_of
 from clawblox.proctree import Mark, find_tree
+from clawblox.protocol import parse_halt
 from clawblox.threads import run_blocking
 
 __all__ = ["Probe", "StrangerAnswers", "require_own_listener", "wait_until_ready"]
@@ -61,6 +62,7 @@ class Probe:
         is_inherited: Whether the world inherits a socket that listens already. A request then
             waits in its backlog for as long as it takes, and nobody else can answer it.
         seen: What the last look saw, for an error message.
+        halt: Why the world has halted, when the last look was told so.
     """
 
     host: str
@@ -72,6 +74,7 @@ class Probe:
     interval: float | None = None
     is_inherited: bool = False
     seen: str = "nothing yet"
+    halt: str | None = None
     _log_offset: int = attrs.field(init=False, default=0)
     _log_end: bytes = attrs.field(init=False, default=b"")
     _log_matched: bool = attrs.field(init=False, default=False)
@@ -114,8 +117,9 @@ class Probe:
         self.seen = f"connected, no answer to GET {path}"
         try:
             with anyio.move_on_after(math.inf if self.is_inherited else _ANSWER_TIMEOUT_S):
-                status = await _read_status(connection, self._request(path))
+                status, body = await _read_answer(connection, self._request(path))
                 self.seen = f"GET {path} answered {status or 'something that is not HTTP'}"
+                self.halt = parse_halt(body) if status == 503 else None
                 return status == 200
         except OSError as error:
             self.seen = f"GET {path} failed: {error.strerror}"
@@ -203,14 +207,14 @@ def _members(mark: Mark) -> Iterator[int]:
     yield from (proc.pid for proc in find_tree([mark]))
 
 
-async def _read_status(connection: socket.socket, request: bytes) -> int | None:
-    """Send ``request`` and return the status of the answer; None when it is not HTTP."""
+async def _read_answer(connection: socket.socket, request: bytes) -> tuple[int | None, bytes]:
+    """Send ``request`` and return status and body; None when the answer is not HTTP."""
     connection.sendall(request)
     answer = b""
     while not _is_complete(answer) and (chunk := await _receive(connection, answer)):
         answer += chunk
     found = _STATUS_LINE.match(answer)
-    return int(found[1]) if found else None
+    return int(found[1]) if found else None, answer.partition(b"\r\n\r\n")[2]
 
 
 def _is_complete(answer: bytes) -> bool:

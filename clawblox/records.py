@@ -79,6 +79,7 @@ class InstanceRecord:
         control: Name of the control socket of its orchestrator; empty for none.
         restarts: How often it was brought back.
         exit: How it ended, the last time.
+        halt: Why it had halted before it was ended, in the world's words.
     """
 
     name: str
@@ -106,6 +107,7 @@ class InstanceRecord:
     control: str
     restarts: int
     exit: WorldExit | None
+    halt: str | None = None
 
     @property
     def is_alive(self) -> bool:

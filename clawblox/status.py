@@ -41,16 +41,17 @@ __all__ = [
 ]
 
 InstanceState: TypeAlias = Literal[
-    "starting", "ready", "restarting", "stopping", "exited", "failed", "interrupted"
+    "starting", "ready", "restarting", "stopping", "exited", "halted", "failed", "interrupted"
 ]
 """Where an instance stands: what its record says, corrected by what lives.
 
 ``restarting`` died and is starting again; ``stopping`` has no process any more while its
-orchestrator still cleans up; ``interrupted`` was left behind by an orchestrator that is gone;
+orchestrator still cleans up; ``halted`` said that it has stopped for good, and was ended;
+``interrupted`` was left behind by an orchestrator that is gone;
 ``failed`` was never ready.
 """
 
-OVER: tuple[InstanceState, ...] = ("exited", "failed", "interrupted")
+OVER: tuple[InstanceState, ...] = ("exited", "halted", "failed", "interrupted")
 """The states of instances that have ended."""
 
 _LOOK_INTERVAL_S = 0.5
@@ -86,6 +87,7 @@ class InstanceStatus:
         resume_path: Snapshot that it was restored from, if any.
         command_file: Script that reruns the launch.
         log_file: Its output.
+        halt: Why it halted, in the world's words; None when it did not.
     """
 
     name: str
@@ -113,12 +115,13 @@ class InstanceStatus:
     resume_path: Path | None
     command_file: Path
     log_file: Path
+    halt: str | None = None
 
     @property
     def has_died(self) -> bool:
         """Whether it ended otherwise than well, or by TERM as whoever stops it makes it end."""
         if self.state != "exited":
-            return self.state in ("failed", "interrupted")
+            return self.state in ("halted", "failed", "interrupted")
         return self.exit not in (None, WorldExit(status=0), WorldExit(signal="SIGTERM"))
 
 
@@ -339,12 +342,13 @@ def _status_of(
         resume_path=Path(record.resume_path) if record.resume_path else None,
         command_file=Path(record.command_file),
         log_file=Path(record.log_file),
+        halt=record.halt,
     )
 
 
 def _state_of(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
     if record.state in OVER:
-        return record.state
+        return "halted" if record.halt is not None else record.state
     is_owned = record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
     if not is_alive and not is_owned:
         return "interrupted"

@@ -69,7 +69,7 @@ class Supervisor:
         self.instance = instance
         self.lifecycle = Lifecycle()
         self.started: StartedWorld | None = None
-        self.calls = Calls(instance, lambda: self.lifecycle.state is State.READY)
+        self.calls = Calls(instance, self._is_serving)
         self._emit = emit
         self._write = write
         self._first_launch = instance.launch
@@ -204,16 +204,26 @@ class Supervisor:
             exit=self.instance.exit,
             restart=self.instance.launch.restart.mode,
             unresponsive=self._is_unresponsive,
+            halt=self.instance.halt,
         )
+
+    def _is_serving(self) -> bool:
+        return self.lifecycle.state is State.READY and self.instance.halt is None
 
     async def _watch_sidecar(self, name: str, sidecar: Process) -> None:
         self._report("sidecar_exited", sidecar=name, exit=await sidecar.wait())
 
     async def _watch_liveness(self, rule: LivenessRule) -> None:
-        """End the instance when it does not answer any more; what follows is as after any exit."""
-        seen = await wait_until_unresponsive(self.instance.liveness_probe(rule), rule)
-        self._is_unresponsive = True
-        self._report("unresponsive", seen=seen, failures=rule.failure_threshold)
+        """End the instance when it hangs or has halted; what follows is as after any exit."""
+        probe = self.instance.liveness_probe(rule)
+        seen = await wait_until_unresponsive(probe, rule)
+        if probe.halt is not None:
+            self.instance.halt = self.instance.masked(probe.halt)
+            self._report("halted", reason=self.instance.halt)
+            self.calls.fail()  # what it says of itself from now on is not to be saved
+        else:
+            self._is_unresponsive = True
+            self._report("unresponsive", seen=seen, failures=rule.failure_threshold)
         await self._clear_away()
 
     # -- coming back ------------------------------------------------------------------------
@@ -256,14 +266,15 @@ class Supervisor:
 
     async def _restart(self, launch: Launch) -> bool:
         begun_at = anyio.current_time()
-        exit_before = self.instance.exit
+        exit_before, halt_before = self.instance.exit, self.instance.halt
         try:
             await run_blocking(partial(self.instance.begin_anew, keep_port=True))
             self.instance.launch = launch
             self.instance.restarts += 1
             self._report("restarting", exit=exit_before, resume_path=launch.resume_path)
             await start_up(self.instance, _stay, self._report)
-            await run_blocking(self._note_restart, exit_before, launch)
+            words = str(exit_before) if halt_before is None else f"halted: {halt_before}"
+            await run_blocking(self._note_restart, words, launch)
             self._serve(anyio.current_time() - begun_at)
         except Exception as error:  # noqa: BLE001 - it is tried again, or given up
             await self._note_failed_restart(error, launch)
@@ -276,12 +287,12 @@ class Supervisor:
             await self._end_processes(Grace(FAILED_START_GRACE_S))
         return self._stop_failure is None
 
-    def _note_restart(self, exit_before: WorldExit | None, launch: Launch) -> None:
+    def _note_restart(self, exit_before: str, launch: Launch) -> None:
         self._write_update(
             restart_update(
                 number=self.instance.restarts,
                 at=format_utc(utc_now()),
-                exit=str(exit_before),
+                exit=exit_before,
                 resume_from=launch.resume_path,
             )
         )
@@ -381,7 +392,8 @@ class Supervisor:
             self._label_end()
 
     def _label_end(self) -> None:
-        has_failed = self._is_unresponsive or self.instance.exit != WorldExit(status=0)
+        was_ended = self._is_unresponsive or self.instance.halt is not None
+        has_failed = was_ended or self.instance.exit != WorldExit(status=0)
         is_good = self.started is not None and not (self._has_died and has_failed)
         status: RunStatus = "complete" if is_good else "failed"
         self._write_update(run_update(status=status, ended_at=utc_now()))

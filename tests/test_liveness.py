@@ -36,6 +36,7 @@ class Script:
 
     def __init__(self, *looks: bool | Exception) -> None:
         self.seen = "nothing yet"
+        self.halt = None
         self.number = 0
         self._looks = iter(looks)
 

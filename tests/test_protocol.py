@@ -102,6 +102,7 @@ def test_the_literals_of_the_contract() -> None:
         "/api.md",
         "/chat/messages",
         "/chat",
+        "/health",
         "/input",
         "/join",
         "/leave",

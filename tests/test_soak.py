@@ -263,7 +263,7 @@ class Soak:
                     self._judge(event, self.fates[event.instance])
 
     def _judge(self, event: WorldEvent, fate: Fate) -> None:
-        assert event.kind not in ("gave_up", "start_failed", "unresponsive"), event
+        assert event.kind not in ("gave_up", "start_failed", "unresponsive", "halted"), event
         if event.kind == "saved":
             fate.saved.append(event.detail["path"])
         elif event.kind == "exited":

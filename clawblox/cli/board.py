@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clawblox.cli.happenings import Happening
-from clawblox.cli.output import format_age, format_bytes, format_exit, format_seconds
+from clawblox.cli.output import format_age, format_bytes, format_end, format_seconds
 from clawblox.status import OVER, InstanceStatus
 
 __all__ = ["Row", "View", "render", "row_of"]
@@ -36,8 +36,11 @@ _COLUMNS = {
 """The headings, and how wide the columns are at least, so that they stay where they are."""
 
 _TEXTS = ("INSTANCE", "STATE")
+_WIDEST_STATE = 24
+"""The reason of a halt does not push the other columns off the screen; an event tells all of it."""
 _STYLES = {
     "failed": "bold red",
+    "halted": "bold red",
     "interrupted": "red",
     "restarting": "yellow",
     "starting": "cyan",
@@ -61,7 +64,7 @@ class Row:
     Attributes:
         name: Name of the instance.
         state: Its state.
-        exit: How it ended, in a word; empty when it did not.
+        exit: How it ended, in a word, or why it halted; empty when it did not.
         is_bad: Whether that end is no good one.
         cells: What stands in the columns after the state.
     """
@@ -94,7 +97,7 @@ def row_of(status: InstanceStatus, state: str, cpu_share: float | None) -> Row:
     return Row(
         status.name,
         state,
-        format_exit(status.exit) if state in OVER else "",
+        format_end(status) if state in OVER else "",
         is_bad=state == status.state and status.has_died,
         cells=(
             "" if status.pid is None else str(status.pid),
@@ -208,7 +211,8 @@ def _table(rows: Sequence[Row]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading, width in _COLUMNS.items():
         justify: JustifyMethod = "left" if heading in _TEXTS else "right"
-        table.add_column(heading, justify=justify, min_width=width, no_wrap=True)
+        widest = _WIDEST_STATE if heading == "STATE" else None
+        table.add_column(heading, justify=justify, min_width=width, max_width=widest, no_wrap=True)
     for row in rows:
         state = Text(" ".join(filter(None, (row.state, row.exit))), style=row.style)
         table.add_row(row.name, state, *row.cells)

@@ -31,6 +31,7 @@ _TROUBLE: Final[tuple[EventKind, ...]] = (
     "exited",
     "sidecar_exited",
     "unresponsive",
+    "halted",
     "gave_up",
     "save_failed",
     "lagged",
@@ -87,9 +88,17 @@ def start_reason_of(error: Exception) -> str:
 
 def words_of_end(detail: Mapping[str, Any]) -> str:
     """Say how an instance ended that nobody has stopped, by the detail of its ``exited`` event."""
+    if detail.get("halt") is not None:
+        return f"halted: {printable(detail['halt'])}"
     if detail["unresponsive"]:
         return "was ended, for it did not answer any more"
     return f"ended by itself: {detail['exit']}"
+
+
+def _exited(detail: Mapping[str, Any]) -> str:
+    if detail.get("halt") is not None:  # why was told when it halted
+        return "was ended, for it had halted"
+    return words_of_end(detail)
 
 
 def _restarting(detail: Mapping[str, Any]) -> str:
@@ -107,8 +116,9 @@ _WORDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "started": lambda detail: f"started on port {detail['port']}",
     "ready": lambda detail: f"ready at {detail['url']} ({format_seconds(detail['ready_s'])})",
     "start_failed": lambda detail: f"failed: {start_reason_of(detail['error'])}",
-    "exited": words_of_end,
+    "exited": _exited,
     "sidecar_exited": lambda detail: f"sidecar {detail['sidecar']!r} ended: {detail['exit']}",
+    "halted": lambda detail: f"halted: {detail['reason']}",
     "unresponsive": lambda detail: f"does not answer any more: {detail['seen']}",
     "restarting": _restarting,
     "gave_up": lambda detail: f"stays dead: {detail['reason']}",
@@ -172,6 +182,8 @@ def _words_for(status: InstanceStatus) -> str:
     words = " ".join(filter(None, (status.state, format_exit(status.exit))))
     if status.state == "ready":
         return f"{words} at {status.url}"
+    if status.halt is not None:
+        return f"{status.state}: {status.halt}"
     if not status.has_died:
         return words
     return " | ".join((words, *last_lines(status.log_file, count=1)))

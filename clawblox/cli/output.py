@@ -21,12 +21,14 @@ import click
 
 from clawblox.clock import utc_now
 from clawblox.model import WorldExit
+from clawblox.status import InstanceStatus
 
 __all__ = [
     "Output",
     "OutputGone",
     "format_age",
     "format_bytes",
+    "format_end",
     "format_exit",
     "format_seconds",
     "format_table",
@@ -41,6 +43,7 @@ _NOT_PRINTABLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\x20-\x7e\xa0-\U0010ffff
 _REORDERING = ("Cf", "Zl", "Zp")
 """Characters that are not seen, and can make others be seen elsewhere: bidi overrides, say."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_MAX_REASON_CHARS = 40
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
@@ -178,6 +181,14 @@ def format_exit(exit_: WorldExit | None) -> str:
     if exit_ is None:
         return ""
     return exit_.signal or ("?" if exit_.status is None else str(exit_.status))
+
+
+def format_end(status: InstanceStatus) -> str:
+    """Write how an instance ended, in a word, or why it halted, in a few."""
+    if status.halt is None:
+        return format_exit(status.exit)
+    reason = printable(status.halt)
+    return reason if len(reason) <= _MAX_REASON_CHARS else f"{reason[: _MAX_REASON_CHARS - 1]}…"
 
 
 def printable(text: str) -> str:

@@ -11,7 +11,7 @@ import click
 from clawblox.cli.output import (
     format_age,
     format_bytes,
-    format_exit,
+    format_end,
     format_seconds,
     format_table,
 )
@@ -44,8 +44,9 @@ _HEADINGS = (
       clawblox ps runs/r001 --json    the same for programs, with every field
 
     States: starting, ready, restarting, stopping; exited (was ready once, with its status or
-    signal), failed (never was), interrupted (its orchestrator is gone, and so is it). SAVED is
-    how long ago, SIM TIME the simulation time of that save.
+    signal), halted (said that it has stopped, and why), failed (never was ready), interrupted
+    (its orchestrator is gone, and so is it). SAVED is how long ago, SIM TIME the simulation
+    time of that save.
     """,
 )
 @click.argument("run_dir", default=".", metavar="[RUN_DIR]")
@@ -83,7 +84,7 @@ def _follow(run_dir: Path) -> None:
 def _row(status: InstanceStatus) -> tuple[str, ...]:
     return (
         status.name,
-        " ".join(filter(None, (status.state, format_exit(status.exit)))),
+        " ".join(filter(None, (status.state, format_end(status)))),
         "" if status.pid is None else str(status.pid),
         format_seconds(status.uptime_s),
         format_bytes(status.rss_bytes),

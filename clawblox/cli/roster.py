@@ -12,7 +12,7 @@ from clawblox.model import WorldEvent, WorldExit
 
 __all__ = ["Roster"]
 
-_OVER = ("exited", "failed")
+_OVER = ("exited", "halted", "failed")
 
 
 class Roster:
@@ -30,7 +30,7 @@ class Roster:
     def __init__(self, planned: int) -> None:
         self.states: dict[str, str] = {}
         self.failures: dict[str, Exception] = {}
-        self._ends: dict[str, str] = {}
+        self._ends: dict[str, tuple[str, str]] = {}
         self._planned = planned
         self._is_settled = False
 
@@ -91,19 +91,23 @@ class Roster:
             case "exited":
                 self._take_end(name, detail)
             case "gave_up":
-                words = f"{self._ends[name]}, and stays dead: {detail['reason']}"
-                self._fail(name, "exited", WorldExitedError(words, instance=name))
+                state, words = self._ends[name]
+                words = f"{words}, and stays dead: {detail['reason']}"
+                self._fail(name, state, WorldExitedError(words, instance=name))
             case "stopped":
                 self.states[name] = "exited"
 
     def _take_end(self, name: str, detail: Mapping[str, Any]) -> None:
-        words = self._ends[name] = words_of_end(detail)
+        state = "exited" if detail.get("halt") is None else "halted"
+        words = words_of_end(detail)
+        self._ends[name] = state, words
+        was_ended = state == "halted" or detail["unresponsive"]
         if detail["restart"] != "never":
             self.states[name] = "restarting"
-        elif detail["exit"] == WorldExit(status=0) and not detail["unresponsive"]:
-            self.states[name] = "exited"
+        elif detail["exit"] == WorldExit(status=0) and not was_ended:
+            self.states[name] = state
         else:
-            self._fail(name, "exited", WorldExitedError(words, instance=name))
+            self._fail(name, state, WorldExitedError(words, instance=name))
 
     def _fail(self, name: str, state: str, error: Exception) -> None:
         self.states[name] = state

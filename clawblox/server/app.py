@@ -28,6 +28,8 @@ from clawblox.protocol import (
     API_ROUTE,
     CHAT_MESSAGES_ROUTE,
     CHAT_ROUTE,
+    HALTED,
+    HEALTH_ROUTE,
     INPUT_ROUTE,
     JOIN_ROUTE,
     LEAVE_ROUTE,
@@ -107,6 +109,7 @@ class _Api:
         return [
             ("GET", API_ROUTE, self.api_doc),
             ("GET", API_ALIAS_ROUTE, self.api_doc),
+            ("GET", HEALTH_ROUTE, self.health),
             ("POST", JOIN_ROUTE, self.join),
             ("POST", LEAVE_ROUTE, self.leave),
             ("GET", OBSERVE_ROUTE, self.observe),
@@ -118,6 +121,12 @@ class _Api:
 
     async def api_doc(self, request: Request) -> Response:
         return PlainTextResponse(self._instance.simulation.api_doc, media_type="text/markdown")
+
+    async def health(self, request: Request) -> Response:
+        reason = self._instance.failure
+        if reason is None:
+            return _json({"status": "ok"})
+        return _json({"status": HALTED, "reason": reason}, status=503)
 
     async def join(self, request: Request) -> Response:
         if request.headers.get(SESSION_HEADER):
@@ -233,12 +242,12 @@ def _limit(text: str) -> int:
     return min(int(text), MAX_MESSAGES)
 
 
-def _json(value: object) -> Response:
-    return _json_bytes(encode_json(value))
+def _json(value: object, status: int = 200) -> Response:
+    return _json_bytes(encode_json(value), status)
 
 
-def _json_bytes(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+def _json_bytes(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, media_type="application/json")
 
 
 async def _answer_halted(request: Request, error: Exception) -> Response:

@@ -27,10 +27,13 @@ from clawblox.server.recording import Recording, open_recording, register_record
 from clawblox.server.settings import Settings, read_settings
 from clawblox.server.simulation import Simulation
 
-__all__ = ["REFUSED_STATUS", "serve"]
+__all__ = ["HALTED_STATUS", "REFUSED_STATUS", "serve"]
 
 REFUSED_STATUS: Final = 65
 """Exit status of a world that refuses its snapshot (``EX_DATAERR`` of sysexits.h)."""
+
+HALTED_STATUS: Final = 70
+"""Exit status of a world that ends because it halted (``EX_SOFTWARE`` of sysexits.h)."""
 
 _log = logging.getLogger("clawblox.server")
 
@@ -43,7 +46,8 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
         argv: Flags, without the program's name; None takes those of the process.
 
     Raises:
-        SystemExit: With status 65 when the snapshot is refused, 2 when a flag or a variable
+        SystemExit: With status 65 when the snapshot is refused, 70 when the world halted and is
+            to end then, 2 when a flag or a variable
             is wrong or the world cannot be reseeded, 1 when the port or the recording cannot
             be opened or the inherited socket is of no use. One line on stderr says why.
     """
@@ -64,6 +68,8 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
     finally:
         if recording is not None:
             recording.close()
+    if settings.exit_on_halt and instance.failure is not None:
+        _fail(HALTED_STATUS, f"the world halted: {instance.failure}")
 
 
 def _inherit() -> socket.socket | None:
@@ -152,7 +158,11 @@ def _run(
     background = () if recording is None else (recording.run,)
     app = create_app(instance, settings, background=background)
     address = Address(settings.host, settings.port)
-    run_server(app, listener, f"http://{address}{settings.base_path}", settings)
+
+    def is_over() -> bool:
+        return settings.exit_on_halt and instance.failure is not None
+
+    run_server(app, listener, f"http://{address}{settings.base_path}", settings, is_over)
 
 
 def _fail(status: int, message: str) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import FrameType
@@ -29,8 +30,11 @@ _log = logging.getLogger("clawblox.server")
 class _Server(uvicorn.Server):
     """Ends with an ordinary return: whoever stops a world in order sees exit status 0."""
 
-    def __init__(self, config: uvicorn.Config, url: str, settings: Settings) -> None:
+    def __init__(
+        self, config: uvicorn.Config, url: str, settings: Settings, is_over: Callable[[], bool]
+    ) -> None:
         super().__init__(config)
+        self._is_over = is_over
         self._url = url
         self._settings = settings
         self._acceptors: list[asyncio.Task[None]] = []
@@ -55,6 +59,9 @@ class _Server(uvicorn.Server):
             self._acceptors.append(task)
         _log.info("Listening on %s", self._url)
 
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._is_over()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for acceptor in self._acceptors:
             acceptor.cancel()
@@ -70,14 +77,21 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def run_server(app: ASGIApp, listener: socket.socket, url: str, settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; a second one drops the requests under way.
+def run_server(
+    app: ASGIApp,
+    listener: socket.socket,
+    url: str,
+    settings: Settings,
+    is_over: Callable[[], bool],
+) -> None:
+    """Serve until the world is over, or SIGTERM or SIGINT; a second one drops the open requests.
 
     Args:
         app: The application.
         listener: A bound socket; it starts to listen when the application is up.
         url: The address to announce in the log.
         settings: What clients may take.
+        is_over: Asked ten times a second whether the world is over.
     """
     config = uvicorn.Config(
         app,
@@ -93,4 +107,4 @@ def run_server(app: ASGIApp, listener: socket.socket, url: str, settings: Settin
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
     )
-    _Server(config, url, settings).run(sockets=[listener])
+    _Server(config, url, settings, is_over).run(sockets=[listener])

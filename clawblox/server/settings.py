@@ -57,6 +57,7 @@ class Settings:
         reseed: Seed to draw chance from after that, or None to leave the world exact.
         manifest_path: Manifest of the run, where recordings are registered, or None.
         operator_token: Secret that gates the snapshot; None refuses everybody.
+        exit_on_halt: Whether the world's process ends when the world halts.
         request_timeout: Seconds within which a request has to come, head and body.
         answer_timeout: Seconds in which a client may take nothing of its answer.
         max_connections: Connections at one time.
@@ -71,6 +72,7 @@ class Settings:
     reseed: int | None = None
     manifest_path: Path | None = None
     operator_token: bytes | None = attrs.field(default=None, repr=False)
+    exit_on_halt: bool = False
     request_timeout: float = REQUEST_TIMEOUT_S
     answer_timeout: float = ANSWER_TIMEOUT_S
     max_connections: int = attrs.field(factory=_default_max_connections)
@@ -104,6 +106,7 @@ def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str])
         reseed=flags.reseed,
         manifest_path=Path(given[MANIFEST_ENV]) if MANIFEST_ENV in given else None,
         operator_token=None if token is None else os.fsencode(token),
+        exit_on_halt=flags.exit_on_halt,
         request_timeout=flags.request_timeout,
         answer_timeout=flags.answer_timeout,
         max_connections=flags.max_connections,
@@ -131,6 +134,7 @@ def _parser(given: Mapping[str, str]) -> argparse.ArgumentParser:
     reseed = given.get(RESEED_ENV)
     add("--reseed", type=_seed, default=reseed, help="seed to draw chance from after restoring")
     add("--clock", type=Clock, choices=list(Clock), help="what makes simulation time pass")
+    add("--exit-on-halt", action="store_true", help="end with status 70 when the world halts")
     limit = parser.add_argument_group("limits of clients").add_argument
     limit(
         "--request-timeout",

@@ -93,14 +93,30 @@ def test_how_it_ended_stands_beside_its_state() -> None:
         status("a", "exited", exit=WorldExit(status=9), pid=None),
         status("b", "exited", exit=WorldExit(signal="SIGKILL"), pid=None),
         status("c", "failed", exit=WorldExit(status=4), pid=None),
+        status("d", "halted", exit=WorldExit(status=0), pid=None, halt="ValueError:"),
     ]
     rows = [row_of(one, one.state, None) for one in ended]
-    lines = plain(render(view(rows), 100, 30))[4:7]
+    assert all(row.is_bad for row in rows)
+    lines = plain(render(view(rows), 100, 30))[4:8]
     assert [line.split()[1:3] for line in lines] == [
         ["exited", "9"],
         ["exited", "SIGKILL"],
         ["failed", "4"],
+        ["halted", "ValueError:"],
     ]
+
+
+def test_a_long_reason_leaves_the_other_columns_what_they_need() -> None:
+    halt = "ValueError: \x1b[2J" + "x" * 500 + "\nsecond line"
+    rows = [
+        row_of(one, one.state, None)
+        for one in (status("a", "halted", pid=None, halt=halt), status("b"))
+    ]
+    headings, *lines = plain(render(view(rows), 100, 30))[3:6]
+    assert lines[0].startswith("a         halted ValueError: xx")
+    assert "…" in lines[0]
+    assert all(max(map(len, lines)) <= 100 and "20001" in line for line in lines)
+    assert headings.rstrip().endswith("RESTARTS")
 
 
 def test_every_state_is_counted() -> None:
@@ -170,9 +186,11 @@ def event(kind: EventKind, name: str = "w000", **detail: object) -> WorldEvent:
     return WorldEvent(kind, name, AT, detail)
 
 
-def died(status: int, restart: str = "never", *, unresponsive: bool = False) -> WorldEvent:
+def died(
+    status: int, restart: str = "never", *, unresponsive: bool = False, halt: str | None = None
+) -> WorldEvent:
     found = WorldExit(status=status)
-    return event("exited", exit=found, restart=restart, unresponsive=unresponsive)
+    return event("exited", exit=found, restart=restart, unresponsive=unresponsive, halt=halt)
 
 
 def roster_after(*events: WorldEvent, planned: int = 1) -> Roster:
@@ -209,6 +227,31 @@ def test_an_end_for_want_of_an_answer_is_a_failure_whatever_its_status() -> None
     roster = roster_after(event("started"), event("ready"), died(0, unresponsive=True))
     assert roster.states == {"w000": "exited"}
     assert str(roster.failures["w000"]).startswith("was ended, for it did not answer any more\n")
+
+
+def test_a_halt_is_a_failure_with_its_reason() -> None:
+    halted = event("halted", reason="ValueError: x\x1b[2J")
+    roster = roster_after(event("started"), event("ready"), halted, died(0, halt="ValueError: x"))
+    roster.settle({}, ["w000"])
+    assert roster.states == {"w000": "halted"}
+    assert roster.is_over
+    assert str(roster.failures["w000"]).startswith("halted: ValueError: x\n")
+
+
+def test_an_instance_that_halts_until_it_is_given_up_stays_halted() -> None:
+    roster = roster_after(
+        event("ready"), died(0, "fresh", halt="ValueError: x"), event("gave_up", reason="too often")
+    )
+    assert roster.states == {"w000": "halted"}
+    words = "halted: ValueError: x, and stays dead: too often"
+    assert str(roster.failures["w000"]).startswith(words)
+
+
+def test_a_halt_is_told_once_with_its_reason_and_its_end_in_short() -> None:
+    told = [happening_of(event("halted", reason="ValueError: x\nTraceback"))]
+    told.append(happening_of(died(0, halt="ValueError: x")))
+    assert [one.text for one in told] == ["halted: ValueError: x", "was ended, for it had halted"]
+    assert told[0].is_trouble
 
 
 def test_an_instance_that_comes_back_has_not_failed() -> None:

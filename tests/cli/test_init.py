@@ -70,6 +70,32 @@ def test_the_starter_world_refuses_what_cannot_be_done(
         assert ask(port, "POST", "/input", headers=headers, body=body).status == 400
 
 
+def test_an_error_in_the_starter_world_ends_it_with_its_reason(
+    call: Start, start: Start, tmp_path: Path, env: dict[str, str]
+) -> None:
+    call("init", cwd=tmp_path)
+    world, port = tmp_path / "my-world", free_port()
+    config = (world / "world.toml").read_text()
+    assert tomllib.loads(config)["run"]["liveness"] == {"path": "/health"}
+    (world / "world.toml").write_text(
+        config.replace('path = "/health"', 'path = "/health"\nperiod = 0.05')
+    )
+    code = (world / "world.py").read_text()
+    (world / "world.py").write_text(code.replace('me["picked"],', 'me["pocked"],'))
+    command = start("run", str(world), "--port", str(port), env=env)
+    command.wait_for("is ready at")
+    session = ask(port, "POST", "/join?name=Rocky").json()["session"]
+    seen = ask(port, "GET", "/observe", headers={"X-Session": session})
+    assert (seen.status, seen.body[:29]) == (503, b"Game halted: KeyError: 'pocked'"[:29])
+    assert command.wait() == 1
+    assert command.err.startswith("Error: World 'my-world' halted: KeyError: 'pocked'\n")
+    assert "| KeyError: 'pocked'" in command.err
+    table = call("ps", str(world)).out.splitlines()
+    assert "halted KeyError: 'pocked'" in table[1]
+    (shown,) = json.loads(call("ps", str(world), "--json").out)
+    assert (shown["state"], shown["halt"]) == ("halted", "KeyError: 'pocked'")
+
+
 def test_a_name_that_needs_quotes_names_the_world(call: Start, tmp_path: Path) -> None:
     name = 'big "red" \\ 🐼'
     command = call("init", name, cwd=tmp_path)

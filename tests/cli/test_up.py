@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -212,6 +213,27 @@ def test_a_dead_instance_is_brought_back_from_its_last_save_and_its_log_is_follo
     assert command.interrupt() == 130
     assert following.wait() == 0
     assert following.out.endswith("stopped\n")
+
+
+def test_a_halt_is_told_with_its_reason_and_is_a_failure(
+    start: Start, call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    world = tmp_path / "tally"
+    world.mkdir()
+    argv = json.dumps([sys.executable, str(Path(__file__).parents[1] / "server" / "tally.py")])
+    liveness = '[run.liveness]\npath = "/health"\nperiod = 0.05\ntimeout = 20\n'
+    (world / "world.toml").write_text(f'name = "tally"\n[run]\ncommand = {argv}\n{liveness}')
+    command = start("up", str(world), "-n", "2", "--run-dir", str(run_dir))
+    command.wait_for("2 instances ready after")
+    ask(look(run_dir)["w001"]["port"], "POST", "/join?name=Jonah")
+    command.wait_for("w001 was ended, for it had halted")
+    assert "w001 halted: RuntimeError: no room on the ship\n" in command.out
+    wait_until(lambda: look(run_dir)["w001"]["state"] == "halted", what="its record says so")
+    assert "w001  halted RuntimeError: no room on the ship" in call("ps", str(run_dir)).out
+    assert call("stop", str(run_dir)).wait() == 0
+    assert command.wait() == 1
+    assert "1 of 2 instances failed" in command.err
+    assert "halted: RuntimeError: no room on the ship" in command.err
 
 
 def test_it_waits_for_the_last_instance_to_come_back(

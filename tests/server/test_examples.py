@@ -139,6 +139,7 @@ def test_an_example_runs_in_real_time_too(launch, name):
         world.ask("GET", "/observe", headers={"X-Session": session}).json() for _ in range(2)
     )
     assert later["tick"] >= first["tick"]
+    assert world.ask("GET", "/health").status == 200
 
 
 # ---------------------------------------------------------------------------- their physics
@@ -149,6 +150,7 @@ def test_the_documents_fit_the_world(name):
     config = tomllib.loads((EXAMPLES / name / "world.toml").read_text())
     simulation = make_simulation(name)
     assert config["run"]["command"] == ["python", "world.py"]
+    assert config["run"]["liveness"] == {"path": "/health"}
     assert config["max_players"] == simulation.max_agents
     api_doc = simulation.api_doc
     assert (EXAMPLES / name / config["scripts"]["skill"]).read_text() == api_doc

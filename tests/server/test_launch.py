@@ -122,6 +122,25 @@ def test_a_halt_in_real_time_is_answered_and_the_process_lives(launch):
     assert world.stop() == 0
 
 
+@pytest.mark.parametrize("clock", ["lockstep", "realtime"])
+def test_a_world_ends_with_a_status_of_its_own_when_it_halts_if_it_is_told_to(launch, clock):
+    world = launch(TALLY, "--exit-on-halt", "--clock", clock)
+    headers = {"X-Session": world.ask("POST", "/join?name=a").json()["session"], **JSON}
+    answer = world.ask("POST", "/input", headers=headers, body=b'{"type":"FailAtNextStep"}')
+    assert answer.status == 503
+    assert answer.body.startswith(b"Game halted: OverflowError")
+    assert world.process.wait(10) == 70
+    assert world.log.splitlines()[-1] == (
+        "tally.py: the world halted: OverflowError: the sums are too high"
+    )
+
+
+def test_a_world_that_does_not_halt_ends_as_always(launch):
+    world = launch(TALLY, "--exit-on-halt")
+    assert world.port
+    assert world.stop() == 0
+
+
 # -------------------------------------------------------------------------------- snapshots
 
 

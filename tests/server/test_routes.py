@@ -283,8 +283,17 @@ async def test_an_error_of_the_simulation_halts_the_game(client, instance, caplo
     for answer in answers:
         assert answer.text.startswith(f"Game halted: {error}")
     assert (await client.get("/api.md")).status_code == 200
+    health = await client.get("/health")
+    assert health.status_code == 503
+    assert health.json()["status"] == "halted"
+    assert health.json()["reason"].startswith(error)
     assert instance.failure.startswith(error)
     assert "Traceback" in caplog.text
+
+
+async def test_a_world_that_runs_is_healthy_for_everybody(client):
+    answer = await client.get("/health")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
 
 async def test_a_time_that_is_no_number_halts_the_game(client, simulation, monkeypatch):

@@ -94,6 +94,7 @@ class Script:
     answers: Iterator[bool | None]
     looks: int = 0
     seen: str = ""
+    halt: str | None = None
 
     async def look(self) -> bool:
         self.looks += 1
