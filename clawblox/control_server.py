@@ -6,6 +6,7 @@ what can be asked for, and what it does, is the business of whoever gives the ha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -37,6 +38,7 @@ from clawblox.control import (
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
 from clawblox.patience import patience
+from clawblox.seldom import Seldom
 from clawblox.threads import run_blocking
 
 __all__ = ["ControlServer", "Handler", "Report"]
@@ -47,6 +49,8 @@ _CLOSE_GRACE_S = 1.0
 _ACCEPT_PAUSE_S = 0.5
 _LOCK_PATIENCE_S = 5.0
 _BACKLOG = 1024
+_MAX_UNASKED = 64
+"""Connections at one time that have not asked for anything yet; further ones wait."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _log = structlog.get_logger(__name__)
@@ -99,6 +103,8 @@ class ControlServer:
         self._handlers = dict(handlers)
         self._listener: _Listener | None = None
         self._accepting: anyio.CancelScope | None = None
+        self._unasked = anyio.Semaphore(_MAX_UNASKED)
+        self._failures = Seldom()
         self._is_started = False
         self._is_over = anyio.Event()
 
@@ -155,33 +161,38 @@ class ControlServer:
 
     async def _accept(self, listener: _Listener, connections: anyio.abc.TaskGroup) -> None:
         await anyio.wait_readable(listener.socket)
-        try:
-            connection = listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            # No descriptor or no memory is left: to look again at once would be to spin.
-            _log.warning("control connection not accepted", error=str(error))
-            await anyio.sleep(_ACCEPT_PAUSE_S)
-        else:
-            connections.start_soon(self._serve, connection)
+        await self._unasked.acquire()
+        with contextlib.ExitStack() as place:
+            place.callback(self._unasked.release)
+            try:
+                connection = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # No descriptor or no memory is left: to look again at once would be to spin.
+                if times := self._failures.count():
+                    _log.warning("control connection not accepted", error=str(error), times=times)
+                await anyio.sleep(_ACCEPT_PAUSE_S)
+            else:
+                connections.start_soon(self._serve, connection, place.pop_all())
 
-    async def _serve(self, connection: socket.socket) -> None:
-        with connection:
+    async def _serve(self, connection: socket.socket, place: contextlib.ExitStack) -> None:
+        with connection, place:
             peer = peer_of(connection)
             if peer.uid not in (0, os.geteuid()):
                 _log.warning("control connection refused", pid=peer.pid, uid=peer.uid)
                 return
             try:
-                await self._converse(Lines(connection), peer)
+                await self._converse(Lines(connection), peer, place)
             except OSError as error:
                 _log.debug("control client gone", pid=peer.pid, error=str(error))
             except Exception:  # noqa: BLE001 - one connection must not end the server
                 _log.exception("control connection failed", pid=peer.pid)
 
-    async def _converse(self, lines: Lines, peer: Peer) -> None:
+    async def _converse(self, lines: Lines, peer: Peer, place: contextlib.ExitStack) -> None:
         try:
-            asked = await self._read_request(lines)
+            with place:
+                asked = await self._read_request(lines)
         except UsageError as error:
             _log.warning("control request refused", pid=peer.pid, reason=error.message)
             answer: bytes | None = _failure(error)

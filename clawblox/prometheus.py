@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -54,6 +55,9 @@ _HOST = "127.0.0.1"
 _PATH = "/metrics"
 _LOOPBACK_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
 _CLIENT_TIMEOUT_S = 5.0
+_SCRAPE_TIMEOUT_S = 10.0
+"""Seconds that a connection may last, however often it sends something."""
+_MAX_CONNECTIONS = 32
 _ACCEPT_PAUSE_S = 0.5
 _SHUTDOWN_POLL_S = 0.1
 
@@ -224,7 +228,8 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     def __init__(self, app: WSGIApplication, port: int) -> None:
         self._thread = threading.Thread(target=self._accept, name="clawblox-metrics", daemon=True)
-        self._connections: set[socket.socket] = set()
+        self._connections: dict[socket.socket, float] = {}
+        """When each was accepted, in monotonic seconds, the oldest first."""
         super().__init__((_HOST, port), _Handler)
         self.set_app(app)
 
@@ -238,9 +243,8 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         """End everything. Blocks for a tenth of a second at most."""
         self.shutdown()
         self._thread.join()
-        for connection in list(self._connections):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        for connection in tuple(self._connections):
+            _cut_off(connection)
         self.server_close()
 
     def server_bind(self) -> None:
@@ -255,13 +259,30 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         except OSError:  # no descriptor is left; the caller would look again at once
             time.sleep(_ACCEPT_PAUSE_S)
             raise
-        self._connections.add(connection)
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            oldest = next(iter(tuple(self._connections)))
+            self._connections.pop(oldest, None)
+            _cut_off(oldest)
+        self._connections[connection] = monotonic()
         return connection, address
 
+    def service_actions(self) -> None:
+        """Cut off who has taken too long; it is called ten times a second at least."""
+        latest = monotonic() - _SCRAPE_TIMEOUT_S
+        for connection, accepted_at in tuple(self._connections.items()):
+            if accepted_at < latest:
+                _cut_off(connection)
+
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - the base's type
-        self._connections.discard(request)
+        self._connections.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Note that a client went away, or sent nothing for too long."""
         _log.debug("metrics client gone", exc_info=True)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    """End a connection; the thread that serves it closes it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -12,7 +12,7 @@ import sys
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -359,6 +359,46 @@ async def test_a_client_that_sends_nothing_is_given_up_silently(
         with socket.create_connection(("127.0.0.1", port_of(endpoint)), timeout=10) as silent:
             assert await anyio.to_thread.run_sync(silent.recv, 1) == b""
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.anyio
+async def test_a_client_that_sends_a_byte_now_and_then_is_given_up(
+    metrics: Metrics, monkeypatch
+) -> None:
+    monkeypatch.setattr(prometheus, "_SCRAPE_TIMEOUT_S", 0.2)
+
+    def dribble(client: socket.socket) -> None:
+        with suppress(ConnectionError):
+            while True:
+                client.sendall(b"X")
+                with suppress(TimeoutError):
+                    if not client.recv(1):
+                        return
+
+    async with endpoint_of(metrics) as endpoint:
+        with socket.create_connection(("127.0.0.1", port_of(endpoint)), timeout=0.02) as client:
+            with anyio.fail_after(10):
+                await anyio.to_thread.run_sync(dribble, client, abandon_on_cancel=True)
+        assert (await get(endpoint)).status == 200
+
+
+@pytest.mark.anyio
+async def test_clients_that_only_connect_make_room_for_others(
+    metrics: Metrics, monkeypatch
+) -> None:
+    monkeypatch.setattr(prometheus, "_MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(prometheus._Handler, "timeout", None)
+    before = set(threading.enumerate())
+    with ExitStack() as stack:
+        async with endpoint_of(metrics) as endpoint:
+            silent = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port_of(endpoint)), 10))
+                for _ in range(8)
+            ]
+            assert (await get(endpoint)).status == 200
+            for client in silent[:6]:
+                assert await anyio.to_thread.run_sync(client.recv, 1) == b""
+            await wait_until_async(lambda: len(metrics_threads(before)) <= 4)
 
 
 @contextmanager

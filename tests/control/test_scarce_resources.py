@@ -16,7 +16,7 @@ import pytest
 from clawblox import control, control_server
 from clawblox.control import control_dir, request
 from clawblox.control_server import ControlServer
-from tests.control.conftest import echo, events_of, find, serving
+from tests.control.conftest import Endless, RawClient, echo, events_of, find, serving
 from tests.support import open_fds, wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +36,74 @@ async def test_it_waits_while_no_descriptor_is_left(run_dir: Path, logs, monkeyp
                     await anyio.sleep(0.005)
             answer = await anyio.to_thread.run_sync(client.recv, 1000)
     assert json.loads(answer) == {"ok": True, "asked": {}}
+
+
+async def test_a_lasting_want_of_descriptors_is_told_once(run_dir: Path, logs, monkeypatch) -> None:
+    monkeypatch.setattr(control_server, "_ACCEPT_PAUSE_S", 0.01)
+    failures = count_accept_failures(monkeypatch)
+    async with serving(run_dir) as server:
+        monkeypatch.chdir(server.path.parent.parent)
+        with socket.socket(socket.AF_UNIX) as client, no_descriptor_left():
+            client.connect("control/1-1.sock")
+            while failures() < 5:
+                await anyio.sleep(0.005)
+    assert events_of(logs, "warning") == ["control connection not accepted"]
+
+
+def count_accept_failures(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    real, failures = control_server._Listener.accept, []
+
+    def accept(listener: Any) -> socket.socket:
+        try:
+            return real(listener)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            failures.append(error)
+            raise
+
+    monkeypatch.setattr(control_server._Listener, "accept", accept)
+    return lambda: len(failures)
+
+
+async def test_who_asks_nothing_makes_room_in_the_end(run_dir: Path, monkeypatch) -> None:
+    monkeypatch.setattr(control_server, "_MAX_UNASKED", 4)
+    monkeypatch.setattr(control_server, "_REQUEST_TIMEOUT_S", 0.1)
+    most = count_open_connections(monkeypatch)
+    async with serving(run_dir) as server, contextlib.AsyncExitStack() as stack:
+        for _ in range(20):
+            client = await stack.enter_async_context(RawClient(server.path))
+            await client.send(b'{"op": "ec')
+        assert await request(server.path, "echo", {}) == {"asked": {}}
+    assert most() <= 5  # the fifth may be accepted while the task of another one ends
+
+
+def count_open_connections(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return what tells how many connections were open at one time, at most."""
+    real = control_server._Listener.accept
+    accepted: list[socket.socket] = []
+    most = 0
+
+    def accept(listener: Any) -> socket.socket:
+        nonlocal most
+        accepted.append(real(listener))
+        most = max(most, sum(each.fileno() >= 0 for each in accepted))
+        return accepted[-1]
+
+    monkeypatch.setattr(control_server._Listener, "accept", accept)
+    return lambda: most
+
+
+async def test_requests_that_go_on_take_no_place_of_others(run_dir: Path, monkeypatch) -> None:
+    monkeypatch.setattr(control_server, "_MAX_UNASKED", 1)
+    endless = [Endless() for _ in range(3)]
+    handlers = {f"endless{number}": each for number, each in enumerate(endless)}
+    async with serving(run_dir, **handlers) as server, anyio.create_task_group() as group:
+        for number, each in enumerate(endless):
+            group.start_soon(request, server.path, f"endless{number}", {})
+            await each.is_running.wait()
+        assert await request(server.path, "echo", {}) == {"asked": {}}
+        group.cancel_scope.cancel()
 
 
 @contextlib.contextmanager
