@@ -20,13 +20,14 @@ from clawblox.luau.ir import (
     write_continuation,
     write_function,
 )
+from clawblox.luau.limits import MANY, Charge, free_of_charge
 from clawblox.luau.lower import FunctionLowering
 from clawblox.luau.parser import parse
 
 UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
-_FEW_ARGUMENTS = 100  # the heap has room for them
+_TEXT_A_STEP = 2  # characters that Python compiles
 FORMAT = 3  # part of every snapshot: lowering the same source differently needs a new number
 
 
@@ -105,15 +106,20 @@ class Prototype:
 class Chunk:
     """One loaded source."""
 
-    __slots__ = ("__weakref__", "name", "namespace", "prototypes", "shown_name", "source", "units")
+    __slots__ = (
+        "__weakref__", "name", "namespace", "prototypes", "shown_name", "source", "tokens", "units",
+    )  # fmt: skip
 
-    def __init__(self, source: str, name: str, names: dict[str, Any]) -> None:
+    def __init__(
+        self, source: str, name: str, names: dict[str, Any], charge: Charge = free_of_charge
+    ) -> None:
         """Compile a source.
 
         Args:
             source: The source, one character a byte.
             name: The chunk name, ``=x``, ``@x``, or source text.
             names: What generated code may call.
+            charge: Called with a number of steps before the work they stand for.
 
         Raises:
             LuauSyntaxError: The source is not Luau, or too deeply nested.
@@ -121,23 +127,25 @@ class Chunk:
         self.source = source
         self.name = name
         self.shown_name = chunk_id(name)
+        self.tokens = 0
         self.units: dict[str, Unit] = {}
         self.prototypes: list[Prototype] = []
         self.namespace = {**names, "CHUNK": self, "P": self.prototypes}
         try:
-            writer = self._lower()
+            writer = self._lower(charge)
         except RecursionError:
             raise LuauSyntaxError(name, 1, _TOO_NESTED) from None
+        charge(sum(map(len, writer.text)) // _TEXT_A_STEP)
         self.compile(writer, "main", into=self.namespace)
 
-    def _lower(self) -> Writer:
-        _, functions = parse(self.source, self.name)
+    def _lower(self, charge: Charge) -> Writer:
+        functions, self.tokens = parse(self.source, self.name, charge)
         self.prototypes += [Prototype(self, body) for body in functions]
         writer = Writer()
         numbers = NumberLocals(functions)
         kinds: dict[ast.Local, str] = {}
         for body, prototype in zip(functions, self.prototypes, strict=True):
-            _write(writer, body, prototype, FunctionLowering(body, numbers, kinds))
+            _write(writer, body, prototype, FunctionLowering(body, numbers, kinds, charge))
         return writer
 
     def compile(
@@ -171,7 +179,7 @@ def _write(
     signature, block = compiler.compile()
     if has_sites(block):
         if body.is_vararg:
-            block.insert(0, Line(f"if len(va) > {_FEW_ARGUMENTS}: hold(va)", body.line))
+            block.insert(0, Line(f"if len(va) > {MANY}: hold(va)", body.line))
         block.insert(0, toll(body.line))
     prototype.block, prototype.sites = block, compiler.sites
     captured = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clawblox.luau import syntax as ast
 from clawblox.luau.lexer import Token
+from clawblox.luau.limits import Charge
 from clawblox.luau.scope import MAX_LOCALS, Scope
 from clawblox.luau.tokens import TokenReader
 from clawblox.luau.typesyntax import TypeReader
@@ -34,8 +35,8 @@ _SIMPLE = {
 class ExpressionParser(TokenReader):
     """Reads expressions; statements are its subclass's."""
 
-    def __init__(self, source: str, chunk_name: str) -> None:
-        super().__init__(source, chunk_name)
+    def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
+        super().__init__(source, chunk_name, charge)
         self.scope = Scope()
         self.types = TypeReader(self)
 

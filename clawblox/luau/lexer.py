@@ -9,6 +9,7 @@ import re
 from typing import NamedTuple, NoReturn
 
 from clawblox.luau.errors import LuauSyntaxError
+from clawblox.luau.limits import Charge
 
 KEYWORDS = frozenset(
     (
@@ -31,6 +32,9 @@ _HEX = re.compile(r"[0-9a-fA-F]{2}")
 _DECIMAL = re.compile(r"[0-9]{1,3}")
 _UNICODE = re.compile(r"\{([0-9a-fA-F]+)\}")
 _MAX_CODE_POINT = 0x10FFFF
+_BYTES_A_STEP = 4
+_STEPS_A_TOKEN = 8
+_TOKENS_A_CHARGE = 64
 
 
 class Token(NamedTuple):
@@ -53,9 +57,13 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """Tokenises one chunk; ``tokens()`` raises `LuauSyntaxError` at the first malformed token."""
+    """Tokenises one chunk; ``tokens()`` raises `LuauSyntaxError` at the first malformed token.
 
-    def __init__(self, source: str, chunk_name: str) -> None:
+    Tokens are charged for what reading and compiling them takes.
+    """
+
+    def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
+        self._charge = charge
         self._source = source
         self._chunk_name = chunk_name
         self._position = 0
@@ -70,7 +78,10 @@ class Lexer:
         if self._source.startswith("#!"):
             self._position = self._find("\n")
         length = len(self._source)
+        self._charge(length // _BYTES_A_STEP)
         while True:
+            if len(self._tokens) % _TOKENS_A_CHARGE == 0:
+                self._charge(_TOKENS_A_CHARGE * _STEPS_A_TOKEN)
             self._skip_blanks()
             if self._position >= length:
                 break

@@ -45,6 +45,7 @@ class FunctionLowering(ExpressionLowering):
         del self.visible[visible:]
 
     def _statement(self, statement: ast.Statement) -> None:
+        self.charge(1)
         getattr(self, "_lower_" + type(statement).__name__)(statement)
 
     def _hidden(self) -> str:

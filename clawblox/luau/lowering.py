@@ -14,6 +14,7 @@ from clawblox.luau import syntax as ast
 from clawblox.luau.direct import is_multiple
 from clawblox.luau.infer import NumberLocals
 from clawblox.luau.ir import Block, If, Line, Site
+from clawblox.luau.limits import Charge
 
 
 @dataclass(slots=True)
@@ -44,8 +45,13 @@ class Lowering:
     """The state of lowering one function."""
 
     def __init__(
-        self, body: ast.FunctionBody, numbers: NumberLocals, kinds: dict[ast.Local, str]
+        self,
+        body: ast.FunctionBody,
+        numbers: NumberLocals,
+        kinds: dict[ast.Local, str],
+        charge: Charge,
     ) -> None:
+        self.charge = charge
         self.body = body
         self.numbers = numbers
         self.kinds = kinds

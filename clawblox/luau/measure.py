@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 _TABLE_BYTES = 120
 _ENTRY_BYTES = 60
 _OBJECT_BYTES = 100
-_COMPILED_BYTES = 20  # for a byte of source
+_TOKEN_BYTES = 400  # of compiled source
 _STRING_BYTES = 50  # beside its own
-_LOOKS_A_STEP = 8
+_LOOKS_A_STEP = 4
+_LOOKS_A_CHARGE = 4096
 
 
 def heap_bytes(vm: VM, frame: FrameType | None) -> int:
@@ -36,7 +37,10 @@ def heap_bytes(vm: VM, frame: FrameType | None) -> int:
     while pending:
         value = pending.pop()
         looks += 1
-        if value is None or value.__class__ in (float, bool, int):
+        if looks == _LOOKS_A_CHARGE:
+            vm.charge_work(looks // _LOOKS_A_STEP)
+            looks = 0
+        if value is None or value.__class__ in (float, bool, int, type):
             continue
         if value.__class__ is str and len(value) <= SHORT_TEXT:
             # Which of them are one object is not the script's doing, nor saved.
@@ -78,5 +82,5 @@ def _size(value: Any, pending: list[Any]) -> int:
     elif isinstance(value, Buffer):
         return _OBJECT_BYTES + len(value.data)
     elif isinstance(value, Chunk):
-        return _COMPILED_BYTES * len(value.source)
+        return len(value.source) + _TOKEN_BYTES * value.tokens
     return _OBJECT_BYTES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from clawblox.luau import syntax as ast
 from clawblox.luau.expressions import ExpressionParser
 from clawblox.luau.lexer import Token
+from clawblox.luau.limits import Charge
 from clawblox.luau.tokens import EXPERIMENTAL
 
 COMPOUND = {"+=", "-=", "*=", "/=", "//=", "%=", "^=", "..="}
@@ -13,23 +14,25 @@ _STATEMENTS = {"if", "while", "do", "repeat", "for", "function", "local", "retur
 _NOT_A_KEYWORD = ast.Statement(0)
 
 
-def parse(source: str, chunk_name: str) -> tuple[ast.FunctionBody, list[ast.FunctionBody]]:
-    """Return the main function of a chunk and all its functions, the main one first.
+def parse(source: str, chunk_name: str, charge: Charge) -> tuple[list[ast.FunctionBody], int]:
+    """Return all functions of a chunk, the main one first, and how many tokens it has.
 
     Args:
         source: The source, one character a byte.
         chunk_name: The chunk's name, with its ``=`` or ``@`` if it has one.
+        charge: Called before the work.
 
     Raises:
         LuauSyntaxError: The chunk is not Luau.
     """
-    return Parser(source, chunk_name).chunk()
+    parser = Parser(source, chunk_name, charge)
+    return parser.chunk(), len(parser.tokens)
 
 
 class Parser(ExpressionParser):
     """A recursive descent over the tokens of one chunk."""
 
-    def chunk(self) -> tuple[ast.FunctionBody, list[ast.FunctionBody]]:
+    def chunk(self) -> list[ast.FunctionBody]:
         """Read the whole chunk."""
         with self.scope.enter_function("", 1) as main:
             main.is_vararg = True
@@ -37,7 +40,7 @@ class Parser(ExpressionParser):
             if self.token.kind != "eof":
                 self.unexpected("<eof>")
             main.end_line = self.token.line
-        return main, self.scope.functions
+        return self.scope.functions
 
     def _block(self) -> list[ast.Statement]:
         with self.scope.enter_block():
@@ -48,6 +51,7 @@ class Parser(ExpressionParser):
         self.enter("block")
         statements: list[ast.Statement] = []
         while self.token.kind not in _BLOCK_END:
+            self.charge(1)
             statement = self._statement()
             if statement is not None:
                 statements.append(statement)

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from clawblox.luau.errors import LuauSyntaxError
 from clawblox.luau.lexer import Lexer, Token
+from clawblox.luau.limits import Charge
 
 MAX_DEPTH = 1000  # nesting of blocks and expressions; the generated code has limits of its own
 EXPERIMENTAL = {"const", "class"}
@@ -14,9 +15,10 @@ EXPERIMENTAL = {"const", "class"}
 class TokenReader:
     """The tokens of one chunk, and a place among them."""
 
-    def __init__(self, source: str, chunk_name: str) -> None:
+    def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
         self.chunk_name = chunk_name
-        self.tokens = Lexer(source, chunk_name).tokens()
+        self.charge = charge
+        self.tokens = Lexer(source, chunk_name, charge).tokens()
         self.position = 0
         self.token = self.tokens[0]
         self.depth = 0

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import length_hint
 from types import FunctionType
 from typing import Any
 from weakref import WeakSet
@@ -21,7 +22,7 @@ from clawblox.luau.host import Host
 from clawblox.luau.lib import BUILTINS, build_globals
 from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
-from clawblox.luau.limits import BATCH, BYTES_A_STEP, STEP_BYTES, Budget, batch
+from clawblox.luau.limits import BYTES_A_STEP, STEP_BYTES, Budget, Charge, batch, free_of_charge
 from clawblox.luau.measure import heap_bytes
 from clawblox.luau.numbers import format_number
 from clawblox.luau.restore import Loader
@@ -95,6 +96,7 @@ class VM:
         self.steps: Iterator[Any] = batch(0)
         self.serials_given = 0
         self.allocated = 0
+        self._compiling = 0  # bytes that the compiler takes at the time
         self.steps_since_collection = 0
         self._names = {
             **NAMES,
@@ -131,12 +133,35 @@ class VM:
         chunk = run_deep(lambda: self.compile(text.decode("latin-1"), name))
         return chunk.main(self.globals if environment is None else environment)
 
-    def compile(self, source: str, name: str) -> Chunk:
-        """Compile a chunk of Latin-1 source."""
-        chunk = Chunk(source, name, self._names)
+    def compile(self, source: str, name: str, charge: Charge = free_of_charge) -> Chunk:
+        """Compile a chunk of Latin-1 source.
+
+        Args:
+            source: Its text.
+            name: Its name.
+            charge: Called with a number of steps before the work they stand for.
+        """
+        chunk = Chunk(source, name, self._names, charge)
         chunk.namespace["B"] = self.steps
         self.chunks.add(chunk)
         return chunk
+
+    def compile_charged(self, source: str, name: str) -> Chunk:
+        """Compile a chunk for the running script, which is charged steps and memory.
+
+        Raises:
+            LuaError: It is not Luau, or `more_steps` says what.
+        """
+        outer = self._compiling
+        try:
+            return self.compile(source, name, self._charge_compiling)
+        finally:
+            self._compiling = outer
+
+    def _charge_compiling(self, steps: int) -> None:
+        """Take steps for compiling, which needs memory until it ends."""
+        self.charge(steps)
+        self._compiling += steps * STEP_BYTES
 
     def new_environment(self) -> LuaTable:
         """Return the globals of one script: its own table, which falls back on the VM's."""
@@ -287,16 +312,21 @@ class VM:
         Raises:
             LuaError: The call has used up its steps or its memory, or is interrupted.
         """
-        size = self._budget.take(BATCH)
+        size = self._budget.take_batch()
         self._charge_memory(size)
         self._set_steps(size)
 
     def charge(self, steps: int) -> None:
         """Take steps of a script's loop at once; `more_steps` says what it raises."""
-        self._charge_memory(self._budget.take(steps))
+        self.charge_work(steps)
+        self._charge_memory(steps)
 
     def charge_work(self, steps: int) -> None:
         """Take steps for work that adds nothing to the heap; `more_steps` says what it raises."""
+        left = self._budget.steps_left
+        if left is not None and left < steps:  # what is left of the batch counts as well
+            self._budget.steps_left = left + length_hint(self.steps)
+            self._set_steps(0)
         self._budget.take(steps)
 
     def _charge_memory(self, steps: int) -> None:
@@ -356,11 +386,12 @@ class VM:
             raise OutOfMemory
         self._account(size)
         if size >= BYTES_A_STEP:
-            self._budget.take(size // BYTES_A_STEP)
+            self.charge_work(size // BYTES_A_STEP)
 
-    def hold(self, arguments: tuple[Any, ...]) -> None:
-        """Account for the surplus arguments of a call."""
-        self.allocate(8 * len(arguments))
+    def hold(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Account for many values on their way to or from a call; return them."""
+        self.allocate(8 * len(values))
+        return values
 
     def _account(self, size: int) -> None:
         if self.memory_limit is None:
@@ -373,7 +404,7 @@ class VM:
         assert self.memory_limit is not None
         if size > self.memory_limit:
             raise OutOfMemory
-        used = heap_bytes(self, sys._getframe())
+        used = heap_bytes(self, sys._getframe()) + self._compiling
         if used + size > self.memory_limit:
             raise OutOfMemory
         self.allocated = used + size

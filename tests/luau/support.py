@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from operator import length_hint
 from typing import Any
 
 from clawblox.luau.context import current
@@ -11,6 +12,9 @@ from clawblox.luau.errors import LuaError, RuntimeFault
 from clawblox.luau.host import Host, suspend, to_luau
 from clawblox.luau.operators import to_text
 from clawblox.luau.vm import VM
+
+
+_PLENTY = 10**12
 
 
 class TortureHost(Host):
@@ -85,6 +89,15 @@ def value(source: str) -> Any:
     """Return the value of an expression."""
     (result,) = values(source)
     return result
+
+
+def steps_taken(source: str) -> int:
+    """Return how many steps a script takes."""
+    vm = VM(steps=_PLENTY)
+    vm.call(vm.load(textwrap.dedent(source), "=test"))
+    left = vm._budget.steps_left
+    assert left is not None
+    return _PLENTY - left - length_hint(vm.steps)
 
 
 def failure(source: str, **options: Any) -> str:

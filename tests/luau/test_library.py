@@ -60,6 +60,8 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     # utf8
     "utf8.char(72, 228, 8364), utf8.len('häß'), utf8.codepoint('ä', 1, -1)": ("H\u00c3\u00a4\u00e2\u0082\u00ac", 3.0, 228.0),
     "pcall(utf8.codepoint, ('x'):rep(8000), 1, -1)": (False, "string slice too long"),
+    "(function() local f = utf8.codes('') return f('', 2) == nil, f('', -1) == nil, f('', nil) == nil, f('') == nil end)()": (True,) * 4,
+    "utf8.codes('')('ab', '1')": (2.0, 98.0),
     "utf8.len('\\xff'), utf8.offset('aäb', 3), utf8.offset('aäb', -1)": (None, 4.0, 4.0),
     # vector
     "vector.create(1, 2).z, vector.create(1, 2, 3) == vector.create(1, 2, 3), vector.one.x": (0.0, True, 1.0),
@@ -78,6 +80,12 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "os.time(setmetatable({year = '2000', month = 1, day = 1}, {__index = {hour = 0}}))": (946728000.0,),
     "pcall(os.time, {year = 2000})": (False, "field 'day' missing in date table"),
     "os.date('!%Y-%m-%d %H:%M:%S', 86400), os.date('!*t', 0).year, type(os.clock())": ("1970-01-02 00:00:00", 1970.0, "number"),
+    "os.time({year = 1969, month = 12, day = 31, hour = 23, min = 59, sec = 59}), os.date('', -1)": (None, None),
+    "os.time({year = 1969, month = 12, day = 31, hour = 25}), os.time({year = 1970, month = 1, day = 1, hour = 0, sec = -1})": (None, None),
+    "os.time({year = 1970, month = 1, day = 1, hour = 0}), os.date('', -0.5), os.date('!%H', -3600)": (0.0, "", "23"),
+    "os.time({year = 3000, month = 12, day = 31, hour = 23, min = 59, sec = 59})": (32535215999.0,),
+    "os.time({year = 2100, month = -600, day = 10, hour = 0}), os.time({year = 2100, month = 6, day = 100000, hour = 0})": (2522707200.0, 12755404800.0),
+    "os.time({year = 20000, month = 1, day = 1, hour = 0}), os.time({year = -20000, month = 1, day = 1})": (568971820800.0, None),
     "os.time({year = 2001, month = 14, day = -3, hour = 25})": (1012266000.0,),
 }  # fmt: skip
 

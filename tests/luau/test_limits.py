@@ -11,8 +11,9 @@ import pytest
 
 from clawblox.luau.deep import recursion_is_unchecked, run_deep
 from clawblox.luau.errors import LuaError
+from clawblox.luau.limits import Budget
 from clawblox.luau.vm import VM
-from tests.luau.support import MODES, failure, run_plainly
+from tests.luau.support import MODES, failure, run_plainly, steps_taken
 
 STEPS = "exhausted the allowed number of steps"
 ENDLESS = {
@@ -183,6 +184,68 @@ def test_the_vm_goes_on_after_a_stack_overflow() -> None:
     """)
         == ["false\t3000"] * 3
     )
+
+
+def test_compiling_is_charged_by_the_size_of_the_source() -> None:
+    def compiled(statements: int, statement: str) -> int:
+        source = f"assert(loadstring(string.rep({statement!r}, {statements})))"
+        return steps_taken(source) - steps_taken(source.replace("loadstring", "#"))
+
+    for statement in ("x=1\n", "f(a.b, c)\n", "do local a,b=1,2 local c=a+b*a..b end\n"):
+        small, large = compiled(200, statement), compiled(2000, statement)
+        assert small >= 10 * 200
+        assert 9 * small <= large <= 11 * small
+
+
+def test_what_compiling_takes_for_a_while_must_fit() -> None:
+    source = "return loadstring(string.rep('x=1\\n', 40000)) ~= nil"
+    assert failure(source, memory_bytes=64 << 20).endswith("not enough memory")
+    vm = VM(memory_bytes=256 << 20)
+    assert vm.call(vm.load(source)) == (True,)
+
+
+def test_compiling_stops_when_the_steps_do() -> None:
+    source = "loadstring(string.rep('x=1\\n', 400000))"
+    assert failure(source, steps=50_000).endswith(STEPS)
+
+
+def test_compiling_can_be_interrupted() -> None:
+    vm = VM()
+    function = vm.load("return loadstring(string.rep('x=1\\n', 400000))")
+    timer = threading.Timer(0.1, vm.interrupt)
+    timer.start()
+    with pytest.raises(LuaError, match="interrupted by the host"):
+        vm.call(function)
+    timer.join()
+
+
+def test_a_budget_hands_out_no_more_than_it_has() -> None:
+    budget = Budget()
+    budget.steps_left = 1500
+    assert (budget.take_batch(), budget.take_batch()) == (1000, 500)
+    budget.steps_left = 10
+    budget.take(4)
+    with pytest.raises(LuaError, match=STEPS):
+        budget.take(7)
+    with pytest.raises(LuaError, match=STEPS):
+        budget.take(1)
+
+
+def test_work_that_the_budget_does_not_cover_is_not_begun() -> None:
+    source = """
+        local t = table.create(100000, 1)
+        print(pcall(table.concat, t))
+    """
+    assert run_plainly(source, steps=50_000) == [f"false\t{STEPS}"]
+    source = "for i = 1, 2500 do print(i) end"
+    assert run_plainly(source, steps=2000) == [f"error: test:1: {STEPS}"]
+
+
+def test_all_steps_can_be_used() -> None:
+    source = "while n < 900 do n += 1 end string.rep('x', 1024 * 90)"
+    vm = VM(steps=1000)
+    vm.globals["n"] = 0.0
+    assert vm.call(vm.load(source)) == ()
 
 
 BOMBS = {

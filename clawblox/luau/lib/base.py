@@ -13,7 +13,7 @@ from clawblox.luau.context import MAX_C_CALLS, current
 from clawblox.luau.deep import HEADROOM
 from clawblox.luau.diagnose import Level, run_handler, settle, stack
 from clawblox.luau.errors import LuaError, LuauSyntaxError, RuntimeFault
-from clawblox.luau.iteration import builtin_iterators, consume, next_entry, work
+from clawblox.luau.iteration import builtin_iterators, next_entry, work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.debug import closure_of_frame, whole_function
 from clawblox.luau.lib.garbage import collect
@@ -286,9 +286,8 @@ def loadstring(*args: Any) -> Any:
     """Compile a chunk; return its function, or nil and the message."""
     source = arg.string(args, 0, "loadstring")
     name = arg.optional_string(args, 1, "loadstring", source)
-    consume(len(source))
     try:
-        chunk = current.vm.compile(source, name)
+        chunk = current.vm.compile_charged(source, name)
     except LuauSyntaxError as error:
         return None, error.value
     return chunk.main(_thread_environment())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import time
 from typing import Any
 
@@ -15,6 +14,7 @@ from clawblox.luau.numbers import to_number
 from clawblox.luau.operators import join
 from clawblox.luau.values import LuaTable, raw_get
 
+_EPOCH = 719469  # 1970-01-01 counted as `_days` counts
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
 
 
@@ -37,12 +37,17 @@ def time_(*args: Any) -> Any:
         )
     ]  # fmt: skip
     second, minute, hour, day, month, year = fields
-    year += (month - 1) // 12
-    month = (month - 1) % 12 + 1
-    if not 1 <= year <= 9999:
-        return None
-    days = calendar.timegm((year, month, 1, 0, 0, 0)) // 86400 + day - 1
-    return float(days * 86400 + hour * 3600 + minute * 60 + second)
+    days = _days(year, month, day)
+    seconds = days * 86400 + hour * 3600 + minute * 60 + second
+    return float(seconds) if days >= 0 and seconds >= 0 else None
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Return the days from 1970-01-01 to a date; month and day may lie outside their ranges."""
+    years, month = divmod(month - 3, 12)  # of years that begin in March, behind the leap day
+    year += years
+    days = 365 * year + year // 4 - year // 100 + year // 400
+    return days + (153 * month + 2) // 5 + day - _EPOCH
 
 
 def _field(table: LuaTable, name: str, default: int | None) -> int:
@@ -63,10 +68,11 @@ def date(*args: Any) -> Any:
     utc = form.startswith("!")
     form = form.removeprefix("!")
     try:
-        parts = time.gmtime(int(stamp)) if utc else time.localtime(int(stamp))
+        seconds = int(stamp)
+        parts = time.gmtime(seconds) if utc else time.localtime(seconds)
     except (OverflowError, ValueError, OSError):
         return None
-    if stamp < 0 and not utc:
+    if seconds < 0 and not utc:
         return None
     if form == "*t":
         return _date_table(parts)

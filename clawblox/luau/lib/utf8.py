@@ -8,6 +8,7 @@ from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
+from clawblox.luau.numbers import to_number
 from clawblox.luau.values import as_result
 
 CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
@@ -134,7 +135,8 @@ def offset(*args: Any) -> float | None:
 def next_code(*args: Any) -> Any:
     """Return the position and code point behind a position."""
     text = arg.string(args, 0, "codes")
-    at = arg.integer(args, 1, "codes") - 1
+    position = to_number(args[1]) if len(args) > 1 else None
+    at = (0 if position is None else arg.to_integer(position)) - 1
     if at < 0:
         at = 0
     elif at < len(text):
