@@ -15,6 +15,7 @@ from clawblox.luau.ir import (
     Line,
     Site,
     Writer,
+    add_tolls,
     has_sites,
     toll,
     write_continuation,
@@ -177,6 +178,7 @@ def _write(
     writer: Writer, body: ast.FunctionBody, prototype: Prototype, compiler: FunctionLowering
 ) -> None:
     signature, block = compiler.compile()
+    add_tolls(block)
     if has_sites(block):
         if body.is_vararg:
             block.insert(0, Line(f"if len(va) > {MANY}: hold(va)", body.line))

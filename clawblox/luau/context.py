@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from clawblox.luau.limits import BYTES_A_STEP, LONG_TEXT
+
 if TYPE_CHECKING:
     from clawblox.luau.vm import VM
 
@@ -16,6 +18,12 @@ class _Context(threading.local):
 current = _Context()
 MAX_C_CALLS = 200
 MAX_C_CALLS_IN_HANDLER = 225
+
+
+def charge_reading(size: int) -> None:
+    """Charge going through a long text, as comparing and hashing it do."""
+    if size >= LONG_TEXT:
+        current.vm.charge_work(size // BYTES_A_STEP)
 
 
 def call_unyieldable(function: Any, *arguments: Any) -> Any:

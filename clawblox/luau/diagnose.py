@@ -26,6 +26,9 @@ _PYTHON_TYPES = {
 BUILTIN_CODES: dict[CodeType, str] = {}  # the Python code of built-in functions, and their names
 RESUME_CODES: set[CodeType] = set()  # where a coroutine's stack begins
 _MAX_TRACEBACK = 22
+_MAX_TRACED = 1000  # levels of an error's traceback
+_LEVELS_A_CHARGE = 16
+_STEPS_A_LEVEL = 2
 
 
 class Level(NamedTuple):
@@ -172,15 +175,29 @@ def _failed_subscript(link: TracebackType, unit: Unit) -> python.Subscript:
 
 
 def stack(frame: FrameType | None) -> Iterator[Level]:
-    """Go through the Luau stack seen from a Python frame, innermost first, of one coroutine."""
+    """Go through the Luau stack seen from a Python frame, innermost first, of one coroutine.
+
+    Going far costs steps.
+    """
+    vm = current.vm
+    levels = 0
     while frame is not None and frame.f_code not in RESUME_CODES:
         level = _level(frame)
         if level is not None:
+            levels += 1
+            if not levels % _LEVELS_A_CHARGE:
+                vm.charge_work(_LEVELS_A_CHARGE * _STEPS_A_LEVEL)
             yield level
         frame = frame.f_back
-    running = current.vm.running
-    if running is not None:
-        yield from suspended_levels(running.frames)
+    if vm.running is not None:
+        yield from charged_levels(vm.running.frames)
+
+
+def charged_levels(frames: list[Any]) -> list[Level]:
+    """Return the Luau stack of suspended frames, innermost first; that costs steps."""
+    if len(frames) >= _LEVELS_A_CHARGE:
+        current.vm.charge_work(len(frames) * _STEPS_A_LEVEL)
+    return suspended_levels(frames)
 
 
 def _level(frame: FrameType, line: int | None = None) -> Level | None:
@@ -218,10 +235,12 @@ def describe(levels: list[Level]) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def error_levels(error: BaseException) -> list[Level]:
-    """Return the Luau stack between the point of an error and the frame that caught it."""
-    levels = []
+def _error_levels(error: BaseException) -> list[Level]:
+    """Return the innermost of the Luau stack from where an error was raised to where caught."""
+    levels: list[Level] = []
     for link in reversed(_links(error)):
+        if len(levels) == _MAX_TRACED:
+            break
         level = _level(link.tb_frame, link.tb_lineno)
         if level is not None:
             levels.append(level)
@@ -229,7 +248,7 @@ def error_levels(error: BaseException) -> list[Level]:
 
 
 def _trace_text(error: BaseException) -> str:
-    return describe(error_levels(error)[:1000])
+    return describe(_error_levels(error))
 
 
 def run_handler(handler: Function, error: LuaError) -> Any:

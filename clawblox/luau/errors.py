@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 _CHUNK_ID_SIZE = 256
+MAX_MESSAGE = 511  # bytes of a message of the runtime, as in the reference
 
 
 class LuaError(Exception):
@@ -42,7 +43,7 @@ class RuntimeFault(LuaError):  # noqa: N818 - it becomes an error when it has it
     """An error of the runtime itself; its text still lacks the position of the running line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, located=False)
+        super().__init__(message[:MAX_MESSAGE], located=False)
 
 
 class OutOfMemory(LuaError):  # noqa: N818 - it says the condition

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 _NAMES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b(?:[A-Za-z_]\w*_\d+|t\d+|va|F\d+)\b")
 _TEMP = re.compile(r"t\d+")
 _TARGET = re.compile(r"(t\d+) = (.*)")
+_LENGTH_A_STEP = 4000  # characters
+_LINE_LENGTH = 20  # what a line costs beside its characters
 _WALRUS = re.compile(r"\((t\d+) := ")
 
 
@@ -213,6 +215,25 @@ def charged_loop(line: int) -> Loop:
 def toll(line: int) -> Loop:
     """Return the charge of one step."""
     return Loop("for _ in B:", "for _ in B:", line, [Line("break", line)], "more()")
+
+
+def add_tolls(block: Block) -> int:
+    """Charge a step for every stretch of code that is long; return the length of the rest."""
+    made: Block = []
+    length = 0
+    for node in block:
+        made.append(node)
+        if isinstance(node, Line):
+            length += _LINE_LENGTH + len(node.text)
+        elif isinstance(node, If):
+            length += len(node.condition) + max(add_tolls(node.then), add_tolls(node.otherwise))
+        else:
+            length += add_tolls(node.body)
+        if length > _LENGTH_A_STEP:
+            made.append(toll(node.line))
+            length = 0
+    block[:] = made
+    return length
 
 
 def write_function(

@@ -293,6 +293,7 @@ class Cursor:
         at = self.position
         if at < len(self.keys) and self.keys[at] == key:
             return at + 1
+        work(len(self.keys) // 16)
         try:
             return self.keys.index(key) + 1
         except ValueError:

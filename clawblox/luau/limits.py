@@ -39,7 +39,7 @@ class Budget:
         """Take steps for work that is about to be done.
 
         Raises:
-            RuntimeFault: There are fewer left, and now none; or the host has interrupted the script.
+            RuntimeFault: Fewer are left, and now none, or the host has interrupted the script.
         """
         self.check_interrupt()
         if self.steps_left is None:

@@ -10,6 +10,7 @@ from clawblox.luau.layout import literal_order
 from clawblox.luau.lower_operators import MAX_TEXT, OperatorLowering
 from clawblox.luau.lowering import Value
 
+_FEW_FIELDS = 8  # for which there is room without asking
 _Pairs = list[tuple[Value | None, Value]]  # keys, None for positional items, and values
 
 
@@ -118,7 +119,8 @@ class ExpressionLowering(OperatorLowering):
         if not texts:
             return "T()"
         maybe_nil = any(value.may_be_nil for value in values)
-        return f"{'table_of' if maybe_nil else 'T'}({shape})"
+        table = f"{'table_of' if maybe_nil else 'T'}({shape})"
+        return f"large({table})" if len(texts) > _FEW_FIELDS else table
 
     def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
         """Emit a call; return the variable of its result. See `Lowering.call`."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from clawblox.luau import syntax as ast
 from clawblox.luau.infer import ARITHMETIC
 from clawblox.luau.ir import If, Line
-from clawblox.luau.lowering import Lowering, Value
+from clawblox.luau.limits import LONG_TEXT
+from clawblox.luau.lowering import Lowering, Value, is_short
 
 MAX_TEXT = 700  # characters of one Python expression, which keeps its nesting within limits
 _HELPERS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "idiv", "%": "mod", "^": "power",
 }  # fmt: skip
+_SHORT_LITERALS = 100  # bytes: a step is charged for as much as this anyway
 _COMPARE = {"<": "less", "<=": "less_equal"}
 
 
@@ -102,19 +104,30 @@ class OperatorLowering(Lowering):
         texts = ", ".join(value.text for value in values)
         if all(value.kind in ("str", "num") for value in values):
             pieces = [v.text if v.kind == "str" else f"text({v.text})" for v in values]
-            if sum(not value.constant for value in values if value.kind == "str") <= 1:
-                return Value(f"({' + '.join(pieces)})", "str")
+            variable = [v for v in values if v.kind == "str" and not v.constant]
+            is_short = sum(len(v.text) for v in values if v.constant) <= _SHORT_LITERALS
+            joined = " + ".join(pieces)
+            if not variable and is_short:
+                return Value(f"({joined})", "str", short=True)
+            if is_short and len(variable) == 1 and variable[0].simple:
+                call = "concat_all" if len(values) > 2 else "concat"
+                test = f"len({variable[0].text}) <= {_SHORT_LITERALS}"
+                return Value(f"({joined} if {test} else {call}({texts}))", "str")
         kind = "str" if all(value.kind in ("str", "num") for value in values) else "any"
         if len(values) > 2:
             return Value(f"concat_all({texts})", kind)
-        literals = [value.constant and value.kind == "str" for value in values]
+        literals = [
+            value.constant and value.kind == "str" and len(value.text) <= _SHORT_LITERALS
+            for value in values
+        ]
         if not any(literals):  # doubling a string has to be charged
             return Value(f"concat({texts})", kind)
         literal, other = values if literals[0] else values[::-1]
         first, again = self.twice(other)
         order = (literal.text, again) if literals[0] else (again, literal.text)
         a, b = order
-        return Value(f"({a} + {b} if {first}.__class__ is str else concat({a}, {b}))", kind)
+        quick = f"{first}.__class__ is str and len({again}) <= {_SHORT_LITERALS}"
+        return Value(f"({a} + {b} if {quick} else concat({a}, {b}))", kind)
 
     def _logical(self, expression: ast.Binary) -> Value:
         is_and = expression.operator == "and"
@@ -192,16 +205,19 @@ class OperatorLowering(Lowering):
         if operator in ("==", "~="):
             text = self._equality(left, right)
             return text if operator == "==" else f"(not {text})"
-        if left.kind == right.kind and left.kind in ("num", "str"):
+        if left.kind == right.kind == "num":
             return f"({left.text} {operator} {right.text})"
-        guards, left_text, right_text = self._number_guards(left, right)
+        guards: list[str] = []
+        left_text, right_text = left.text, right.text
+        if not left.kind == right.kind == "str":
+            guards, left_text, right_text = self._number_guards(left, right)
         quick = f"{left_text} {operator} {right_text}"
         if operator in _COMPARE:
             slow = f"{_COMPARE[operator]}({left_text}, {right_text})"
         else:
             helper = _COMPARE[operator.replace(">", "<")]
             slow = f"{helper}({right_text}, {left_text})"
-        return f"({quick} if {' and '.join(guards)} else {slow})"
+        return f"({quick} if {' and '.join(guards)} else {slow})" if guards else slow
 
     def _equality(self, left: Value, right: Value) -> str:
         if left.constant and right.constant:
@@ -217,20 +233,24 @@ class OperatorLowering(Lowering):
             if right.kind == "num" and left.kind != "num" and _literal_number(right) in (0, 1):
                 text, again = self.twice(left)
                 return f"({text} == {right.text} and {again}.__class__ is float)"
+            if right.kind == "str" and not is_short(right):
+                return f"equal({left.text}, {right.text})"
             return f"({left.text} == {right.text})"
-        if left.kind == right.kind and left.kind in ("num", "str", "bool"):
+        if left.kind == right.kind and left.kind in ("num", "bool"):
             return f"({left.text} == {right.text})"
+        if left.kind == right.kind == "str":
+            return f"equal({left.text}, {right.text})"
         if not (left.simple or right.simple):
             left = self.pin(left, self.line)
         if not left.simple and right.simple:
             first, again = self.twice(left)
             return (
-                f"({again} == {right.text} if {first}.__class__ is {right.text}.__class__ "
+                f"({again} == {right.text} if {_alike(first, right.text)} "
                 f"else equal({again}, {right.text}))"
             )
         first, again = self.twice(right)
         return (
-            f"({left.text} == {again} if {first}.__class__ is {left.text}.__class__ "
+            f"({left.text} == {again} if {_alike(first, left.text)} "
             f"else equal({left.text}, {again}))"
         )
 
@@ -256,6 +276,14 @@ class OperatorLowering(Lowering):
         branch.otherwise += [*else_block, Line(f"{result} = {other.text}", self.line)]
         self.block.append(branch)
         return Value(result, kind, stable=True, simple=True)
+
+
+def _alike(first: str, other: str) -> str:
+    """Return the test that two operands are of a class and quickly compared."""
+    return (
+        f"(c := {first}.__class__) is {other}.__class__ "
+        f"and (c is not str or len({other}) < {LONG_TEXT})"
+    )
 
 
 def _is_safe_divisor(operator: str, value: Value) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clawblox.luau import syntax as ast
 from clawblox.luau.direct import is_multiple
 from clawblox.luau.infer import NumberLocals
 from clawblox.luau.ir import Block, If, Line, Site
-from clawblox.luau.limits import Charge
+from clawblox.luau.limits import LONG_TEXT, MANY, Charge
 
 
 @dataclass(slots=True)
@@ -27,6 +27,7 @@ class Value:
         stable: Whether it may be evaluated later, even behind a call.
         simple: Whether it may be evaluated twice.
         constant: Whether it is a literal.
+        short: Whether it is a string of numbers and short literals.
     """
 
     text: str
@@ -34,11 +35,27 @@ class Value:
     stable: bool = False
     simple: bool = False
     constant: bool = False
+    short: bool = False
 
     @property
     def may_be_nil(self) -> bool:
         """Whether the value can be nil."""
         return self.kind in ("any", "nil")
+
+
+def is_short(value: Value) -> bool:
+    """Return whether a string is known to be short; `LONG_TEXT` says how short."""
+    return len(value.text) < LONG_TEXT if value.constant else value.short
+
+
+def key_text(key: Value) -> str:
+    """Return the text of a string or number as a key."""
+    return key.text if key.kind == "num" or is_short(key) else f"as_key({key.text})"
+
+
+def _few(name: str) -> str:
+    """Return the text of a tuple that is charged for being copied if it is large."""
+    return f"({name} if len({name}) <= {MANY} else hold({name}))"
 
 
 class Lowering:
@@ -192,9 +209,9 @@ class Lowering:
     def spread(self, expression: ast.Expression) -> str:
         """Lower a multiple expression to the text of a tuple."""
         if isinstance(expression, ast.Vararg):
-            return "va"
+            return _few("va")
         result = self.call(expression, "many")
-        return f"({result} if {result}.__class__ is tuple else ({result},))"
+        return f"({_few(result)} if {result}.__class__ is tuple else ({result},))"
 
     def adjusted(self, expressions: list[ast.Expression], count: int) -> list[Value]:
         """Lower a list to exactly ``count`` values."""
@@ -222,11 +239,14 @@ class Lowering:
         """Return the text that reads a field."""
         if holder.constant:
             holder = self.force(holder, self.line)
-        if (key.constant and key.kind in ("str", "num")) or key.kind in ("str", "num"):
-            index = key.text
+        if key.kind in ("str", "num"):
+            index = key_text(key)
         else:
-            key_text, again = self.twice(key)
-            index = f"{again} if {key_text}.__class__ is not bool else flag({again})"
+            first, again = self.twice(key)
+            index = (
+                f"{again} if (c := {first}.__class__) is float "
+                f"or c is str and len({again}) < {LONG_TEXT} else as_key({again})"
+            )
         if holder.kind == "table":
             return Value(f"{holder.text}[{index}]", "any")
         if not key.constant and not key.simple:
@@ -244,6 +264,7 @@ class Lowering:
         if not is_plain:
             self._store_dynamic(holder, key, value, line)
             return
+        key = replace(key, text=key_text(key))
         if not value.may_be_nil:
             self.emit(f"{holder.text}[{key.text}] = {value.text}", line)
             return
@@ -271,7 +292,10 @@ class Lowering:
             tests.append(f"{key.text} == {key.text}")
         else:
             k = key.text
-            tests.append(f"({k}.__class__ is float and {k} == {k} or {k}.__class__ is str)")
+            tests.append(
+                f"({k}.__class__ is float and {k} == {k} "
+                f"or {k}.__class__ is str and len({k}) < {LONG_TEXT})"
+            )
         if not tests:
             self.emit(f"{holder.text}[{key.text}] = {value.text}", line)
             return

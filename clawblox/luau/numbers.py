@@ -6,16 +6,20 @@ import math
 import re
 from typing import Any
 
+from clawblox.luau.context import charge_reading
+
 _DECIMAL = re.compile(
-    r"[ \t\n\v\f\r]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[ \t\n\v\f\r]*"
+    r"[ \t\n\v\f\r]*([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)[ \t\n\v\f\r]*"
 )
 _HEXADECIMAL = re.compile(
-    r"[ \t\n\v\f\r]*([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?)"
+    r"[ \t\n\v\f\r]*"
+    r"([+-]?0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)(?:[pP][+-]?[0-9]++)?)"
     r"[ \t\n\v\f\r]*"
 )
 _SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*", re.IGNORECASE)
 _MAX_PLAIN_EXPONENT = 21
 _MIN_PLAIN_EXPONENT = -6
+_MOST_DIGITS = 64  # of a number of 64 bits
 
 
 def format_number(value: float) -> str:
@@ -81,11 +85,10 @@ def parse_in_base(text: str, base: int) -> float | None:
         body = body[2:]
     if not body.isalnum() or not body.isascii():
         return None
-    try:
-        number = int(body, base)
-    except ValueError:
+    if any(int(digit, 36) >= base for digit in set(body)):
         return None
-    number = min(number, 2**64 - 1)
+    body = body.lstrip("0")
+    number = 2**64 - 1 if len(body) > _MOST_DIGITS else min(int(body or "0", base), 2**64 - 1)
     return float((2**64 - number) % 2**64 if negative else number)
 
 
@@ -93,4 +96,7 @@ def to_number(value: Any) -> float | None:
     """Return a number, or the number a string stands for; None for anything else."""
     if value.__class__ is float:
         return float(value)
-    return parse_number(value) if value.__class__ is str else None
+    if value.__class__ is not str:
+        return None
+    charge_reading(len(value))
+    return parse_number(value)

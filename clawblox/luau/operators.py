@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clawblox.luau.context import call_unyieldable as call_hook
-from clawblox.luau.context import current
+from clawblox.luau.context import charge_reading, current
 from clawblox.luau.errors import OutOfMemory, RuntimeFault
 from clawblox.luau.numbers import format_number, to_number
 from clawblox.luau.values import (
@@ -20,15 +20,16 @@ from clawblox.luau.values import (
     check_key,
     describe_key,
     first,
-    flag,
     hooks,
     meta_equal,
     metamethod,
+    table_key,
     truth,
     type_name,
 )
 
 MAX_STRING = 1 << 30
+_ENTRY_BYTES = 60
 _SMALL = 100  # bytes: a step is charged for as much as this anyway
 _SINGLE = struct.Struct("<fff")
 _MAX_SINGLE = 3.4028235677973366e38  # from here on, rounding to 32 bits gives infinity
@@ -179,11 +180,19 @@ def equal(left: Any, right: Any) -> bool:
     """Return ``left == right`` for operands of different classes."""
     if left.__class__ is bool or right.__class__ is bool:
         return left is right
+    if left.__class__ is str and right.__class__ is str:
+        return _equal_texts(left, right)
     if isinstance(left, LuaTable):
         return left is right or (isinstance(right, LuaTable) and meta_equal(left, right))
     if isinstance(left, Userdata):
         return left is right or (isinstance(right, Userdata) and meta_equal(left, right))
     return left is right or bool(left == right)
+
+
+def _equal_texts(left: str, right: str) -> bool:
+    if len(left) == len(right):
+        charge_reading(len(left))
+    return left == right
 
 
 def raw_equal(left: Any, right: Any) -> bool:
@@ -192,12 +201,16 @@ def raw_equal(left: Any, right: Any) -> bool:
         return bool(left == left) if left.__class__ in (float, Vector) else True
     if left.__class__ is not right.__class__ or left.__class__ is bool:
         return False
-    return left.__class__ in (float, str, Vector) and bool(left == right)
+    if left.__class__ is str:
+        return _equal_texts(left, right)
+    return left.__class__ in (float, Vector) and bool(left == right)
 
 
 def less(left: Any, right: Any) -> bool:
     """Return ``left < right``."""
     if left.__class__ is right.__class__ and left.__class__ in (float, str):
+        if left.__class__ is str:
+            charge_reading(min(len(left), len(right)))
         return bool(left < right)
     return _compare(left, right, "__lt", "<")
 
@@ -205,6 +218,8 @@ def less(left: Any, right: Any) -> bool:
 def less_equal(left: Any, right: Any) -> bool:
     """Return ``left <= right``."""
     if left.__class__ is right.__class__ and left.__class__ in (float, str):
+        if left.__class__ is str:
+            charge_reading(min(len(left), len(right)))
         return bool(left <= right)
     if metamethod(left, "__le") is None and metamethod(left, "__lt") is not None:
         return not _compare(right, left, "__lt", "<=")
@@ -281,8 +296,7 @@ def concat_all(*values: Any) -> Any:
 
 def index(holder: Any, key: Any) -> Any:
     """Return ``holder[key]`` for any two values."""
-    if key.__class__ is bool:
-        key = flag(key)
+    key = table_key(key)
     if holder.__class__ is str:
         return text_field(holder, key)
     try:
@@ -296,8 +310,7 @@ def index(holder: Any, key: Any) -> Any:
 
 def put(holder: Any, key: Any, value: Any) -> None:
     """Do ``holder[key] = value`` for any values."""
-    if key.__class__ is bool:
-        key = flag(key)
+    key = table_key(key)
     if holder.__class__ is LuaTable:
         check_key(key)
         if value is None:
@@ -315,7 +328,7 @@ def put(holder: Any, key: Any, value: Any) -> None:
 
 def text_field(text: str, key: Any) -> Any:
     """Return a field of a string: what the string library has under its name."""
-    return current.vm.string_library[flag(key) if key.__class__ is bool else key]
+    return current.vm.string_library[table_key(key)]
 
 
 def table_of(fields: dict[Any, Any]) -> LuaTable:
@@ -326,6 +339,12 @@ def table_of(fields: dict[Any, Any]) -> LuaTable:
         for key in empty:
             del table[key]
         table._hint = float(sum(key.__class__ is float for key in fields))
+    return table
+
+
+def large(table: LuaTable) -> LuaTable:
+    """Account for a large table literal."""
+    current.vm.allocate(_ENTRY_BYTES * len(table))
     return table
 
 

@@ -15,7 +15,8 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from clawblox.luau.context import call_unyieldable as call_hook
-from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.context import charge_reading, current
+from clawblox.luau.errors import MAX_MESSAGE, RuntimeFault
 
 Function = Callable[..., Any]
 
@@ -41,7 +42,9 @@ def flag(value: bool) -> Flag:
 
 
 def table_key(value: Any) -> Any:
-    """Return the key under which a table holds a value."""
+    """Return the key under which a table holds a value, charging for a long one."""
+    if value.__class__ is str:
+        charge_reading(len(value))
     return flag(value) if value.__class__ is bool else value
 
 
@@ -291,7 +294,7 @@ def truth(value: Any) -> bool:
 
 def describe_key(key: Any) -> str:
     """Return how messages about indexing show a key."""
-    return f"'{key}'" if key.__class__ is str else type_name(key)
+    return f"'{key[:MAX_MESSAGE]}'" if key.__class__ is str else type_name(key)
 
 
 def metatable_of(value: Any) -> LuaTable | None:
@@ -428,6 +431,8 @@ def reclass_users(meta: LuaTable) -> None:
     for user in gc.get_referrers(meta):
         if isinstance(user, MetaTable) and not isinstance(user, SlowTable) and user.meta is meta:
             user.__class__ = SlowTable
+    if (vm := getattr(current, "vm", None)) is not None:  # else the host builds a table
+        vm.charge_search()
 
 
 def clear_table(table: LuaTable) -> None:

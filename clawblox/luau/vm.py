@@ -30,10 +30,10 @@ from clawblox.luau.snapshot import Saver
 from clawblox.luau.values import (
     LuaTable,
     as_tuple,
-    flag,
     freeze,
     own_class_of_users,
     set_metatable,
+    table_key,
     type_name,
 )
 
@@ -41,9 +41,9 @@ _STEPS_A_COLLECTION = 300_000  # so often dead entries leave weak tables
 _OPERATORS = (
     operators.add, operators.sub, operators.mul, operators.div, operators.idiv, operators.mod,
     operators.power, operators.minus, operators.length, operators.less, operators.less_equal,
-    operators.equal, operators.concat, operators.concat_all, operators.put, operators.text_field,
-    operators.table_of, operators.place, operators.table_with, operators.many, operators.adjust,
-    operators.first_of, operators.interpolate,
+    operators.equal, operators.large, operators.concat, operators.concat_all, operators.put,
+    operators.text_field, operators.table_of, operators.place, operators.table_with,
+    operators.many, operators.adjust, operators.first_of, operators.interpolate,
 )  # fmt: skip
 NAMES: dict[str, Any] = {
     **{operator.__name__: operator for operator in _OPERATORS},
@@ -51,7 +51,7 @@ NAMES: dict[str, Any] = {
     "T": LuaTable,
     "Y": suspension.Yield,
     "save": suspension.save,
-    "flag": flag,
+    "as_key": table_key,
     "CALL": iteration.CALL,
     "ONCE": iteration.ONCE,
     "count": iteration.count,
@@ -328,6 +328,10 @@ class VM:
             self._budget.steps_left = left + length_hint(self.steps)
             self._set_steps(0)
         self._budget.take(steps)
+
+    def charge_search(self) -> None:
+        """Take steps for going through the whole heap; `more_steps` says what it raises."""
+        heap_bytes(self, sys._getframe())
 
     def _charge_memory(self, steps: int) -> None:
         self._account(steps * STEP_BYTES)

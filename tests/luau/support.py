@@ -13,7 +13,6 @@ from clawblox.luau.host import Host, suspend, to_luau
 from clawblox.luau.operators import to_text
 from clawblox.luau.vm import VM
 
-
 _PLENTY = 10**12
 
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn
 
+from clawblox.luau.context import current
 from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.numbers import format_number, parse_number
+from clawblox.luau.numbers import format_number, to_number
 from clawblox.luau.operators import shown_type
 from clawblox.luau.values import Buffer, LuaTable, Vector, is_function
 
 Arguments = tuple[Any, ...]
 _BIGGEST = 2**63 - 1
 _MAX_STACK = 8000
+FEW = 16
+
+
+def charge(args: Arguments) -> None:
+    """Charge going through the arguments if they are more than a few."""
+    if len(args) > FEW:
+        current.vm.charge_work(len(args) // 2)
 
 
 def wrong_type(args: Arguments, at: int, function: str, wanted: str) -> NoReturn:
@@ -50,7 +58,7 @@ def number(args: Arguments, at: int, function: str) -> float:
         if value.__class__ is float:
             return float(value)
         if value.__class__ is str:
-            parsed = parse_number(value)
+            parsed = to_number(value)
             if parsed is not None:
                 return parsed
     wrong_type(args, at, function, "number")

@@ -20,7 +20,7 @@ from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.measure import heap_bytes
 from clawblox.luau.numbers import parse_in_base, to_number
-from clawblox.luau.operators import raw_equal, shown_type, to_text
+from clawblox.luau.operators import join, raw_equal, shown_type, to_text
 from clawblox.luau.suspension import ProtectedFrame, ScriptFrame, Yield
 from clawblox.luau.values import (
     FrozenTable,
@@ -41,6 +41,7 @@ from clawblox.luau.values import (
 )
 
 _STEPS_TO_COLLECT = 1000
+_DIGITS_A_STEP = 64
 
 
 @builtin("assert")
@@ -56,7 +57,7 @@ def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
     """Raise a value; a string or number gets the position of the calling level in front."""
     depth = 1 if level is None else arg.integer((value, level), 1, "error")
     if value.__class__ in (str, float) and depth > 0:
-        value = _position(stack(sys._getframe(1)), depth) + to_text(value)
+        value = join([_position(stack(sys._getframe(1)), depth), to_text(value)])
     raise LuaError(value)
 
 
@@ -149,6 +150,7 @@ def tonumber(*args: Any) -> float | None:
     if base == 10:
         return to_number(arg.any_value(args, 0))
     text = arg.string(args, 0, "tonumber")
+    work(len(text) // _DIGITS_A_STEP)
     if not 2 <= base <= 36:
         arg.wrong(1, "tonumber", "base out of range")
     return parse_in_base(text, base)
@@ -157,7 +159,8 @@ def tonumber(*args: Any) -> float | None:
 @builtin("print")
 def print_(*args: Any) -> tuple[()]:
     """Hand a line to the host's output."""
-    text = "\t".join(to_text(value) for value in args)
+    arg.charge(args)
+    text = join([to_text(value) for value in args], "\t")
     output = current.vm.output
     if output is not None:
         output(text)
@@ -299,6 +302,7 @@ def collectgarbage(*args: Any) -> Any:
     option = arg.optional_string(args, 0, "collectgarbage", "collect")
     if option == "collect":
         work(_STEPS_TO_COLLECT)
+        current.vm.charge_search()
         collect()
         return 0.0
     if option == "count":

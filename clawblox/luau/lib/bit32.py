@@ -23,6 +23,8 @@ def _signed(args: arg.Arguments, at: int, function: str) -> int:
 
 
 def _all(args: arg.Arguments, function: str) -> list[int]:
+    if len(args) > arg.FEW:
+        arg.charge(args)
     return [_bits(args, at, function) for at in range(len(args))]
 
 

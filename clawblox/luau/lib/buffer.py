@@ -8,9 +8,11 @@ from typing import Any
 
 from clawblox.luau.context import current
 from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.noise import single
 from clawblox.luau.lib.registry import builtin
+from clawblox.luau.limits import BYTES_A_STEP
 from clawblox.luau.operators import made
 from clawblox.luau.values import Buffer
 
@@ -116,7 +118,7 @@ def writestring(*args: Any) -> tuple[()]:
     """Write a string's bytes."""
     data = arg.buffer(args, 0, "writestring").data
     offset = arg.integer(args, 1, "writestring")
-    text = arg.string(args, 2, "writestring").encode("latin-1")
+    text = arg.string(args, 2, "writestring")
     size = arg.optional_integer(args, 3, "writestring", len(text))
     if size < 0:
         arg.wrong(3, "writestring", "count")
@@ -124,7 +126,8 @@ def writestring(*args: Any) -> tuple[()]:
         raise RuntimeFault("string length overflow")
     if offset < 0 or offset + size > len(data):
         _out_of_bounds()
-    data[offset : offset + size] = text[:size]
+    work(size // BYTES_A_STEP)
+    data[offset : offset + size] = text[:size].encode("latin-1")
     return ()
 
 
@@ -138,6 +141,7 @@ def copy(*args: Any) -> tuple[()]:
     size = arg.optional_integer(args, 4, "copy", len(source) - start)
     if size < 0 or start < 0 or to < 0 or start + size > len(source) or to + size > len(target):
         _out_of_bounds()
+    work(size // BYTES_A_STEP)
     target[to : to + size] = source[start : start + size]
     return ()
 
@@ -151,6 +155,7 @@ def fill(*args: Any) -> tuple[()]:
     size = arg.optional_integer(args, 3, "fill", len(data) - offset)
     if offset < 0 or size < 0 or offset + size > len(data):
         _out_of_bounds()
+    work(size // BYTES_A_STEP)
     data[offset : offset + size] = bytes([value]) * size
     return ()
 

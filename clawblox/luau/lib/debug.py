@@ -11,8 +11,7 @@ from typing import Any
 from clawblox.luau.chunk import environment_cell, is_continuation, prototype_of
 from clawblox.luau.context import current
 from clawblox.luau.coroutines import Coroutine
-from clawblox.luau.diagnose import Level, describe, stack, suspended_levels
-from clawblox.luau.iteration import work
+from clawblox.luau.diagnose import Level, charged_levels, describe, stack
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import BUILTINS, builtin
 from clawblox.luau.operators import to_text
@@ -39,7 +38,6 @@ def _stack_text(coroutine: Coroutine | None, level: int, frame: FrameType | None
     if coroutine is None or coroutine is current.vm.running:
         pending = current.vm.error_stack
         levels = list(stack(frame))
-        work(len(levels))
         return (pending or "") + describe(levels[max(level - 1, 0) :])
     if coroutine.error is not None:
         return coroutine.error.traceback
@@ -47,7 +45,7 @@ def _stack_text(coroutine: Coroutine | None, level: int, frame: FrameType | None
 
 
 def _levels_of(coroutine: Coroutine) -> list[Level]:
-    levels = suspended_levels(coroutine.frames)
+    levels = charged_levels(coroutine.frames)
     return [Level("yield", None, -1, None), *levels] if levels else levels
 
 
@@ -135,6 +133,7 @@ def closure_of_frame(frame: FrameType | ScriptFrame) -> Any:
     """Return what a frame runs, the function with its code and its variables, or a continuation."""
     if isinstance(frame, ScriptFrame):
         return frame.continuation.function(frame.environment)
+    current.vm.charge_search()
     own = frame.f_locals
     candidates = [
         found for found in gc.get_referrers(frame.f_code) if isinstance(found, FunctionType)
@@ -153,6 +152,7 @@ def whole_function(closure: Any) -> Any:
     """Return the function that a closure is, or is the rest of; None if that is gone."""
     if closure is None or not is_continuation(closure.__code__):
         return closure
+    current.vm.charge_search()
     for closures in gc.get_referrers(environment_cell(closure)):  # which they have in common
         for found in gc.get_referrers(closures) if closures.__class__ is tuple else ():
             if isinstance(found, FunctionType) and not is_continuation(found.__code__):

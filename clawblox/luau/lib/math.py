@@ -8,11 +8,13 @@ from typing import Any
 
 from clawblox.luau.context import current
 from clawblox.luau.errors import RuntimeFault
+from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.noise import noise as perlin
 from clawblox.luau.lib.registry import builtin
 from clawblox.luau.operators import divide, raise_to
 
+_NOISE_STEPS = 16
 CONSTANTS: dict[str, Any] = {
     "math.pi": math.pi,
     "math.huge": math.inf,
@@ -172,6 +174,8 @@ def ldexp(*args: Any) -> float:
 def min_(*args: Any) -> float:
     """Return the smallest argument."""
     smallest = arg.number(args, 0, "min")
+    if len(args) > arg.FEW:
+        arg.charge(args)
     for at in range(1, len(args)):
         value = arg.number(args, at, "min")
         if value < smallest:
@@ -183,6 +187,8 @@ def min_(*args: Any) -> float:
 def max_(*args: Any) -> float:
     """Return the largest argument."""
     largest = arg.number(args, 0, "max")
+    if len(args) > arg.FEW:
+        arg.charge(args)
     for at in range(1, len(args)):
         value = arg.number(args, at, "max")
         if value > largest:
@@ -234,6 +240,7 @@ def isfinite(*args: Any) -> bool:
 @builtin("math.noise")
 def noise(*args: Any) -> float:
     """Return Perlin noise."""
+    work(_NOISE_STEPS)
     return perlin(
         arg.number(args, 0, "noise"),
         arg.optional_number(args, 1, "noise", 0.0),

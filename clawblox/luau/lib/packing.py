@@ -9,6 +9,7 @@ from clawblox.luau.context import current
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.iteration import work
 from clawblox.luau.lib import arguments as arg
+from clawblox.luau.limits import BYTES_A_STEP
 from clawblox.luau.operators import made
 
 _MAX_INTEGER = 16
@@ -27,7 +28,7 @@ class _Reader:
 
     def __init__(self, form: str, function: str) -> None:
         self._form = form.partition("\0")[0]
-        work(len(form) // 4)
+        work(len(form))
         self._at = 0
         self.little = True
         self._alignment = 1
@@ -190,7 +191,7 @@ def packsize(args: arg.Arguments) -> float:
 def unpack(args: arg.Arguments) -> tuple[Any, ...]:
     """Return the values in a string of bytes, and the position behind them."""
     reader = _Reader(arg.string(args, 0, "unpack"), "unpack")
-    data = arg.string(args, 1, "unpack").encode("latin-1")
+    data = arg.string(args, 1, "unpack")
     position = arg.optional_integer(args, 2, "unpack", 1)
     if position < 0:
         position += len(data) + 1
@@ -209,10 +210,10 @@ def unpack(args: arg.Arguments) -> tuple[Any, ...]:
 
 
 def _unpack_one(
-    kind: str, size: int, reader: _Reader, data: bytes, at: int, values: list[Any]
+    kind: str, size: int, reader: _Reader, data: str, at: int, values: list[Any]
 ) -> int:
     byteorder: Any = "little" if reader.little else "big"
-    piece = data[at : at + size]
+    piece = data[at : at + size].encode("latin-1")
     if kind in ("int", "uint"):
         values.append(_unpack_integer(piece, byteorder, signed=kind == "int"))
     elif kind == "float":
@@ -220,17 +221,18 @@ def _unpack_one(
     elif kind == "char":
         values.append(made(piece.decode("latin-1")))
     elif kind == "zstr":
-        end = data.find(b"\0", at)
+        work((len(data) - at) // BYTES_A_STEP)
+        end = data.find("\0", at)
         if end < 0:
             arg.wrong(1, "unpack", "unfinished string for format 'z'")
-        values.append(made(data[at:end].decode("latin-1")))
+        values.append(made(data[at:end]))
         return end + 1
     elif kind == "string":
         length = int.from_bytes(piece, byteorder)
         start = at + size
         if length > len(data) - start:
             arg.wrong(1, "unpack", "data string too short")
-        values.append(made(data[start : start + length].decode("latin-1")))
+        values.append(made(data[start : start + length]))
         return start + length
     return at + size
 

@@ -11,7 +11,10 @@ from clawblox.luau.iteration import work
 
 MAX_CAPTURES = 32
 MAX_DEPTH = 200
-_STEPS_A_CHARGE = 1000
+_ITEM = 5  # as many characters are gone through in the time of an item
+_CHARACTERS_A_STEP = 10
+_BYTES_A_CHARACTER = 64  # as many are copied and compared meanwhile
+_CHARACTERS_A_CHARGE = 1000
 _OPEN, _POSITION = -1, -2
 _ALL = frozenset(map(chr, range(256)))
 _CLASSES = {
@@ -173,7 +176,7 @@ class Matcher:
         self._items = items
         self.captures: list[tuple[int, int]] = []  # (start, length), or _OPEN or _POSITION
         self._depth = 0
-        self._steps = 0
+        self._gone_through = 0
 
     def match(self, start: int) -> int | None:
         """Return where a match that starts here ends, or None."""
@@ -181,11 +184,15 @@ class Matcher:
         self._depth = 0
         return self._match(start, 0)
 
-    def _charge(self, steps: int) -> None:
-        self._steps += steps
-        if self._steps >= _STEPS_A_CHARGE:
-            work(self._steps // 10)
-            self._steps = 0
+    def _charge(self, characters: int) -> None:
+        self._gone_through += characters
+        if self._gone_through >= _CHARACTERS_A_CHARGE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Charge what has not been charged so far."""
+        work(self._gone_through // _CHARACTERS_A_STEP)
+        self._gone_through = 0
 
     def _match(self, at: int, item: int) -> int | None:
         self._depth += 1
@@ -199,7 +206,7 @@ class Matcher:
     def _match_items(self, at: int, item: int) -> int | None:
         subject, items = self.subject, self._items
         while item < len(items):
-            self._charge(1)
+            self._charge(_ITEM)
             current = items[item]
             kind = current[0]
             if kind == "set":
@@ -301,6 +308,7 @@ class Matcher:
         if not 0 <= index < len(self.captures) or self.captures[index][1] == _OPEN:
             raise RuntimeFault(f"invalid capture index %{index + 1}")
         start, length = self.captures[index]
+        self._charge(max(length, 0) // _BYTES_A_CHARACTER)
         return None if length == _POSITION else self.subject[start : start + length]
 
     def _balance(self, at: int, opening: str, closing: str) -> int | None:

@@ -8,11 +8,18 @@ from typing import Any
 from clawblox.luau.context import call_unyieldable, current
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.iteration import work
-from clawblox.luau.limits import STEP_BYTES
+from clawblox.luau.limits import BYTES_A_STEP, LONG_TEXT, STEP_BYTES
 from clawblox.luau.operators import less as less_than
 from clawblox.luau.values import LuaTable, first, truth
 
 _Less = Callable[[Any, Any], bool]
+
+
+def charge_sorting(size: int, comparator: Any) -> None:
+    """Charge sorting a sequence of a size."""
+    if size > 1:
+        comparisons = size * size.bit_length()
+        work(comparisons if comparator is not None else comparisons // 4)
 
 
 def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
@@ -23,14 +30,14 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
         comparator: The function; None for ``<``.
         table: The table, which must not grow or shrink meanwhile.
     """
-    if not values:
-        return
-    work(len(values) * max(1, len(values).bit_length()) // 4 + 1)
     if comparator is None:
         kinds = {value.__class__ for value in values}
+        if kinds == {str}:
+            _charge_texts(values)
         if kinds == {str} or (kinds == {float} and not any(value != value for value in values)):
             values.sort()
             return
+        charge_sorting(len(values), less_than)
         _sort(values, _charged(less_than))
     else:
         size = len(table)
@@ -42,6 +49,12 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
             return truth(first(result))
 
         _sort(values, _charged(less))
+
+
+def _charge_texts(values: list[str]) -> None:
+    """Charge comparing long strings, each with one of every power of two."""
+    long = sum(len(value) for value in values if len(value) >= LONG_TEXT)
+    work(long // BYTES_A_STEP * len(values).bit_length())
 
 
 def _charged(less: _Less) -> _Less:

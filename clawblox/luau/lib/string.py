@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.context import call_unyieldable, current
+from clawblox.luau.context import call_unyieldable, charge_reading, current
 from clawblox.luau.errors import RuntimeFault
 from clawblox.luau.iteration import consume, work
 from clawblox.luau.lib import arguments as arg
@@ -24,6 +24,7 @@ from clawblox.luau.values import (
     type_name,
 )
 
+_SHORT_PATTERN = 32
 _SPECIALS = frozenset("^$*+?.([%-")
 
 
@@ -50,17 +51,22 @@ def sub(*args: Any) -> str:
 @builtin("string.upper")
 def upper(*args: Any) -> str:
     """Return a string in capitals; only ASCII letters change."""
-    return made(arg.string(args, 0, "upper").translate(_UPPER))
+    return _translated(arg.string(args, 0, "upper"), _UPPER)
 
 
 @builtin("string.lower")
 def lower(*args: Any) -> str:
     """Return a string in small letters; only ASCII letters change."""
-    return made(arg.string(args, 0, "lower").translate(_LOWER))
+    return _translated(arg.string(args, 0, "lower"), _LOWER)
 
 
-_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
-_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+def _translated(text: str, table: bytes) -> str:
+    charge_reading(len(text))
+    return made(text.encode("latin-1").translate(table).decode("latin-1"))
+
+
+_UPPER = bytes(range(256)).upper()
+_LOWER = bytes(range(256)).lower()
 
 
 @builtin("string.rep")
@@ -89,12 +95,14 @@ def byte(*args: Any) -> Any:
     end = _start(arg.optional_integer(args, 2, "byte", start), len(text))
     part = text[max(start, 1) - 1 : max(end, 0)]
     arg.check_results(args, len(part), "string slice too long")
+    work(len(part) // 8)
     return as_result(tuple(map(float, part.encode("latin-1"))))
 
 
 @builtin("string.char")
 def char(*args: Any) -> str:
     """Return the string of some byte codes."""
+    arg.charge(args)
     codes = [arg.integer(args, at, "char") for at in range(len(args))]
     for at, code in enumerate(codes):
         if not 0 <= code <= 255:
@@ -109,6 +117,7 @@ def split(*args: Any) -> LuaTable:
     separator = arg.optional_string(args, 1, "split", ",")
     count = text.count(separator) + 1 if separator else len(text)
     current.vm.allocate(len(text) + 100 * count)
+    work(count // 8)
     parts = text.split(separator) if separator else list(text)
     return LuaTable(zip(map(float, range(1, len(parts) + 1)), parts, strict=True))
 
@@ -147,7 +156,7 @@ def find(*args: Any) -> Any:
     start = max(_start(arg.optional_integer(args, 2, "find", 1), len(text)), 1)
     if start > len(text) + 1:
         return None
-    if (len(args) > 3 and truth(args[3])) or _SPECIALS.isdisjoint(pattern):
+    if (len(args) > 3 and truth(args[3])) or _is_plain(pattern):
         work((len(text) - start) // BYTES_A_STEP)
         at = text.find(pattern, start - 1)
         return None if at < 0 else (float(at + 1), float(at + len(pattern)))
@@ -155,6 +164,13 @@ def find(*args: Any) -> Any:
     if found is None:
         return None
     return (float(found.start + 1), float(found.end), *found.captures(whole=False))
+
+
+def _is_plain(pattern: str) -> bool:
+    """Return whether a pattern stands for itself."""
+    if len(pattern) > _SHORT_PATTERN:
+        work(len(pattern) // _SHORT_PATTERN)
+    return _SPECIALS.isdisjoint(pattern)
 
 
 @builtin("string.match")
@@ -206,10 +222,11 @@ def gsub(*args: Any) -> tuple[str, float]:
     if not (isinstance(replacement, (str, LuaTable)) or is_function(replacement)):
         arg.wrong_type(args, 2, "gsub", "string/function/table")
     limit = arg.optional_integer(args, 3, "gsub", len(text) + 1)
-    is_plain = isinstance(replacement, str) and _SPECIALS.isdisjoint(pattern + replacement)
+    is_plain = isinstance(replacement, str) and _is_plain(pattern) and _is_plain(replacement)
     if is_plain and pattern and ")" not in pattern:
         assert isinstance(replacement, str)
         count = max(0, min(text.count(pattern), limit))
+        work(count // 8)
         current.vm.allocate(len(text) + count * len(replacement))
         return text.replace(pattern, replacement, count), float(count)
     pieces: list[str] = []
@@ -220,8 +237,8 @@ def gsub(*args: Any) -> tuple[str, float]:
         if found is None:
             break
         count += 1
-        if not count & 63:
-            consume(64)
+        if not count & 15:
+            consume(32)
         pieces.append(text[copied : found.start])
         pieces.append(_replacement(replacement, found))
         copied = found.end
@@ -260,6 +277,7 @@ def _replacement(replacement: Any, found: Any) -> str:
 def _expand(form: str, found: Any, whole: str) -> str:
     if "%" not in form:
         return form
+    work(form.count("%") // 2)
     pieces, at = [], 0
     while at < len(form):
         character = form[at]

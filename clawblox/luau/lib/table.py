@@ -9,7 +9,8 @@ from clawblox.luau.errors import OutOfMemory, RuntimeFault
 from clawblox.luau.iteration import consume, ordered_keys, work
 from clawblox.luau.lib import arguments as arg
 from clawblox.luau.lib.registry import builtin
-from clawblox.luau.lib.sorting import sort_values
+from clawblox.luau.lib.sorting import charge_sorting, sort_values
+from clawblox.luau.limits import BYTES_A_STEP, LONG_TEXT
 from clawblox.luau.numbers import format_number
 from clawblox.luau.operators import equal, join, shown_type
 from clawblox.luau.values import (
@@ -109,7 +110,7 @@ def concat(*args: Any) -> str:
     separator = arg.optional_string(args, 1, "concat", "")
     start = arg.optional_integer(args, 2, "concat", 1)
     end = arg.optional_integer(args, 3, "concat", int(border(table)))
-    if end - start >= 64:
+    if end - start >= 16:
         work(end - start)
     parts = []
     for position in range(start, end + 1):
@@ -146,6 +147,7 @@ def unpack(*args: Any) -> Any:
 @builtin("table.pack")
 def pack(*args: Any) -> LuaTable:
     """Return a table of the arguments, with their number in ``n``."""
+    current.vm.allocate(40 * len(args))
     table = LuaTable()
     for position, value in enumerate(args, 1):
         if value is not None:
@@ -183,7 +185,10 @@ def find(*args: Any) -> float | None:
     at = float(arg.optional_integer(args, 2, "find", 1))
     if at < 1.0:
         arg.wrong(2, "find", "index out of range")
+    wanted_size = len(wanted) if wanted.__class__ is str else 0
     while (value := raw_get(table, at)) is not None:
+        if wanted_size >= LONG_TEXT and value.__class__ is str and len(value) == wanted_size:
+            work(wanted_size // BYTES_A_STEP)
         alike = value.__class__ is wanted.__class__
         if value == wanted if alike else equal(value, wanted):
             return at
@@ -201,6 +206,7 @@ def sort(*args: Any) -> tuple[()]:
     comparator = None
     if len(args) > 1 and args[1] is not None:
         comparator = arg.function(args, 1, "sort")
+    charge_sorting(size, comparator)
     keys = [float(at) for at in range(1, size + 1)]
     values = [raw_get(table, key) for key in keys]
     try:
@@ -238,6 +244,7 @@ def move(*args: Any) -> LuaTable:
 
 def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, to: float) -> None:
     """Move a range much wider than what is in it."""
+    work((len(source) + len(target)) // 4)
     moved = {
         key - start + to: value
         for key, value in source.items()
@@ -301,6 +308,7 @@ def getn(*args: Any) -> float:
 def maxn(*args: Any) -> float:
     """Return the largest number among the keys."""
     table = arg.table(args, 0, "maxn")
+    work(len(table) // 16)
     return max((key for key in table if key.__class__ is float and key > 0.0), default=0.0)
 
 
@@ -309,6 +317,7 @@ def foreach(*args: Any) -> Any:
     """Call a function for every entry until it returns something."""
     table = arg.table(args, 0, "foreach")
     function = arg.function(args, 1, "foreach")
+    consume(len(table) + 1)
     for key in ordered_keys(table):
         if not raw_has(table, key):
             continue
@@ -323,7 +332,9 @@ def foreachi(*args: Any) -> Any:
     """Call a function for every index until it returns something."""
     table = arg.table(args, 0, "foreachi")
     function = arg.function(args, 1, "foreachi")
-    for at in range(1, int(border(table)) + 1):
+    size = int(border(table))
+    consume(size + 1)
+    for at in range(1, size + 1):
         result = first(call_unyieldable(function, float(at), raw_get(table, float(at))))
         if result is not None:
             return result

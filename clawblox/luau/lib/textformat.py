@@ -11,6 +11,7 @@ from clawblox.luau.lib import arguments as arg
 from clawblox.luau.operators import join, to_text
 
 _SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
+_FEW_SPECS = 16  # characters
 _MAX_FLAGS = 5
 _MAX_PADDED = 100  # longer strings are longer than any width
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"})
@@ -19,8 +20,8 @@ _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\
 def format_text(args: arg.Arguments) -> str:
     """Return what ``string.format`` returns."""
     form = arg.string(args, 0, "format")
-    if len(form) > _MAX_PADDED:
-        work(form.count("%") // 4)
+    if len(form) > _FEW_SPECS:
+        work(form.count("%"))
     pieces: list[str] = []
     at, next_argument = 0, 1
     while True:
@@ -75,10 +76,9 @@ def _convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
 def _string(spec: re.Match[str], text: str) -> str:
     if spec[0] == "%s" or (spec[3] is None and len(text) >= _MAX_PADDED):
         return text
-    text = text.partition("\0")[0]  # the reference leaves these to C
     if spec[3] is not None:
         text = text[: int(spec[4] or 0)]
-    return _pad(text, spec)
+    return _pad(text.partition("\0")[0], spec)  # the reference leaves these to C
 
 
 def _cut(value: float, *, signed: bool) -> int:
@@ -135,4 +135,5 @@ def _float(spec: re.Match[str], value: float, letter: str) -> str:
 
 
 def _quote(text: str) -> str:
+    work(len(text) // 64)
     return f'"{text.translate(_QUOTED)}"'

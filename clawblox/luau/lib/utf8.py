@@ -13,6 +13,7 @@ from clawblox.luau.values import as_result
 
 CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
 _MAX_CODE = 0x10FFFF
+_BYTES_A_CHARGE = 64
 _LEAST = (0, 0x80, 0x800, 0x10000)
 
 
@@ -41,6 +42,27 @@ def _is_continuation(text: str, at: int) -> bool:
     return at < len(text) and ord(text[at]) & 0xC0 == 0x80
 
 
+def _lead(text: str, at: int) -> int:
+    """Return where the character with a byte begins."""
+    start = at
+    while at > 0 and _is_continuation(text, at):
+        at -= 1
+        if not (start - at) % _BYTES_A_CHARGE:
+            work(_BYTES_A_CHARGE // 4)
+    return at
+
+
+def _behind(text: str, at: int) -> int:
+    """Return where the character behind one begins."""
+    start = at
+    at += 1
+    while _is_continuation(text, at):
+        at += 1
+        if not (at - start) % _BYTES_A_CHARGE:
+            work(_BYTES_A_CHARGE // 4)
+    return at
+
+
 def _position(position: int, length: int) -> int:
     if position >= 0:
         return position
@@ -50,6 +72,7 @@ def _position(position: int, length: int) -> int:
 @builtin("utf8.char")
 def char(*args: Any) -> str:
     """Return the UTF-8 text of code points."""
+    arg.charge(args)
     pieces = []
     for at in range(len(args)):
         code = arg.integer(args, at, "char")
@@ -69,7 +92,7 @@ def len_(*args: Any) -> Any:
         arg.wrong(1, "len", "initial position out of string")
     if end >= len(text):
         arg.wrong(2, "len", "final position out of string")
-    work(max(end - at, 0) // 8)
+    work(max(end - at, 0) // 2)
     count = 0
     while at <= end:
         decoded = _decode(text, at)
@@ -91,6 +114,7 @@ def codepoint(*args: Any) -> Any:
     if end > len(text):
         arg.wrong(2, "codepoint", "out of range")
     arg.check_results(args, end - start + 1, "string slice too long")
+    work((end - start) // 2)
     codes, at = [], start - 1
     while at < end:
         decoded = _decode(text, at)
@@ -110,23 +134,17 @@ def offset(*args: Any) -> float | None:
     at = _position(arg.optional_integer(args, 2, "offset", default), len(text)) - 1
     if not 0 <= at <= len(text):
         arg.wrong(2, "offset", "position out of range")
-    work(min(abs(n), len(text)) // 8)
+    work(min(abs(n), len(text)) // 2)
     if n == 0:
-        while at > 0 and _is_continuation(text, at):
-            at -= 1
-        return float(at + 1)
+        return float(_lead(text, at) + 1)
     if _is_continuation(text, at):
         raise RuntimeFault("initial position is a continuation byte")
     while n < 0 and at > 0:
-        at -= 1
-        while at > 0 and _is_continuation(text, at):
-            at -= 1
+        at = _lead(text, at - 1)
         n += 1
     n -= n > 0
     while n > 0 and at < len(text):
-        at += 1
-        while _is_continuation(text, at):
-            at += 1
+        at = _behind(text, at)
         n -= 1
     return float(at + 1) if n == 0 else None
 
@@ -140,9 +158,7 @@ def next_code(*args: Any) -> Any:
     if at < 0:
         at = 0
     elif at < len(text):
-        at += 1
-        while _is_continuation(text, at):
-            at += 1
+        at = _behind(text, at)
     if at >= len(text):
         return ()
     decoded = _decode(text, at)

@@ -119,6 +119,7 @@ _component_wise("sign", lambda value: float((value > 0) - (value < 0)))
 
 def _folded(name: str, better: Callable[[float, float], bool]) -> None:
     def apply(*args: Any) -> Vector:
+        arg.charge(args)
         best = list(_parts(arg.vector(args, 0, name)))
         for at in range(1, len(args)):
             for axis, value in enumerate(_parts(arg.vector(args, at, name))):
