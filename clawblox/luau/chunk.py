@@ -44,14 +44,24 @@ class Unit:
 
 
 class Continuation:
-    """The rest of a function behind one call."""
+    """The rest of a function behind one call.
 
-    __slots__ = ("_function", "line", "names", "prototype", "site")
+    Attributes:
+        length: How many lines of generated code it has.
+    """
+
+    __slots__ = ("_function", "length", "line", "names", "prototype", "site")
 
     def __init__(
-        self, prototype: Prototype, site: Site, function: FunctionType, names: list[str]
+        self,
+        prototype: Prototype,
+        site: Site,
+        function: FunctionType,
+        names: list[str],
+        length: int,
     ) -> None:
         self.prototype = prototype
+        self.length = length
         self.site = site
         unit = prototype.chunk.units[MAIN_UNIT]
         self.line = unit.lines[unit.sites.index(site)]
@@ -101,7 +111,8 @@ class Prototype:
             self.index, self.block, site, counts_depth=recursion_is_unchecked()
         )
         made = self.chunk.compile(writer, f"{self.index}/{site.ordinal}")
-        return Continuation(self, site, made[f"M{self.index}"](None), names)
+        length = sum(map(bool, writer.lines))  # others depend on the version of Python
+        return Continuation(self, site, made[f"M{self.index}"](None), names, length)
 
 
 class Chunk:

@@ -11,7 +11,11 @@ from types import CellType, FunctionType
 from typing import Any
 
 from clawblox.luau.chunk import Continuation, Prototype
+from clawblox.luau.context import current
+from clawblox.luau.limits import MANY
 from clawblox.luau.values import Function, as_tuple
+
+_LINES_A_STEP = 2  # of generated code
 
 
 class Yield(BaseException):
@@ -96,6 +100,8 @@ def save(
     assert site is not None, "only calls can suspend"
     suspended.__traceback__ = None
     continuation = prototype.continuation(site.ordinal)
+    if continuation.length > MANY:  # every time: a restored VM has to compile it again
+        current.vm.charge_work(continuation.length // _LINES_A_STEP)
     values = [variables.get(name) for name in continuation.names]
     (cell,) = environment.__closure__ or ()
     suspended.frames.append(ScriptFrame(continuation, values, cell))

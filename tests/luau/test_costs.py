@@ -91,6 +91,11 @@ COSTS: dict[str, tuple[str, str, int]] = {
     "collecting garbage": (HEAP, "TEN collectgarbage() END", 3500),
     "math.noise": ("", "TEN math.noise(0.5) END", 10),
     "long code": ("local f = loadstring(('x = 1 '):rep(2000))", "TEN f() END", 10),
+    "yielding in long code": (
+        "local next = coroutine.wrap(function() while true do coroutine.yield() %s end end)"
+        % ("print() " * 400),
+        "TEN next() END", 100,
+    ),
     "a long literal": ("local f = loadstring('return {' .. ('1,'):rep(2000) .. '}')",
                        "TEN f() END", 100),
 }  # fmt: skip
