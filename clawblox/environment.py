@@ -1,4 +1,4 @@
-"""What the processes of an instance are given: their environment, and the script that reruns them.
+"""What the processes of an instance are given: command, environment, the script that reruns them.
 
 Plain values and text; nothing is written or started here.
 """
@@ -10,6 +10,7 @@ import secrets
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,15 @@ from clawblox.arguments import ARGUMENT_OF
 from clawblox.launch import Launch
 from clawblox.protocol import WorldEnvironment
 
-__all__ = ["child_environment", "render_command_file", "world_environment"]
+__all__ = ["child_environment", "fill_command", "render_command_file", "world_environment"]
 
 _TOKEN_BYTES: Final = 32
+
+_PYTHON: Final = "{python}"
+"""As a word of a command: the interpreter that runs us."""
+
+_ACTIVATION_ENV: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
+"""Set, and one of them not blank, where a Python environment is activated."""
 
 _OTHER_CONTRACT_ENV: Final = (
     protocol.BIN_ENV,
@@ -57,21 +64,40 @@ def _clawblox_bin() -> str:
     return str(beside) if beside.exists() else shutil.which("clawblox") or "clawblox"
 
 
+def fill_command(command: Sequence[str]) -> list[str]:
+    """Return a command of ``world.toml`` with the interpreter that runs us for ``{python}``."""
+    return [sys.executable if word == _PYTHON else word for word in command]
+
+
 def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> dict[str, str]:
     """Return the whole environment of the instance's processes.
 
-    Contract variables of an outer world do not leak in: what does not apply is unset.
+    Contract variables of an outer world do not leak in: what does not apply is unset. A program
+    that is started by a notebook, cron or an editor has no environment activated: there the
+    directory of our interpreter comes first in PATH, so that ``python`` is the one that runs us.
     """
     contract = {*ARGUMENT_OF, *world.secrets(), *_OTHER_CONTRACT_ENV}
     inherited = {key: value for key, value in os.environ.items() if key not in contract}
+    env = {"PYTHONUNBUFFERED": "1", **inherited, **launch.env}
     return {
-        "PYTHONUNBUFFERED": "1",
-        **inherited,
-        **launch.env,
+        **env,
+        **({} if "PATH" in launch.env else _search_path(env)),
         **world.public(),
         **world.secrets(),
         protocol.INSTANCE_ENV: cookie,
     }
+
+
+def _search_path(env: Mapping[str, str]) -> dict[str, str]:
+    """Return PATH as it has to be changed, if it has to be."""
+    path, here = env.get("PATH", os.defpath), _interpreter_dir()
+    if any(map(env.get, _ACTIVATION_ENV)) or path.split(os.pathsep)[0] == here:
+        return {}
+    return {"PATH": f"{here}{os.pathsep}{path}"}
+
+
+def _interpreter_dir() -> str:
+    return str(Path(sys.executable).parent)
 
 
 def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
@@ -93,12 +119,16 @@ def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
             lines.append(f"# {_one_line(key)} comes from your environment.")
         else:
             lines.append(f"{key}={shlex.quote(value)}; export {key}")
+    if "PATH" not in launch.env:
+        activated = "".join(f"${{{name}:-}}" for name in _ACTIVATION_ENV)
+        here = shlex.quote(_interpreter_dir())
+        lines.append(f'[ -n "{activated}" ] || PATH={here}:"${{PATH:-{os.defpath}}}"; export PATH')
     for key, value in {"PYTHONUNBUFFERED": "1", **world.public()}.items():
         lines.append(f'[ -n "${{{key}:-}}" ] || {key}={shlex.quote(value)}; export {key}')
     for key in world.secrets():
         make = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')"
         lines.append(f'[ -n "${{{key}:-}}" ] || {key}="{make}"; export {key}')
-    lines.append(f"exec {shlex.join(launch.config.start_command)}")
+    lines.append(f"exec {shlex.join(fill_command(launch.config.start_command))}")
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,10 @@ instance. Here they meet what is known of it: directory, files, address, exit, l
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+import sys
+from pathlib import PurePath
+from typing import Final, TypeVar
 
 from clawblox.errors import (
     ClawbloxError,
@@ -38,6 +41,10 @@ __all__ = [
 
 _Error = TypeVar("_Error", bound=WorldError)
 
+_PYTHON: Final = re.compile(r"python[0-9.]*")
+_NO_CLAWBLOX: Final = re.compile(r"No module named '?clawblox\b")
+"""What Python says when it cannot import clawblox, or run a module of it."""
+
 _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
     PortBusy: PortInUseError,
     NoFreePort: PortInUseError,
@@ -57,12 +64,16 @@ def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: f
         elapsed_s: Seconds since the start began.
     """
     if isinstance(error, WorldError):
-        return _located(error, instance, phase, elapsed_s)
+        _located(error, instance, phase, elapsed_s)
+        if any(map(_NO_CLAWBLOX.search, error.log_lines)):
+            error.hint = _interpreter_hint()
+        return error
     if isinstance(error, ClawbloxError):
         return error
     for raised, public in _PUBLIC_CLASS.items():
         if isinstance(error, raised):
-            found = _located(public(_sentence(error, instance)), instance, phase, elapsed_s)
+            found = public(_sentence(error, instance), hint=_command_hint(error))
+            _located(found, instance, phase, elapsed_s)
             found.__cause__ = error
             return found
     return error
@@ -130,6 +141,18 @@ def _sentence(error: Exception, instance: Instance) -> str:
         place = f": {path}" if path else ""
         return f"cannot start world {_name(instance)}: {error.strerror or error}{place}"
     return f"cannot start world {_name(instance)}: {error}"
+
+
+def _command_hint(error: Exception) -> str | None:
+    is_python = isinstance(error, CannotExecute) and _PYTHON.fullmatch(PurePath(error.program).name)
+    return _interpreter_hint() if is_python else None
+
+
+def _interpreter_hint() -> str:
+    return (
+        f"clawblox runs on {sys.executable}; the word {{python}} in a command of world.toml "
+        "means that interpreter"
+    )
 
 
 def _name(instance: Instance) -> str:

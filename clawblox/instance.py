@@ -21,7 +21,12 @@ import attrs
 from clawblox import protocol
 from clawblox.clock import format_utc, utc_now
 from clawblox.config import LivenessRule
-from clawblox.environment import child_environment, render_command_file, world_environment
+from clawblox.environment import (
+    child_environment,
+    fill_command,
+    render_command_file,
+    world_environment,
+)
 from clawblox.errors import UsageError
 from clawblox.files import make_private_dir, publish_bytes
 from clawblox.guard import guard
@@ -189,7 +194,7 @@ class Instance:
             host=self.launch.host,
             port=self.port,
             pid=self._leaders.world.pid,
-            command=list(config.start_command),
+            command=fill_command(config.start_command),
             start_command=list(config.start_command),
             delegated=config.is_delegated,
             run_command=config.run_command and list(config.run_command),
@@ -333,11 +338,12 @@ class Instance:
         env = child_environment(self.launch, self._environment, self._cookie)
         with contextlib.ExitStack() as stack:
             listener = stack.enter_context(self._open_listener()) if self.has_listener else None
-            self._leaders.start_world(config.start_command, env, self.log_file, listener)
+            command = fill_command(config.start_command)
+            self._leaders.start_world(command, env, self.log_file, listener)
         guard.watch(self.mark)
         self.write_record("starting")
         for sidecar in config.sidecars:
-            self._leaders.start_sidecar(sidecar.name, sidecar.command, env)
+            self._leaders.start_sidecar(sidecar.name, fill_command(sidecar.command), env)
             guard.watch(self.mark)
 
     @property

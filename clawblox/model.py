@@ -84,10 +84,10 @@ class StartedWorld:
         host: Address that the world was told to bind.
         port: Port that the world was told to bind.
         pid: Process of the world.
-        command: The outer command that was run.
+        command: The outer command that was run, with an interpreter for ``{python}``.
         start_command: The template command that ``World(dir=…)`` exposes.
         delegated: True when ``[run].command`` of the ``world.toml`` is used.
-        run_command: That command, if there is one.
+        run_command: That command as it is written there, if there is one.
         env: Environment handed to the command; the tokens in it are masked.
         run_dir: Run directory: what ``clawblox ps`` and :meth:`AsyncWorld.attach` take.
         instance_dir: Directory that holds the manifest, logs and recordings of this instance;

@@ -71,7 +71,16 @@ _start_limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.Ru
 
 
 class CannotExecute(Exception):  # noqa: N818 - says the condition; the caller raises the public error
-    """A program cannot be executed; the message says which and why."""
+    """A program cannot be executed; the message says which and why.
+
+    Args:
+        message: That message.
+        program: The program.
+    """
+
+    def __init__(self, message: str, program: str) -> None:
+        super().__init__(message)
+        self.program = program
 
 
 @attrs.define
@@ -296,7 +305,7 @@ def _check_executable(path: Path, cwd: Path) -> None:
 
 
 def _cannot_execute(program: str, error: OSError, place: str = "") -> CannotExecute:
-    return CannotExecute(f"cannot execute {program!r}: {error.strerror}{place}")
+    return CannotExecute(f"cannot execute {program!r}: {error.strerror}{place}", program)
 
 
 def adopt(pid: int) -> Process:

@@ -149,7 +149,7 @@ def test_an_example_runs_in_real_time_too(launch, name):
 def test_the_documents_fit_the_world(name):
     config = tomllib.loads((EXAMPLES / name / "world.toml").read_text())
     simulation = make_simulation(name)
-    assert config["run"]["command"] == ["python", "world.py"]
+    assert config["run"]["command"] == ["{python}", "world.py"]
     assert config["run"]["liveness"] == {"path": "/health"}
     assert config["max_players"] == simulation.max_agents
     api_doc = simulation.api_doc
