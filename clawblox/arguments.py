@@ -39,6 +39,9 @@ ARGUMENT_OF: Final = {
 """The argument of ``start`` that each contract variable says."""
 
 
+_HERE_HINT: Final = "'.' is the current directory"
+
+
 def count_of(value: object, key: str, *, at_least: int = 1) -> int:
     """Return ``value`` as a number of things.
 
@@ -95,6 +98,8 @@ def file_of(value: object, key: str) -> Path:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or "\0" in text:
         raise ConfigError("a path", key=key, value=value)
+    if not text:
+        raise ConfigError("a path, and not an empty one", key=key, value=value, hint=_HERE_HINT)
     return Path(text)
 
 
@@ -107,6 +112,9 @@ def path_of(value: object, key: str) -> Path:
     path = file_of(value, key)
     try:
         path.absolute().as_posix().encode()
+    except FileNotFoundError as error:
+        message = "a relative path, but the current directory does not exist any more"
+        raise ConfigError(message, key=key, value=str(path)) from error
     except UnicodeEncodeError as error:
         message = "a path that is UTF-8, as the files are that it is written to"
         raise ConfigError(message, key=key, value=str(path)) from error

@@ -201,7 +201,8 @@ class AsyncWorld(WorldMetadata):
             port: Port of the world; None or 0 leases one that nobody else has.
             record: Whether the world shall record.
             record_dir: Where it records; ``recordings`` in the run directory by default.
-            resume: Snapshot to restore; a relative path is taken from the world directory.
+            resume: Snapshot to restore; a relative path means the file in the world directory if
+                there is one, else the one in the current directory.
                 None is a fresh run.
             host: Address that the world binds.
             base_path: Prefix of its routes.
@@ -291,7 +292,8 @@ class AsyncWorld(WorldMetadata):
             run_dir: Directory of the run; the world directory by default. No other process can
                 start many instances in it meanwhile.
             record: Whether the worlds shall record.
-            resume: Snapshot to restore; a relative path is taken from the world directory.
+            resume: Snapshot to restore; a relative path means the file in the world directory if
+                there is one, else the one in the current directory.
             env: Further environment variables.
             host: Address that the worlds bind, each on a port of its own.
             base_path: Prefix of their routes.
@@ -351,8 +353,8 @@ class AsyncWorld(WorldMetadata):
         new in the run directory, and their manifests name the snapshot and its digest.
 
         Args:
-            checkpoint: The snapshot: its path, or what :meth:`save` returned. A digest that comes
-                with it must be that of the file.
+            checkpoint: The snapshot: its path, relative as for :meth:`start`, or what :meth:`save`
+                returned. A digest that comes with it must be that of the file.
             count: How many instances.
             run_dir: Directory of the run, as in :meth:`start_many`.
             reseed: Seed for the random state of the first instance, 0 or more; each of the others

@@ -26,11 +26,13 @@ from clawblox.restarts import RestartPolicy
 __all__ = [
     "Launch",
     "files_dir",
+    "find_snapshot",
     "parent_of",
     "plan_attach",
     "plan_launch",
     "plan_many",
     "run_dir_of",
+    "snapshot_places",
     "spec_of",
 ]
 
@@ -180,7 +182,7 @@ def plan_launch(
         port_wait=seconds_of(port_wait, "port_wait", may_be_zero=True),
         base_path=protocol.normalise_base_path(text_of(base_path, "base_path")),
         record_dir=(recordings or directory / "recordings") if record else None,
-        resume_path=_resume_path(config, resume),
+        resume_path=None if resume is None else find_snapshot(resume, config.dir, "resume"),
         parent_sha256=parent_sha256,
         reseed=reseed,
         restart=restart,
@@ -277,15 +279,14 @@ def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tu
 
     Args:
         checkpoint: Its path, or a mapping with ``path`` and perhaps ``sha256``.
-        world_dir: Where a relative path is taken from.
+        world_dir: One of the places of a relative path, see :func:`find_snapshot`.
 
     Raises:
         ConfigError: The file cannot be read, or is not the one that was saved.
     """
     entry = checkpoint if isinstance(checkpoint, Mapping) else {"path": checkpoint}
-    path = world_dir / path_of(entry.get("path"), "checkpoint")
+    path = find_snapshot(entry.get("path"), world_dir, "checkpoint")
     known = entry.get("sha256")
-    _refuse_archive(path, "checkpoint")
     try:
         digest = digest_of(path)
     except OSError as error:
@@ -295,6 +296,59 @@ def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tu
         message = "the file is not the snapshot that was saved: its digest is another one"
         raise ConfigError(message, path=path, key="checkpoint", value=known)
     return path, digest
+
+
+def snapshot_places(given: object, world_dir: Path, key: str) -> list[Path]:
+    """Return where a snapshot that a caller names may be: one place, or two for a relative path.
+
+    Raises:
+        ConfigError: It is no path.
+    """
+    path = path_of(given, key)
+    return list(dict.fromkeys((world_dir / path, path.absolute())))
+
+
+def find_snapshot(given: object, world_dir: Path, key: str) -> Path:
+    """Return the file of a snapshot that a caller names. Blocks.
+
+    A relative path means the file in the world directory if there is one, else the one in the
+    current directory.
+
+    Args:
+        given: Its path.
+        world_dir: The world directory, absolute.
+        key: The argument that it was given as.
+
+    Raises:
+        ConfigError: There is no such file, there are two, or it is an archive.
+    """
+    places = snapshot_places(given, world_dir, key)
+    try:
+        found = [place for place in places if place.is_file()]
+        if not found:
+            raise _no_snapshot(places, key, given)
+        if not all(place.samefile(found[0]) for place in found):
+            raise ConfigError(
+                f"there are two files of this name: {found[0]} and {found[1]}",
+                key=key,
+                value=str(given),
+                hint="give the absolute path of the one that is meant",
+            )
+    except OSError as error:
+        message = f"the snapshot cannot be looked for: {error.strerror}"
+        raise ConfigError(message, key=key, value=str(given)) from error
+    _refuse_archive(found[0], key)
+    return found[0]
+
+
+def _no_snapshot(places: Sequence[Path], key: str, given: object) -> ConfigError:
+    if existing := [place for place in places if place.exists()]:
+        message, path = "the snapshot is not a file", existing[0]
+    elif len(places) == 1:
+        message, path = "the snapshot does not exist", places[0]
+    else:
+        message, path = f"the snapshot does not exist: neither {places[0]} nor {places[1]}", None
+    return ConfigError(message, path=path, key=key, value=str(given))
 
 
 def _refuse_archive(path: Path, key: str) -> None:
@@ -342,22 +396,6 @@ def _run_dir(config: WorldConfig, run_dir: str | Path | None, record_dir: Path |
     if run_dir is not None:
         return run_dir_of(run_dir)
     return run_dir_of(config.dir if record_dir is None else record_dir.parent)
-
-
-def _resume_path(config: WorldConfig, resume: str | Path | None) -> Path | None:
-    if resume is None:
-        return None
-    path = config.dir / path_of(resume, "resume")
-    _refuse_archive(path, "resume")
-    if not path.is_file():
-        raise ConfigError(
-            "the snapshot to resume from is not a file",
-            path=path,
-            key="resume",
-            value=str(resume),
-            hint="a relative path is taken from the world directory",
-        )
-    return path
 
 
 def _in_existing_dir(key: str, value: str | Path | None) -> Path | None:

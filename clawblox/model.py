@@ -213,7 +213,8 @@ class InstanceSpec:
 
     Attributes:
         name: Its name; None takes the next free of ``w000``, ``w001``, …
-        resume: Snapshot to restore; a relative path is taken from the world directory.
+        resume: Snapshot to restore; a relative path means the file in the world directory if
+            there is one, else the one in the current directory.
         env: Further environment variables, on top of those for all.
         record: Whether it shall record.
     """

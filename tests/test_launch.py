@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
@@ -295,11 +296,17 @@ def test_a_parent_that_is_another_file_by_now_is_refused(parent: tuple[Path, str
     assert (caught.value.path, caught.value.key, caught.value.value) == (path, "checkpoint", digest)
 
 
-@pytest.mark.parametrize("name", ["missing.json", "."])
-def test_a_parent_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be read") as caught:
-        parent_of(name, tmp_path)
-    assert (caught.value.path, caught.value.key) == (tmp_path / name, "checkpoint")
+def test_a_parent_that_cannot_be_read_is_refused(
+    parent: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr("clawblox.launch.digest_of", fail)
+    path, _ = parent
+    with pytest.raises(ConfigError, match="cannot be read: Permission denied") as caught:
+        parent_of(path, path.parent)
+    assert (caught.value.path, caught.value.key) == (path, "checkpoint")
 
 
 def test_an_archive_of_world_and_agents_is_told_from_a_snapshot(

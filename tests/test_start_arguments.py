@@ -159,18 +159,6 @@ async def test_a_snapshot_is_resumed_from_its_absolute_path_or_the_world_directo
         }
 
 
-async def test_a_relative_snapshot_is_not_looked_for_in_the_working_directory(
-    tmp_path: Path,
-) -> None:
-    os.chdir(tmp_path)
-    (tmp_path / "here.json").write_text("{}")
-    async with AsyncWorld(dir=make_world(tmp_path)) as world:
-        with pytest.raises(ConfigError, match="taken from the world directory") as caught:
-            await world.start(resume="here.json", run_dir=tmp_path / "run")
-    assert caught.value.key == "resume"
-    assert not (tmp_path / "run").exists()
-
-
 async def test_the_name_is_the_one_that_was_given_and_names_its_files(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

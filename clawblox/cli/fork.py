@@ -21,6 +21,7 @@ from clawblox.cli.saves import DEFAULT_TIMEOUT_S, save_and_tell
 from clawblox.cli.screen import progress_bar
 from clawblox.cli.worlds import open_world
 from clawblox.errors import ClawbloxError, UsageError
+from clawblox.launch import find_snapshot, snapshot_places
 from clawblox.protocol import SEEDS
 from clawblox.runs import OnEvent, find_orchestrator, fork_instances
 from clawblox.status import InstanceStatus, read_instances
@@ -154,19 +155,21 @@ def _find_source(run_dir: Path, source: str) -> _Source:
     for status in known:
         if status.name == source:
             return _source_of(run_dir, status)
-    path = Path(source).absolute()
-    if not path.is_file():
+    worlds = {status.world_dir for status in known}
+    places = [place for world in worlds for place in snapshot_places(source, world, "SOURCE")]
+    if not any(place.is_file() for place in places):
         names = ", ".join(status.name for status in known)
         raise UsageError(
-            f"'{source}' is neither an instance of {run_dir} nor a file; there are: {names}"
+            f"'{source}' is neither an instance of {run_dir} nor a file; there are: {names}",
+            hint=f"looked for the file {' and '.join(map(str, dict.fromkeys(places)))}",
         )
-    worlds = {status.world_dir for status in known}
     if len(worlds) > 1:
         raise UsageError(
             f"{len(worlds)} worlds ran in {run_dir}, and a file does not tell which is its own",
             hint="name the instance that it was saved of",
         )
-    return _Source(run_dir, worlds.pop(), None, path)
+    world_dir = worlds.pop()
+    return _Source(run_dir, world_dir, None, find_snapshot(source, world_dir, "SOURCE"))
 
 
 def _source_of(run_dir: Path, status: InstanceStatus) -> _Source:

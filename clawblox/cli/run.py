@@ -52,7 +52,7 @@ class _RunCommand(SectionedCommand):
       clawblox run                          the world in this directory
       clawblox run worlds/panda --port 0    on a port that is free
       clawblox run worlds/panda --record --run-dir runs/r001
-      clawblox run worlds/panda --resume $PWD/runs/r001/checkpoints/s1.json
+      clawblox run worlds/panda --resume runs/r001/checkpoints/s1.json
       clawblox run https://github.com/OWNER/REPO/tree/main/worlds/panda
 
     Ctrl-C, TERM and HUP stop the world; a second one kills it at once. The exit status is then
@@ -121,7 +121,7 @@ class _RunCommand(SectionedCommand):
     envvar=protocol.RESUME_ENV,
     show_envvar=True,
     metavar="FILE",
-    help="Snapshot to restore; a relative path is taken from the world directory.",
+    help="Snapshot to restore: a file in the world directory, else in the current one.",
 )
 @click.option(
     "--run-dir",

@@ -46,7 +46,7 @@ class _UpCommand(ManyCommand):
 @click.option(
     "--resume",
     metavar="FILE",
-    help="Snapshot to restore; a relative path is taken from the world directory.",
+    help="Snapshot to restore: a file in the world directory, else in the current one.",
 )
 @many_options
 @click.pass_context

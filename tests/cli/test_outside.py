@@ -291,7 +291,7 @@ def test_a_name_is_free_again_when_stop_returns(serve: Serve, call: Start) -> No
     served = serve(words=("--name", "panda"))
     call("stop", served.run_dir)
     again = call("run", served.run_dir, "--name", "panda", "--port", "0", "--resume", "nowhere")
-    assert "the snapshot to resume from is not a file" in again.err
+    assert "the snapshot does not exist" in again.err
     (found,) = look(served.world).values()
     assert found["state"] == "exited"
 

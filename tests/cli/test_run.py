@@ -184,12 +184,11 @@ def test_a_missing_snapshot_never_becomes_a_fresh_run(
     call: Start, tmp_path: Path, way: str
 ) -> None:
     world = make_world(tmp_path)
-    (tmp_path / "s1.json").write_text(json.dumps(SNAPSHOT))  # here, but not in the world directory
     words = ("--resume", "s1.json") if way == "flag" else ()
     env = {} if way == "flag" else {"WORLD_RESUME_PATH": "s1.json"}
     command = call("run", str(world), "--port", "0", *words, env=env, cwd=tmp_path)
     assert command.wait() == 2
-    assert command.err.startswith("Error: the snapshot to resume from is not a file\n")
+    assert command.err.startswith("Error: the snapshot does not exist: neither ")
     assert str(world / "s1.json") in command.err
     assert not (world / ".clawblox").exists()
 
