@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import attrs
 
 from clawblox import protocol
+from clawblox.arguments import path_of
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
 from clawblox.files import make_private_dir, publish_bytes
 from clawblox.http import Answer, InstanceClient
@@ -75,7 +76,7 @@ def member_of(agent: str | AgentLike) -> Member:
     if not isinstance(run_name, str) or not run_name or not (is_plain or has_dir):
         raise ConfigError("an agent is a name, or has .name and .dir", key="agent", value=agent)
     name = _RUN_SUFFIX.sub("", run_name) or run_name
-    return Member(name, run_name, Path(directory).absolute() if has_dir else None)
+    return Member(name, run_name, path_of(directory, "agent.dir").absolute() if has_dir else None)
 
 
 async def join(

@@ -42,15 +42,16 @@ ARGUMENT_OF: Final = {
 _HERE_HINT: Final = "'.' is the current directory"
 
 
-def count_of(value: object, key: str, *, at_least: int = 1) -> int:
+def count_of(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
     """Return ``value`` as a number of things.
 
     Raises:
-        ConfigError: It is not a whole number, or too small a one; names ``key``.
+        ConfigError: It is not a whole number, too small or too large a one; names ``key``.
     """
-    if type(value) is not int or value < at_least:
-        raise ConfigError(f"a whole number, {at_least} or more", key=key, value=value)
-    return value
+    if type(value) is int and at_least <= value <= (value if at_most is None else at_most):
+        return value
+    most = "or more" if at_most is None else f"to {at_most}"
+    raise ConfigError(f"a whole number, {at_least} {most}", key=key, value=value)
 
 
 def seconds_of(value: Any, key: str, *, may_be_zero: bool = False) -> float:  # noqa: ANN401

@@ -15,13 +15,22 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from clawblox.access import AgentLike, join, leave, member_of
-from clawblox.arguments import count_of, path_of, seconds_of
+from clawblox.arguments import count_of, file_of, path_of, seconds_of
 from clawblox.config import WorldConfig, read_world_config
 from clawblox.controls import handlers_of
 from clawblox.errors import ConfigError, UsageError
 from clawblox.events import EventStream
 from clawblox.fleet import Fleet, Handlers
-from clawblox.launch import Launch, parent_of, plan_launch, plan_many, run_dir_of, spec_of
+from clawblox.launch import (
+    MAX_INSTANCES,
+    Launch,
+    make_run_dir,
+    parent_of,
+    plan_launch,
+    plan_many,
+    run_dir_of,
+    spec_of,
+)
 from clawblox.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.logs import LogReader
 from clawblox.manifest_updates import RunStatus, agent_update, run_update
@@ -91,7 +100,7 @@ class AsyncWorld(WorldMetadata):
         self._autosave: Autosave | None = None
         self._residence: Residence[Fleet]
         if not is_world_url(self._source):
-            self._config_read = read_world_config(Path(dir))
+            self._config_read = read_world_config(file_of(dir, "dir"))
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
@@ -104,9 +113,14 @@ class AsyncWorld(WorldMetadata):
 
         Raises:
             UsageError: Nothing runs there, or instances of several worlds do.
+            ConfigError: It cannot be read.
         """
         directory = run_dir_of(run_dir)
-        worlds = {record.world_dir for record in read_running(directory)}
+        try:
+            worlds = {record.world_dir for record in read_running(directory)}
+        except OSError as error:
+            message = f"the run directory cannot be read: {error.strerror}"
+            raise ConfigError(message, key="run_dir", value=str(directory)) from error
         if len(worlds) != 1:
             raise UsageError(
                 f"{directory} has running instances of {len(worlds)} worlds, attaching needs one",
@@ -260,7 +274,13 @@ class AsyncWorld(WorldMetadata):
             restart=RestartPolicy(restart, max_restarts, restart_window),
             tmux_session=_tmux_session,
         )
-        self._latest_started = await fleet.start(plan)
+
+        def prepare() -> Launch:
+            launch = plan()
+            make_run_dir(launch.run_dir)
+            return launch
+
+        self._latest_started = await fleet.start(prepare)
         return self._latest_started
 
     async def start_many(
@@ -287,8 +307,9 @@ class AsyncWorld(WorldMetadata):
         take them; where that is slower than they could, a ``ramp_slowed`` event says so.
 
         Args:
-            instances: How many, or what each of them has of its own: an
-                :class:`~clawblox.model.InstanceSpec`, or a mapping with its fields.
+            instances: How many (at most 12000, one for each port that can be leased), or what
+                each of them has of its own: an :class:`~clawblox.model.InstanceSpec`, or a mapping
+                with its fields.
             run_dir: Directory of the run; the world directory by default. No other process can
                 start many instances in it meanwhile.
             record: Whether the worlds shall record.
@@ -355,7 +376,7 @@ class AsyncWorld(WorldMetadata):
         Args:
             checkpoint: The snapshot: its path, relative as for :meth:`start`, or what :meth:`save`
                 returned. A digest that comes with it must be that of the file.
-            count: How many instances.
+            count: How many instances, at most 12000.
             run_dir: Directory of the run, as in :meth:`start_many`.
             reseed: Seed for the random state of the first instance, 0 or more; each of the others
                 gets one more. The world must say ``[run] reseed = true``. None leaves the random
@@ -382,7 +403,7 @@ class AsyncWorld(WorldMetadata):
         """
         path, digest = await run_blocking(parent_of, checkpoint, self._config.dir)
         return await self._start_many(
-            [InstanceSpec()] * count_of(count, "count"),
+            [InstanceSpec()] * count_of(count, "count", at_most=MAX_INSTANCES),
             run_dir,
             on_failure,
             reuse=False,
@@ -410,7 +431,8 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         if on_failure not in get_args(OnFailure):
             raise ConfigError("keep or stop_all", key="on_failure", value=on_failure)
-        directory = await run_blocking(run_dir_of, self.dir if run_dir is None else run_dir)
+        given = self.dir if run_dir is None else run_dir
+        directory = await run_blocking(lambda: make_run_dir(run_dir_of(given)))
 
         def plan(names: Iterator[str]) -> list[Launch]:
             return plan_many(self._config, specs, names, run_dir=directory, **options)
@@ -758,10 +780,11 @@ class AsyncWorld(WorldMetadata):
 
 def _specs(instances: object) -> list[InstanceSpec]:
     if isinstance(instances, int):
-        return [InstanceSpec()] * count_of(instances, "instances")
+        return [InstanceSpec()] * count_of(instances, "instances", at_most=MAX_INSTANCES)
     if not isinstance(instances, Sequence) or isinstance(instances, str):
         message = "how many, or a list of what each has of its own"
         raise ConfigError(message, key="instances", value=instances)
+    count_of(len(instances), "instances", at_least=0, at_most=MAX_INSTANCES)
     return [spec_of(one) for one in instances]
 
 

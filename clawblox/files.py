@@ -8,9 +8,11 @@ this process; the fsyncs make it durable against the loss of power. Everything h
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -248,15 +250,21 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 
 
 def make_private_dir(path: Path) -> Path:
-    """Create ``path`` and its missing parents, each 0700 whatever the umask; return it."""
-    try:
-        path.mkdir(mode=PRIVATE_DIR)
-    except FileExistsError:
-        return path
-    except FileNotFoundError:
-        make_private_dir(path.parent)
-        return make_private_dir(path)
-    path.chmod(PRIVATE_DIR)
+    """Create ``path`` and its missing parents, each 0700 whatever the umask; return it.
+
+    Raises:
+        OSError: It cannot be made, or something else is there.
+    """
+    missing = itertools.takewhile(lambda one: not one.is_dir(), (path, *path.parents))
+    for directory in reversed(tuple(missing)):
+        try:
+            directory.mkdir(mode=PRIVATE_DIR)
+        except FileExistsError as error:
+            if not directory.is_dir():  # else another process was faster
+                reason = os.strerror(errno.ENOTDIR)
+                raise NotADirectoryError(errno.ENOTDIR, reason, str(directory)) from error
+        else:
+            directory.chmod(PRIVATE_DIR)
     return path
 
 

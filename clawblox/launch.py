@@ -6,11 +6,12 @@ nothing but the file system is looked at.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -18,15 +19,18 @@ from clawblox import protocol
 from clawblox.arguments import env_of, host_of, path_of, port_of, seconds_of, text_of
 from clawblox.config import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
-from clawblox.files import digest_of
+from clawblox.files import digest_of, make_private_dir
 from clawblox.model import InstanceSpec
+from clawblox.ports import LEASE_RANGE
 from clawblox.records import InstanceRecord
 from clawblox.restarts import RestartPolicy
 
 __all__ = [
+    "MAX_INSTANCES",
     "Launch",
     "files_dir",
     "find_snapshot",
+    "make_run_dir",
     "parent_of",
     "plan_attach",
     "plan_launch",
@@ -35,6 +39,9 @@ __all__ = [
     "snapshot_places",
     "spec_of",
 ]
+
+MAX_INSTANCES: Final = len(LEASE_RANGE)
+"""How many instances can be started at once: each leases a port of its own."""
 
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
@@ -104,6 +111,27 @@ def run_dir_of(path: str | Path) -> Path:
         ConfigError: It is no path that can stand in a record.
     """
     return path_of(os.path.realpath(path_of(path, "run_dir")), "run_dir")
+
+
+def make_run_dir(run_dir: Path) -> Path:
+    """Make a run directory, if it is not there, with the place for its records. Blocks.
+
+    Raises:
+        ConfigError: It cannot be made, or not be written.
+    """
+    try:
+        records = make_private_dir(run_dir / ".clawblox")
+        if not os.access(records, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(records))
+    except OSError as error:
+        raise ConfigError(
+            f"the run directory cannot be used: {error.strerror}",
+            path=Path(error.filename) if error.filename else None,
+            key="run_dir",
+            value=str(run_dir),
+            hint="choose another run_dir=, in a place that can be written",
+        ) from error
+    return run_dir
 
 
 def files_dir(world_dir: Path, instance_dir: Path) -> Path:
@@ -402,6 +430,10 @@ def _in_existing_dir(key: str, value: str | Path | None) -> Path | None:
     if value is None:
         return None
     path = path_of(value, key).absolute()
-    if not path.parent.is_dir():
+    try:
+        is_there = path.parent.is_dir()
+    except OSError as error:
+        raise ConfigError(f"not usable: {error.strerror}", key=key, value=str(path)) from error
+    if not is_there:
         raise ConfigError("its directory does not exist", key=key, value=str(path))
     return path

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import msgspec
 
+from clawblox.arguments import file_of
 from clawblox.errors import ManifestError
 
 __all__ = [
@@ -371,8 +372,9 @@ def read_manifest(path: Path | str) -> Manifest:
 
     Raises:
         ManifestError: There is none, or it cannot be read.
+        ConfigError: ``path`` is no path.
     """
-    file = Path(path)
+    file = file_of(path, "path")
     file = manifest_path(file) if file.is_dir() else file
     try:
         data = file.read_bytes()
@@ -393,12 +395,14 @@ def read_runs(folder: Path | str) -> list[Manifest]:
 
     Raises:
         ManifestError: The folder or one of the manifests cannot be read.
+        ConfigError: ``folder`` is no path.
     """
+    place = file_of(folder, "folder")
     try:
-        directories = sorted(Path(folder).iterdir())
+        directories = sorted(place.iterdir())
     except OSError as error:
         message = f"the folder of runs cannot be read: {error.strerror}"
-        raise ManifestError(message, path=Path(folder)) from error
+        raise ManifestError(message, path=place) from error
     return sorted(
         (
             read_manifest(directory)

@@ -30,6 +30,7 @@ NOT_UTF8 = os.fsdecode(b"run\xff")
     ("take", "value", "taken"),
     [
         (count_of, 1, 1),
+        (partial(count_of, at_most=3), 3, 3),
         (partial(count_of, at_least=0), 0, 0),
         (seconds_of, 0.5, 0.5),
         (seconds_of, math.inf, math.inf),
@@ -49,11 +50,12 @@ def test_what_can_be_is_taken(take: Callable[[Any, str], Any], value: Any, taken
     ("take", "value"),
     [
         *((count_of, value) for value in (0, -1, 1.0, "3", True, None)),
+        *((partial(count_of, at_most=3), value) for value in (0, 4)),
         *((seconds_of, value) for value in (0, -1, math.nan, "5", True, None)),
         *((partial(seconds_of, may_be_zero=True), value) for value in (-1, math.nan, None)),
         *((text_of, value) for value in ("a b", "a\n", "ä", 5, None)),
-        *((path_of, value) for value in (5, None, NOT_UTF8, Path(NOT_UTF8), "a\0b")),
-        *((file_of, value) for value in (5, None, b"a", "a\0b", Path("a\0b"))),
+        *((path_of, value) for value in ("", 5, None, NOT_UTF8, Path(NOT_UTF8), "a\0b")),
+        *((file_of, value) for value in ("", 5, None, b"a", "a\0b", Path("a\0b"))),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_name(take: Callable[[Any, str], Any], value: Any) -> None:

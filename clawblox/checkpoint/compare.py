@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
 from typing import Final
 
 import attrs
 
+from clawblox.arguments import file_of
 from clawblox.checkpoint.layout import Entry
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME
@@ -58,8 +58,10 @@ def diff_checkpoints(
     Raises:
         CheckpointFormatError: One of them is not sound, as far as it was read.
         CheckpointError: One of them cannot be read.
+        ConfigError: One of the paths is none.
     """
-    with Archive.open(Path(first), limits) as one, Archive.open(Path(second), limits) as other:
+    paths = file_of(first, "first"), file_of(second, "second")
+    with Archive.open(paths[0], limits) as one, Archive.open(paths[1], limits) as other:
         ours, theirs = _members(one), _members(other)
         common = sorted(ours.keys() & theirs.keys())
         changed = [name for name in common if _differs(one, ours[name], other, theirs[name])]

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from clawblox.arguments import file_of
 from clawblox.checkpoint.examine import examine
 from clawblox.checkpoint.model import Allowance, Finding, Limits
 from clawblox.checkpoint.progress import Progress, Report
@@ -70,8 +71,9 @@ def verify_checkpoint(
     Raises:
         CheckpointFormatError: It is not.
         CheckpointError: It cannot be read.
+        ConfigError: ``path`` is no path.
     """
-    with Archive.open(Path(path), limits) as archive:
+    with Archive.open(file_of(path, "path"), limits) as archive:
         archive.verify(progress)
         return Verification(
             path=archive.path,
@@ -100,14 +102,14 @@ def scan_checkpoint(
         progress: Called with bytes done and bytes in all; what it raises ends the search.
 
     Raises:
-        ConfigError: ``known_secrets`` are not strings.
+        ConfigError: ``known_secrets`` are not strings, or ``path`` is no path.
         CheckpointFormatError: The archive is not sound.
         CheckpointError: It cannot be read.
     """
     known_secrets = checked_secrets(known_secrets)
     known = known_values(os.environ, ()) | label_secrets(known_secrets)
     scanner = Scanner(known, tuple(allow))
-    with Archive.open(Path(path), limits) as archive:
+    with Archive.open(file_of(path, "path"), limits) as archive:
         counter = Progress(progress, sum(entry.size for entry in archive.entries))
         found = examine(archive, archive.entries, scanner, counter)
     return Scan(path=archive.path, findings=tuple(found), summary=scanner.summary())

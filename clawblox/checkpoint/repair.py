@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.arguments import path_of
 from clawblox.checkpoint.reader import Archive
 from clawblox.checkpoint.registry import ARCHIVE_FORMAT, Entry, checkpoint_entry, register
 from clawblox.errors import CheckpointError
@@ -51,8 +52,9 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
     Raises:
         CheckpointError: It is no directory, or cannot be looked through.
         ManifestError: The manifest cannot be read or written; nothing was registered.
+        ConfigError: ``run_dir`` is no path.
     """
-    root = Path(run_dir).absolute()
+    root = path_of(run_dir, "run_dir").absolute()
     known = _known_entries(root)
     registered: dict[Path, Entry] = {}
     refused: dict[Path, CheckpointError] = {}

@@ -22,7 +22,7 @@ import msgspec
 from clawblox.cli.happenings import start_reason_of
 from clawblox.cli.outbox import Outbox
 from clawblox.control import Lines
-from clawblox.files import make_private_dir
+from clawblox.launch import make_run_dir
 from clawblox.logs import last_lines, open_log
 from clawblox.model import Batch, StartedWorld, WorldEvent
 
@@ -161,7 +161,7 @@ def spawn_in_background(words: Sequence[str], run_dir: Path) -> Background:
     Raises:
         OSError: It cannot be begun.
     """
-    log_file = make_private_dir(run_dir / ".clawblox") / _LOG_NAME
+    log_file = make_run_dir(run_dir) / ".clawblox" / _LOG_NAME
     channel, far_end = socket.socketpair()
     channel.setblocking(False)
     log, log_start = open_log(log_file)

@@ -33,7 +33,7 @@ from clawblox.cli.archives import (
     summarise,
 )
 from clawblox.cli.output import format_bytes, note, shorten_path
-from clawblox.cli.parameters import existing_path, json_option
+from clawblox.cli.parameters import PATH, existing_path, json_option
 from clawblox.cli.screen import progress_bar
 from clawblox.errors import CheckpointError, ClawbloxError
 
@@ -61,7 +61,7 @@ def command() -> None:
     """
 
 
-_archive = click.argument("archive", metavar="FILE")
+_archive = click.argument("archive", type=PATH, metavar="FILE")
 
 
 @command.command(
@@ -99,7 +99,7 @@ def inspect(archive: str, with_files: bool, as_json: bool) -> None:
     The exit status is 1 when one of them is not sound.
     """,
 )
-@click.argument("archives", metavar="FILE...", nargs=-1, required=True)
+@click.argument("archives", type=PATH, metavar="FILE...", nargs=-1, required=True)
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, archives: tuple[str, ...], as_json: bool) -> None:
@@ -139,7 +139,7 @@ def _verify_with(path: Path, report: Report) -> Verification:
     """,
 )
 @_archive
-@click.argument("run_dir", metavar="DIR")
+@click.argument("run_dir", type=PATH, metavar="DIR")
 @json_option
 def extract(archive: str, run_dir: str, as_json: bool) -> None:
     """Put the state in an archive into a run directory.
@@ -165,8 +165,8 @@ def extract(archive: str, run_dir: str, as_json: bool) -> None:
     The exit status is 1 when they differ.
     """,
 )
-@click.argument("first", metavar="FILE1")
-@click.argument("second", metavar="FILE2")
+@click.argument("first", type=PATH, metavar="FILE1")
+@click.argument("second", type=PATH, metavar="FILE2")
 @json_option
 @click.pass_context
 def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
@@ -194,6 +194,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
 @click.option(
     "--allow",
     "allow_file",
+    type=PATH,
     metavar="FILE",
     help="JSON list of findings that are no secrets: path, rule, fingerprint, reason.",
 )
@@ -226,7 +227,7 @@ def _allowances(text: str | None) -> Iterable[Allowance]:
     The exit status is 1 when an archive is not sound. Archives and entries stay as they are.
     """,
 )
-@click.argument("run_dir", default=".", metavar="[RUN_DIR]")
+@click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
 @json_option
 @click.pass_context
 def repair(ctx: click.Context, run_dir: str, as_json: bool) -> None:

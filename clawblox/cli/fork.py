@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from clawblox.cli.many import Crowd, ManyCommand, ManyOptions, many_options, run_crowd
 from clawblox.cli.output import Output, note, shorten_path
-from clawblox.cli.parameters import count_option, existing_run_dir
+from clawblox.cli.parameters import PATH, count_option, existing_run_dir
 from clawblox.cli.relay import relay
 from clawblox.cli.saves import DEFAULT_TIMEOUT_S, save_and_tell
 from clawblox.cli.screen import progress_bar
@@ -63,8 +63,8 @@ def _seed(ctx: click.Context, param: click.Parameter, value: int | None) -> int 
     is their orchestrator, as clawblox up is.
     """,
 )
-@click.argument("run_dir", metavar="RUN_DIR")
-@click.argument("source", metavar="SOURCE")
+@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
+@click.argument("source", type=PATH, metavar="SOURCE")
 @count_option
 @click.option(
     "--reseed",
@@ -76,6 +76,7 @@ def _seed(ctx: click.Context, param: click.Parameter, value: int | None) -> int 
 @click.option(
     "--run-dir",
     "new_run_dir",
+    type=PATH,
     metavar="DIR",
     help="Another run directory for them.  [default: RUN_DIR]",
 )

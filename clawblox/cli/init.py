@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import tomlkit
 
+from clawblox.cli.parameters import PATH
 from clawblox.errors import ClawbloxError
 
 __all__ = ["command"]
@@ -26,7 +27,7 @@ _STARTER_NAME = 'name = "meadow"'
       clawblox init worlds/panda    and run it: clawblox run worlds/panda
     """,
 )
-@click.argument("name", default="my-world", metavar="[NAME]")
+@click.argument("name", type=PATH, default="my-world", metavar="[NAME]")
 def command(name: str) -> None:
     """Write a starter world: three small files, playable, made to be changed.
 

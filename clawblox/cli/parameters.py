@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import click
 
 from clawblox.cli import WORDS_KEY
 from clawblox.errors import ClawbloxError
+from clawblox.launch import MAX_INSTANCES
 from clawblox.status import select_records
 
 __all__ = [
+    "PATH",
     "EnvironmentOption",
     "SectionedCommand",
     "at_least_one",
@@ -39,6 +41,21 @@ class EnvironmentOption(click.Option):
         """Return the value of the variable without surrounding blanks, or None."""
         value = super().resolve_envvar_value(ctx)
         return (value or "").strip() or None
+
+
+class _Path(click.types.StringParamType):
+    """A path as it was written; an empty one, as of an unset variable, is no path."""
+
+    name = "path"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the path."""
+        if not value:
+            self.fail("the path is empty; '.' is the current directory.", param, ctx)
+        return value
+
+
+PATH: Final = _Path()
 
 
 class SectionedCommand(click.Command):
@@ -84,6 +101,14 @@ def at_least_one(ctx: click.Context, param: click.Parameter, value: int) -> int:
     if value >= 1:
         return value
     raise click.BadParameter(f"{value} is not 1 or more.", ctx, param)
+
+
+def instance_count(ctx: click.Context, param: click.Parameter, value: int) -> int:
+    """Refuse a number of instances that cannot be started at once; a click callback."""
+    if value > MAX_INSTANCES:
+        message = f"{value} is more than {MAX_INSTANCES}: each needs a port of its own."
+        raise click.BadParameter(message, ctx, param)
+    return at_least_one(ctx, param, value)
 
 
 def port_number(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
@@ -139,7 +164,7 @@ def existing_run_dir(text: str) -> Path:
 def run_dir_arguments(command: _F) -> _F:
     """Add the arguments ``[RUN_DIR] [INSTANCE]...``."""
     names = click.argument("names", metavar="[INSTANCE]...", nargs=-1)
-    run_dir = click.argument("run_dir", default=".", metavar="[RUN_DIR]")
+    run_dir = click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
     return run_dir(names(command))
 
 
@@ -159,7 +184,7 @@ count_option = click.option(
     "-n",
     "--count",
     type=int,
-    callback=at_least_one,
+    callback=instance_count,
     default=1,
     show_default=True,
     metavar="N",

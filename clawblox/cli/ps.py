@@ -15,7 +15,7 @@ from clawblox.cli.output import (
     format_seconds,
     format_table,
 )
-from clawblox.cli.parameters import existing_path, json_option
+from clawblox.cli.parameters import PATH, existing_path, json_option
 from clawblox.status import InstanceStatus, read_instances
 
 __all__ = ["command"]
@@ -49,7 +49,7 @@ _HEADINGS = (
     time of that save.
     """,
 )
-@click.argument("run_dir", default=".", metavar="[RUN_DIR]")
+@click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
 @click.option("-f", "--follow", is_flag=True, help="Go on until nothing runs any more.")
 @json_option
 def command(run_dir: str, follow: bool, as_json: bool) -> None:

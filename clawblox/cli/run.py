@@ -16,6 +16,7 @@ from clawblox.async_world import AsyncWorld
 from clawblox.cli.foreground import Foreground
 from clawblox.cli.library import configure_logging
 from clawblox.cli.parameters import (
+    PATH,
     EnvironmentOption,
     SectionedCommand,
     grace_option,
@@ -59,7 +60,7 @@ class _RunCommand(SectionedCommand):
     130, 143 or 129. It is 1 when the world cannot be started or ends by itself.
     """,
 )
-@click.argument("world", default=".", metavar="[WORLD]")
+@click.argument("world", type=PATH, default=".", metavar="[WORLD]")
 @click.option(
     "--host",
     cls=EnvironmentOption,
@@ -112,6 +113,7 @@ class _RunCommand(SectionedCommand):
     cls=EnvironmentOption,
     envvar=protocol.RECORD_DIR_ENV,
     show_envvar=True,
+    type=PATH,
     metavar="DIR",
     help="Where it records.  [default: recordings in the run directory]",
 )
@@ -120,17 +122,23 @@ class _RunCommand(SectionedCommand):
     cls=EnvironmentOption,
     envvar=protocol.RESUME_ENV,
     show_envvar=True,
+    type=PATH,
     metavar="FILE",
     help="Snapshot to restore: a file in the world directory, else in the current one.",
 )
 @click.option(
     "--run-dir",
+    type=PATH,
     metavar="DIR",
     help="Directory of the run.  [default: parent of --record-dir, else the world directory]",
 )
 @click.option("--name", help="Name of the instance in the run.  [default: w000, w001, ...]")
-@click.option("--log-file", metavar="FILE", help="Where the output goes, beside the terminal.")
-@click.option("--command-file", metavar="FILE", help="Where to write the script that reruns it.")
+@click.option(
+    "--log-file", type=PATH, metavar="FILE", help="Where the output goes, beside the terminal."
+)
+@click.option(
+    "--command-file", type=PATH, metavar="FILE", help="Where to write the script that reruns it."
+)
 @click.option("--tmux", metavar="SESSION", help="Run it in a window of this tmux session.")
 @click.option(
     "--health-timeout",

@@ -14,6 +14,7 @@ import click
 
 from clawblox.cli.happenings import reason_of
 from clawblox.cli.parameters import (
+    PATH,
     existing_run_dir,
     json_option,
     positive,
@@ -42,6 +43,7 @@ __all__ = ["command"]
 @click.option(
     "--dir",
     "directory",
+    type=PATH,
     metavar="DIR",
     help="Where the files go.  [default: checkpoints of each instance]",
 )

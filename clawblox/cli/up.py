@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import click
 
 from clawblox.cli.many import Crowd, ManyCommand, ManyOptions, many_options, run_crowd
-from clawblox.cli.parameters import count_option
+from clawblox.cli.parameters import PATH, count_option
 from clawblox.cli.worlds import open_world
 
 __all__ = ["command"]
@@ -40,11 +40,14 @@ class _UpCommand(ManyCommand):
     another status than 0, else 0.
     """,
 )
-@click.argument("world", default=".", metavar="[WORLD]")
+@click.argument("world", type=PATH, default=".", metavar="[WORLD]")
 @count_option
-@click.option("--run-dir", metavar="DIR", help="The run directory.  [default: the world directory]")
+@click.option(
+    "--run-dir", type=PATH, metavar="DIR", help="The run directory.  [default: the world directory]"
+)
 @click.option(
     "--resume",
+    type=PATH,
     metavar="FILE",
     help="Snapshot to restore: a file in the world directory, else in the current one.",
 )

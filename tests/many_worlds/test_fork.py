@@ -57,6 +57,7 @@ async def test_a_fork_is_of_the_snapshot_that_was_saved_or_of_none(
             (saved, 1, {}),
             (run / "none.json", 1, {}),
             (saved.path, 0, {}),
+            (saved.path, 10**15, {}),
             (saved.path, 1, {"reseed": 3}),
         ):
             with pytest.raises(ConfigError):

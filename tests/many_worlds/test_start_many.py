@@ -119,6 +119,9 @@ async def test_without_a_run_directory_they_are_below_one_hidden_name(tmp_path: 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no instance": ({"instances": 0}, "instances"),
+    "more than there are ports": ({"instances": 12_001}, "instances"),
+    "a list of more": ({"instances": [{}] * 12_001}, "instances"),
+    "so many that no list holds them": ({"instances": 10**15}, "instances"),
     "no number": ({"instances": True}, "instances"),
     "one name twice": ({"instances": [{"name": "a"}, {"name": "a"}]}, "name"),
     "no name": ({"instances": [{"name": "../a"}]}, "name"),

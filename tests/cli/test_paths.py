@@ -1,0 +1,70 @@
+"""Paths on the command line that cannot be meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from clawblox.cli import main
+from tests.cli.conftest import Start
+from tests.support import make_world
+
+IS_PATH = re.compile(r"FILE|DIR|WORLD|SOURCE")
+
+
+def commands(group: click.Group, *words: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command of the command line, with its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *words, name)
+        elif command is not None:
+            yield " ".join((*words, name)), command
+
+
+PATHS = [
+    pytest.param(command, param, id=f"{name} {param.name}")
+    for name, command in commands(main)
+    for param in command.params
+    if IS_PATH.search(param.metavar or "") or (name, param.name) == ("init", "name")
+]
+
+
+def test_the_paths_of_the_commands_are_found() -> None:
+    assert len(PATHS) > 20
+
+
+@pytest.mark.parametrize(("command", "param"), PATHS)
+def test_an_empty_path_is_refused_for_every_parameter(
+    command: click.Command, param: click.Parameter
+) -> None:
+    with pytest.raises(click.BadParameter, match="the path is empty"):
+        param.type_cast_value(click.Context(command), [""] if param.nargs == -1 else "")
+
+
+@pytest.mark.parametrize("words", [("run", "--port", "0"), ("up",), ("up", "--detach")])
+@pytest.mark.parametrize("place", ["file", "/proc/x"])
+def test_a_run_directory_that_cannot_be_one_is_named_in_a_few_lines(
+    call: Start, tmp_path: Path, words: tuple[str, ...], place: str
+) -> None:
+    (tmp_path / "file").touch()
+    command = call(*words, str(make_world(tmp_path)), "--run-dir", place, cwd=tmp_path)
+    assert command.wait() == 2
+    error = command.err[command.err.index("Error: ") :]
+    assert error.startswith("Error: the run directory cannot be used: ")
+    assert place in error
+    assert len(error.splitlines()) < 8
+
+
+@pytest.mark.parametrize("words", [("up",), ("fork", "run", "w000")])
+def test_more_instances_than_there_are_ports_are_refused_at_once(
+    call: Start, words: tuple[str, ...]
+) -> None:
+    command = call(*words, "-n", "100000")
+    assert command.wait() == 2
+    assert "100000 is more than 12000" in command.err
