@@ -18,7 +18,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NoReturn, Self
 from urllib.parse import quote, unquote, urlsplit
 
 import attrs
@@ -69,12 +69,14 @@ class FetchLimits:
         archive_bytes: Size of the archive.
         unpacked_bytes: Size of everything in it, also of what is not wanted.
         entries: Files and directories in it, also those not wanted.
+        header_bytes: Size of all that stands before the content of one entry.
         timeout_s: Seconds for each request.
     """
 
     archive_bytes: int = 512 << 20
     unpacked_bytes: int = 2 << 30
     entries: int = 100_000
+    header_bytes: int = 1 << 20
     timeout_s: float = 300.0
 
 
@@ -234,39 +236,88 @@ def _fetch(folder: _Folder, staging: Path, hosts: GitHubHosts, limits: FetchLimi
 
 def _unpack(archive: Path, folder: _Folder, target: Path, limits: FetchLimits) -> None:
     url = folder.address.url
-    with (
-        _CappedGzip(archive, limits.unpacked_bytes, url) as content,
-        tarfile.open(fileobj=content, mode="r|") as tar,
-    ):
-        for count, member in enumerate(tar, start=1):
-            if count > limits.entries:
-                raise FetchError(f"the repository has over {limits.entries} entries", url=url)
-            _unpack_member(tar, member, target, folder)
+    with gzip.GzipFile(archive) as file:
+        content = _Content(file, limits, url)
+        with tarfile.TarFile(fileobj=content, tarinfo=_Entry) as tar:  # type: ignore[arg-type]
+            count = 0
+            while member := tar.next():
+                count += 1
+                if count > limits.entries:
+                    raise FetchError(f"the repository has over {limits.entries} entries", url=url)
+                _unpack_member(tar, member, target, folder)
+                # tarfile would keep all entries, each with what all headers before it say.
+                tar.members.clear()  # type: ignore[attr-defined]
+                tar.pax_headers = {}
         while content.read(1 << 16):
             pass  # the checksum comes after the last byte
 
 
-class _CappedGzip(gzip.GzipFile):
-    """What an archive unzips to, up to a limit: a small one may unzip to anything."""
+class _Content:
+    """What an archive unzips to, for ``tarfile``, up to limits: a small one may unzip to anything.
 
-    def __init__(self, path: Path, limit: int, url: str) -> None:
-        super().__init__(path, "rb")
-        self._limit = limit
-        self._left = limit
+    Args:
+        file: The archive.
+        limits: How much is read.
+        url: Where it comes from, for errors.
+    """
+
+    def __init__(self, file: gzip.GzipFile, limits: FetchLimits, url: str) -> None:
+        self._file = file
+        self._limits = limits
         self._url = url
+        self._position = 0
+        self._header_left: int | None = None
 
-    def read(self, size: int | None = -1) -> bytes:
-        """Return up to ``size`` bytes.
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._position
+
+    def seek(self, position: int) -> None:
+        """Read on to a position; what is over is never sought."""
+        while self._position < position and self.read(min(1 << 16, position - self._position)):
+            pass
+
+    def read(self, size: int) -> bytes:
+        """Return ``size`` bytes, or those that are left.
 
         Raises:
             FetchError: There are more than the limit.
         """
-        data = super().read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            message = f"the repository is larger than {self._limit} bytes"
-            raise FetchError(message, url=self._url)
+        if self._header_left is not None:
+            self._header_left -= size
+            if self._header_left < 0:
+                self._refuse(f"has a header larger than {self._limits.header_bytes} bytes")
+        data = self._file.read(size)
+        self._position += len(data)
+        if self._position > self._limits.unpacked_bytes:
+            self._refuse(f"is larger than {self._limits.unpacked_bytes} bytes")
         return data
+
+    @contextlib.contextmanager
+    def header(self) -> Iterator[None]:
+        """Count what is read as the header of one entry, which ``tarfile`` holds in memory."""
+        if self._header_left is not None:  # a header that extends the next one
+            yield
+            return
+        self._header_left = self._limits.header_bytes
+        try:
+            yield
+        finally:
+            self._header_left = None
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise FetchError(f"the repository {what}", url=self._url)
+
+
+class _Entry(tarfile.TarInfo):
+    """An entry whose name, and what extends it, are no larger than the limit."""
+
+    @classmethod
+    def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
+        """Return the next entry."""
+        assert isinstance(tar.fileobj, _Content)
+        with tar.fileobj.header():
+            return super().fromtarfile(tar)
 
 
 def _unpack_member(

@@ -474,6 +474,7 @@ def test_a_redirect_without_end_is_refused(hub, home):
         (FetchLimits(archive_bytes=100), "larger than 100 bytes"),
         (FetchLimits(unpacked_bytes=2000), "larger than 2000 bytes"),
         (FetchLimits(entries=2), "over 2 entries"),
+        (FetchLimits(header_bytes=600), "header larger than 600 bytes"),
     ],
 )
 def test_the_limits_hold(hub, home, limits, complaint):
@@ -570,6 +571,63 @@ def test_a_sparse_file_whose_size_the_limits_do_not_see_is_refused(hub, home):
     }
     hub.has_archive(archive(file("panda/world.toml", TOML), (info, b"0\n".ljust(512, b"\0"))))
     assert "neither a file nor a directory" in refused(hub, home).message
+
+
+def raw_header(kind: bytes, content: bytes, fields: bytes = b"") -> bytes:
+    """Return the blocks of a header of any kind, which ``tarfile`` would not write so."""
+    block = bytearray(member("x", kind, size=len(content)).tobuf(tarfile.GNU_FORMAT))
+    block[386 : 386 + len(fields)] = fields
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + content + bytes(-len(content) % 512)
+
+
+MORE = 4 << 20
+PAX = b"%d comment=" % MORE
+PAX += b"x" * (MORE - len(PAX) - 1) + b"\n"
+SPARSE_1_0 = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+HEADERS = {
+    "pax": raw_header(tarfile.XHDTYPE, PAX),
+    "pax, global": raw_header(tarfile.XGLTYPE, PAX),
+    "pax, of Solaris": raw_header(tarfile.SOLARIS_XHDTYPE, PAX),
+    "a long name": raw_header(tarfile.GNUTYPE_LONGNAME, b"x" * MORE),
+    "a long link": raw_header(tarfile.GNUTYPE_LONGLINK, b"x" * MORE),
+    "a chain": raw_header(tarfile.GNUTYPE_LONGNAME, b"x" * (128 << 10)) * 16,
+    "a sparse map": raw_header(tarfile.GNUTYPE_SPARSE, b"", bytes(96) + b"\1")
+    + (bytes(504) + b"\1" + bytes(7)) * (MORE // 512),
+    "a sparse map in the content": raw_header(tarfile.XHDTYPE, SPARSE_1_0)
+    + raw_header(tarfile.REGTYPE, b"%d\n" % MORE + b"0\n" * (MORE // 2)),
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_header_that_would_fill_the_memory_is_refused(hub, home, header, is_first):
+    plain = gzip.decompress(archive(file("panda/world.toml", TOML), file("panda/x")))
+    place = 0 if is_first else plain.index(b"worlds-0123/panda/x")
+    hub.has_archive(gzip.compress(plain[:place] + header + plain[place:], 1))
+    assert "header larger than 1048576 bytes" in refused(hub, home).message
+
+
+def test_what_headers_say_is_not_kept(hub, home):
+    kept: list[int] = []
+
+    class Watched(list[tarfile.TarInfo]):
+        def append(self, info: tarfile.TarInfo) -> None:
+            super().append(info)
+            kept.append(len(self))
+
+    original = tarfile.TarFile.__init__
+
+    def init(self, *arguments, **options):
+        original(self, *arguments, **options)
+        self.members = Watched(self.members)
+
+    hub.has_archive(archive(file("panda/world.toml", TOML), *(file(f"panda/{n}") for n in "abcd")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tarfile.TarFile, "__init__", init)
+        hub.fetch()
+    assert max(kept) == 1
 
 
 def test_a_home_that_cannot_be_written_is_an_error(hub, tmp_path):

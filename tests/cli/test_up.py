@@ -432,9 +432,11 @@ def test_an_error_before_the_start_is_all_that_is_shown(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     (world / ".clawblox").write_text("a file where a directory should be")
     with terminal("up", str(world)) as one:
-        assert one.wait() == 1
-        (error,) = filter(None, one.screen)
-        assert error == f"Error: Not a directory: {world}/.clawblox/run.lock"
+        assert one.wait() == 2
+        error, *details = filter(None, one.screen)
+        assert error == "Error: the run directory cannot be used: Not a directory"
+        assert details[0] == f"  file: {world}/.clawblox"
+        assert all(line.startswith("  ") for line in details)
 
 
 # --------------------------------------------------------------------------------- in background
