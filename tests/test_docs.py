@@ -1,0 +1,108 @@
+"""Every name of the package that the documents show can be imported as they show it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import clawblox
+
+ROOT = Path(__file__).parent.parent
+INSIDE = "architecture.md"
+"""The page about modules, which names what is in them."""
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+SPAN = re.compile(r"`([^`]+)`")
+DOTTED = re.compile(r"clawblox(?:\.[A-Za-z_]\w*)+")
+IMPORT = re.compile(r"from (clawblox[\w.]*) import ([\w, ]+)")
+NAME = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)(?=$|\(|\.)")
+HEADERS = {"Host"}
+"""Names of HTTP that are names of the package as well."""
+
+
+@functools.cache
+def names_of_the_package() -> frozenset[str]:
+    """Return what the modules of the package have in ``__all__``, those that are words excepted."""
+    modules = (found.name for found in pkgutil.walk_packages(clawblox.__path__, "clawblox."))
+    names = set(clawblox.__all__)
+    for name in modules:
+        if not name.endswith("__main__"):
+            names |= set(getattr(importlib.import_module(name), "__all__", ()))
+    is_class = re.compile(r"[A-Z]\w*[a-z]").match
+    return frozenset(name for name in names if is_class(name) or "_" in name.strip("_"))
+
+
+def blocks(text: str) -> list[ast.Module]:
+    """Return the programs of a page, those that are fragments of a class excepted."""
+    return [ast.parse(block) for block in BLOCK.findall(text) if not block.startswith(" ")]
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import from the package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("clawblox"):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+def shown_imports(text: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import that a page shows, in a block or in a line."""
+    for module, names in IMPORT.findall(text):
+        yield from ((module, name.strip()) for name in names.split(",") if name.strip())
+
+
+def resolve(dotted: str) -> object:
+    """Return what a dotted name means: a module, or something in one."""
+    module, _, name = dotted.rpartition(".")
+    try:
+        return importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        return getattr(resolve(module), name)
+
+
+@pytest.fixture(params=PAGES, ids=lambda page: str(page.name))
+def page(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def test_the_names_of_the_package_are_found() -> None:
+    assert {"AsyncWorld", "Allowance", "Limits", "ManifestWriters"} <= names_of_the_package()
+
+
+def test_every_import_works(page: Path) -> None:
+    for module, name in shown_imports(page.read_text()):
+        assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+
+
+def test_every_dotted_name_is_there(page: Path) -> None:
+    for dotted in DOTTED.findall(" ".join(SPAN.findall(page.read_text()))):
+        resolve(dotted)
+
+
+def test_what_a_program_uses_is_imported_there_or_further_up(page: Path) -> None:
+    known: set[str] = set()
+    for tree in blocks(page.read_text()):
+        known |= {name for _, name in imports(tree)}
+        known |= {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert used & names_of_the_package() <= known
+
+
+def test_what_the_text_names_can_be_imported_from_where_the_page_says(page: Path) -> None:
+    text = page.read_text()
+    if page.name == INSIDE:
+        pytest.skip("it tells which module has what")
+    shown = {name for _, name in shown_imports(text)}
+    shown |= {dotted.rpartition(".")[2] for dotted in DOTTED.findall(text)}
+    shown |= {*clawblox.__all__, *HEADERS, *dir(clawblox.AsyncWorld)}
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    named = {name for span in SPAN.findall(text) for name in NAME.findall(span)}
+    assert named & names_of_the_package() <= shown
