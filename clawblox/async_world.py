@@ -22,7 +22,6 @@ from clawblox.errors import ConfigError, UsageError
 from clawblox.events import EventStream
 from clawblox.fleet import Fleet, Handlers
 from clawblox.launch import (
-    MAX_INSTANCES,
     Launch,
     make_run_dir,
     parent_of,
@@ -45,6 +44,7 @@ from clawblox.model import (
     StartedWorld,
     StopResult,
 )
+from clawblox.ports import MAX_LEASES
 from clawblox.protocol import API_ROUTE
 from clawblox.records import read_running
 from clawblox.restarts import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S, RestartPolicy
@@ -403,7 +403,7 @@ class AsyncWorld(WorldMetadata):
         """
         path, digest = await run_blocking(parent_of, checkpoint, self._config.dir)
         return await self._start_many(
-            [InstanceSpec()] * count_of(count, "count", at_most=MAX_INSTANCES),
+            [InstanceSpec()] * count_of(count, "count", at_most=MAX_LEASES),
             run_dir,
             on_failure,
             reuse=False,
@@ -780,11 +780,11 @@ class AsyncWorld(WorldMetadata):
 
 def _specs(instances: object) -> list[InstanceSpec]:
     if isinstance(instances, int):
-        return [InstanceSpec()] * count_of(instances, "instances", at_most=MAX_INSTANCES)
+        return [InstanceSpec()] * count_of(instances, "instances", at_most=MAX_LEASES)
     if not isinstance(instances, Sequence) or isinstance(instances, str):
         message = "how many, or a list of what each has of its own"
         raise ConfigError(message, key="instances", value=instances)
-    count_of(len(instances), "instances", at_least=0, at_most=MAX_INSTANCES)
+    count_of(len(instances), "instances", at_least=0, at_most=MAX_LEASES)
     return [spec_of(one) for one in instances]
 
 

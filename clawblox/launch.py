@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
@@ -21,12 +21,10 @@ from clawblox.config import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.files import digest_of, make_private_dir
 from clawblox.model import InstanceSpec
-from clawblox.ports import LEASE_RANGE
 from clawblox.records import InstanceRecord
 from clawblox.restarts import RestartPolicy
 
 __all__ = [
-    "MAX_INSTANCES",
     "Launch",
     "files_dir",
     "find_snapshot",
@@ -39,9 +37,6 @@ __all__ = [
     "snapshot_places",
     "spec_of",
 ]
-
-MAX_INSTANCES: Final = len(LEASE_RANGE)
-"""How many instances can be started at once: each leases a port of its own."""
 
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")

@@ -24,6 +24,7 @@ from clawblox.proctree import all_processes, command_line
 from clawblox.threads import run_blocking
 
 __all__ = [
+    "MAX_LEASES",
     "Lease",
     "Listener",
     "NoFreePort",
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 LEASE_RANGE = range(20000, 32000)
+MAX_LEASES = len(LEASE_RANGE)
+"""How many instances can run at once: each has a port of its own."""
+
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05
 _BACKLOG = 128

@@ -10,7 +10,7 @@ import click
 
 from clawblox.cli import WORDS_KEY
 from clawblox.errors import ClawbloxError
-from clawblox.launch import MAX_INSTANCES
+from clawblox.ports import MAX_LEASES
 from clawblox.status import select_records
 
 __all__ = [
@@ -105,8 +105,8 @@ def at_least_one(ctx: click.Context, param: click.Parameter, value: int) -> int:
 
 def instance_count(ctx: click.Context, param: click.Parameter, value: int) -> int:
     """Refuse a number of instances that cannot be started at once; a click callback."""
-    if value > MAX_INSTANCES:
-        message = f"{value} is more than {MAX_INSTANCES}: each needs a port of its own."
+    if value > MAX_LEASES:
+        message = f"{value} is more than {MAX_LEASES}: each needs a port of its own."
         raise click.BadParameter(message, ctx, param)
     return at_least_one(ctx, param, value)
 
