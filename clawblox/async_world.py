@@ -567,6 +567,7 @@ class AsyncWorld(WorldMetadata):
                 name=member.name,
                 run_name=member.run_name,
                 world_agent_id=world_agent_id,
+                run_id=supervisor.instance.run_id,
             )
             await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
         return access
@@ -717,7 +718,8 @@ class AsyncWorld(WorldMetadata):
         """Label a run in its manifest; nothing is started, stopped or saved.
 
         Args:
-            id: Name of the run.
+            id: Name of the run. The checkpoints and agents of the instances that this object runs
+                in the directory, or of the last one that it ran there, carry it from now on.
             index: Its place among runs, from 0.
             status: ``running``, ``complete``, ``failed`` or ``interrupted``.
             started_at: When it began; a datetime without a zone is UTC, text is ISO 8601.
@@ -743,7 +745,7 @@ class AsyncWorld(WorldMetadata):
         )
         latest = self._latest.instance_dir if self._latest else self.dir
         directory = latest if run_dir is None else await run_blocking(run_dir_of, run_dir)
-        await fleet.writers.of(directory).apply(update)
+        await fleet.label_run(directory, update)
 
     @property
     def metrics(self) -> Metrics:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 import anyio
+import attrs
 import structlog
 
 from clawblox.clock import utc_now
@@ -23,7 +24,7 @@ from clawblox.control_server import ControlServer, Handler
 from clawblox.errors import ManifestError, UsageError, WorldStartError, WorldStopError
 from clawblox.events import EventHub
 from clawblox.http import InstanceClient
-from clawblox.instance import Instance
+from clawblox.instance import Instance, new_run_id
 from clawblox.launch import Launch, plan_attach
 from clawblox.lifecycle import State
 from clawblox.logs import trim_log
@@ -95,6 +96,7 @@ class Fleet:
         self._supervisors: dict[str, Supervisor] = {}
         self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
+        self._latest: dict[Path, Instance] = {}
         self._planned: dict[str, Launch] = {}
         self._plan_lock = anyio.Lock()
         self._clients: dict[str, tuple[int, InstanceClient]] = {}
@@ -270,15 +272,16 @@ class Fleet:
 
     async def _start_member(self, launch: Launch) -> StartedWorld:
         begun_at = utc_now()
+        run_id = new_run_id(str(launch.name), begun_at)
         update = run_update(
-            id=f"{launch.name}-{begun_at:%Y%m%dT%H%M%S%fZ}",
+            id=run_id,
             index=launch.index,
             status="running",
             started_at=begun_at,
             resume_from=launch.resume_path,
             parent_sha256=launch.parent_sha256,
         )
-        return await self._supervise(launch, update=update)
+        return await self._supervise(launch, update=update, run_id=run_id)
 
     async def _start_each(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
         jobs = {name: partial(self._start_member, one) for name, one in launches.items()}
@@ -338,12 +341,19 @@ class Fleet:
             supervisor.hurry()
 
     async def _supervise(
-        self, launch: Launch, *, update: Update | None = None, record: InstanceRecord | None = None
+        self,
+        launch: Launch,
+        *,
+        update: Update | None = None,
+        record: InstanceRecord | None = None,
+        run_id: str = "",
     ) -> StartedWorld:
         control = await self._control_of(launch.run_dir)
         write = partial(self.writers.apply, launch.instance_dir)
         register = partial(write, update or Update())
-        instance = Instance(launch, record, names=self._names, control=control, register=register)
+        instance = Instance(
+            launch, record, names=self._names, control=control, register=register, run_id=run_id
+        )
         supervisor = Supervisor(instance, self.emit, write)
         if record is None:
             self.recorder.add("starts")
@@ -353,9 +363,27 @@ class Fleet:
             started = await _wait_started(supervisor)
             await self._forget(started.name)
             self._supervisors[started.name] = supervisor
+            self._latest[launch.instance_dir] = instance
         finally:
             self._starting.discard(supervisor)
         return started
+
+    async def label_run(self, directory: Path, update: Update) -> None:
+        """Label a run in its manifest; see ``AsyncWorld.record_run``.
+
+        With an id, what belongs to the instances that run in ``directory``, and to the one that
+        was started last there, belongs to the run of that id from now on.
+        """
+        run_id = update.run.get("id")
+        if run_id is not None:
+            running = (one.instance for one in self._supervisors.values())
+            here = {one for one in running if one.launch.instance_dir == directory}
+            if directory in self._latest:
+                here.add(self._latest[directory])
+            renamed = {one.run_id: run_id for one in here}
+            update = attrs.evolve(update, renamed_runs=renamed)
+            await run_blocking(_rename_runs, here, run_id)
+        await self.writers.of(directory).apply(update)
 
     async def _forget(self, name: str) -> None:
         self._supervisors.pop(name, None)
@@ -458,6 +486,14 @@ def _is_left_open(run_dir: Path) -> bool:
         return read_manifest(run_dir).run.get("status") == "running"
     except ManifestError:
         return False
+
+
+def _rename_runs(instances: Iterable[Instance], run_id: str) -> None:
+    for instance in instances:
+        try:
+            instance.rename_run(run_id)
+        except OSError as error:
+            _log.warning("instance record not written", instance=instance.name, error=str(error))
 
 
 def _release(claims: Iterable[RunClaim]) -> None:

@@ -12,7 +12,9 @@ import os
 import re
 import secrets
 import socket
+import threading
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +42,18 @@ from clawblox.process import Grace, Process, TreeEnd, adopt, end_tree
 from clawblox.proctree import Mark, boot_id, environment
 from clawblox.protocol import WorldEnvironment
 from clawblox.readiness import Probe
-from clawblox.records import Claim, InstanceRecord, RecordState, claim_name, write_record
+from clawblox.records import (
+    Claim,
+    InstanceRecord,
+    RecordState,
+    claim_name,
+    replace_record,
+    write_record,
+)
 from clawblox.snapshots import SnapshotSource
 from clawblox.threads import run_blocking
 
-__all__ = ["Instance"]
+__all__ = ["Instance", "new_run_id"]
 
 
 class Instance:
@@ -57,6 +66,7 @@ class Instance:
             once it has a name; a name is unique there and not only in a run directory.
         control: Name of the control socket that its orchestrator serves.
         register: Called before its first process is started: puts it into the manifest. Blocks.
+        run_id: Id of the run that its start begins; empty makes one of its name and the time.
 
     Attributes:
         launch: The same.
@@ -66,6 +76,7 @@ class Instance:
         command_file: Script that reruns the launch.
         log_file: Its output.
         restarts: How often it was brought back.
+        run_id: Id of its run, once it has a name.
         exit: How the world's process ended, once it has.
         halt: Why the world has halted, once it said that it has.
     """
@@ -78,6 +89,7 @@ class Instance:
         names: dict[str, Instance],
         control: str = "",
         register: Callable[[], None] = lambda: None,
+        run_id: str = "",
     ) -> None:
         self.launch = launch
         self.record = record
@@ -86,6 +98,7 @@ class Instance:
         self.command_file: Path | None = launch.command_file
         self.log_file: Path | None = launch.log_file
         self.restarts = 0
+        self.run_id = run_id
         self.exit: WorldExit | None = None
         self.halt: str | None = None
         self._names = names
@@ -97,8 +110,11 @@ class Instance:
         self._lease: Lease | None = None
         self._leaders = self._new_leaders()
         self._may_have_survivors = False
-        self._started_at = format_utc(utc_now())
+        self._begun_at = utc_now()
+        self._started_at = format_utc(self._begun_at)
         self._orchestrator_pid = os.getpid()
+        self._written: InstanceRecord | None = None
+        self._record_lock = threading.Lock()
 
     def _new_leaders(self) -> Leaders:
         return Leaders(self.launch.config.dir, self.launch.tmux_session)
@@ -269,6 +285,7 @@ class Instance:
                     f"this world has an instance {name!r} already", hint="stop it first"
                 )
             self._note_claim(claim_name(self.launch.run_dir, name, taken=taken))
+        self.run_id = self.run_id or new_run_id(self.name, self._begun_at)
         files = self.launch.files_dir
         self.command_file = self.command_file or files / "runtime" / f"{self.name}.sh"
         self.log_file = self.log_file or files / "logs" / f"{self.name}.log"
@@ -370,6 +387,7 @@ class Instance:
         self._leaders.log_files = [self.log_file]
         self._cookie, self._leaders.log_start = record.cookie, record.log_start
         self._started_at, self.restarts = record.started_at, record.restarts
+        self._written, self.run_id = record, record.run_id
         world = world_environment(self.launch, self.port, manifest_path(self.launch.instance_dir))
         # The token is on no disk; the world's own environment is where it is.
         known = _variables_of(record.pid)
@@ -436,10 +454,11 @@ class Instance:
             self.let_go()
         self._leaders.release()
         self._release_port()
-        if self._claim is not None:
-            self._claim.release()
-            self._claim = None
-            self._names.pop(self.name, None)
+        with self._record_lock:
+            if self._claim is not None:
+                self._claim.release()
+                self._claim = None
+                self._names.pop(self.name, None)
 
     def _release_port(self) -> None:
         if self._lease is not None:
@@ -483,8 +502,34 @@ class Instance:
             restarts=self.restarts,
             exit=self.exit,
             halt=self.halt,
+            run_id=self.run_id,
         )
-        write_record(launch.run_dir, record)
+        with self._record_lock:
+            self._write(record)
+
+    def rename_run(self, run_id: str) -> None:
+        """Give its run another id, in its record too. Blocks.
+
+        A record that is another start's by now stays as it is.
+
+        Raises:
+            OSError: The record cannot be written.
+        """
+        with self._record_lock:
+            self.run_id = run_id
+            if self._written is not None:
+                self._write(self._written)
+
+    def _write(self, record: InstanceRecord) -> None:
+        """Write a record with the id that the run has now; the caller holds the lock."""
+        self._written = attrs.evolve(record, run_id=self.run_id)
+        publish = write_record if self._claim is not None else replace_record
+        publish(self.launch.run_dir, self._written)
+
+
+def new_run_id(name: str, begun_at: datetime) -> str:
+    """Return the id of a run that an instance of that name begins."""
+    return f"{name}-{begun_at:%Y%m%dT%H%M%S%fZ}"
 
 
 def _variables_of(pid: int) -> dict[str, str]:

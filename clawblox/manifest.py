@@ -58,6 +58,8 @@ _PATH_FIELDS: Final = {
 }
 """The lists of the document, each with the key that says where the thing is; a restart is nowhere,
 and known by all that is said of it."""
+_LISTS_WITH_RUN_ID: Final = ("agents", "checkpoints", "restarts")
+"""Their entries say by ``run_id`` which run they belong to."""
 
 
 @attrs.frozen
@@ -71,6 +73,7 @@ class Update:
         recordings: Entries for ``recordings``.
         checkpoints: Entries for ``checkpoints``.
         restarts: Entries for ``restarts``.
+        renamed_runs: New ids of runs by their old ones, for the entries that belong to them.
     """
 
     run: Entry = attrs.field(factory=dict)
@@ -79,6 +82,7 @@ class Update:
     recordings: tuple[Entry, ...] = ()
     checkpoints: tuple[Entry, ...] = ()
     restarts: tuple[Entry, ...] = ()
+    renamed_runs: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -150,6 +154,10 @@ class Manifest:
             news = [new for update in updates for new in getattr(update, name)]
             spelled = [_spelled(_spelled(new, field, root), "resume_from", root) for new in news]
             document.update(self._with_entries(name, spelled, _overlay))
+        ids = {old: new for update in updates for old, new in update.renamed_runs.items()}
+        for name in _LISTS_WITH_RUN_ID if ids else ():
+            if document.get(name):
+                document[name] = _with_renamed_runs(document[name], ids)
         return attrs.evolve(self, document=document)
 
     def filled(self, other: Manifest) -> Manifest:
@@ -205,6 +213,16 @@ def _merge_run(old: Entry, new: Entry) -> dict[str, Any]:
     if "id" in new and "id" in old and old["id"] != new["id"]:
         old = {key: value for key, value in old.items() if key not in _RUN_FIELDS}
     return {**old, **new}
+
+
+def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> list[object]:
+    def rename(entry: object) -> object:
+        # A world may have put anything there.
+        old = entry.get("run_id") if isinstance(entry, Mapping) else None
+        new = ids.get(old) if isinstance(old, str) else None
+        return {**entry, "run_id": new} if isinstance(entry, Mapping) and new else entry
+
+    return [rename(entry) for entry in entries]
 
 
 def _overlay(old: Entry, new: Entry) -> Entry:

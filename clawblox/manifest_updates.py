@@ -84,6 +84,7 @@ def agent_update(
     name: str | None = None,
     run_name: str | None = None,
     world_agent_id: str | None = None,
+    run_id: str | None = None,
 ) -> Update:
     """Register an agent; entries with its ``id``, or else its ``dir``, become one with it.
 
@@ -93,13 +94,20 @@ def agent_update(
         name: The name it shows.
         run_name: Its full name, with the run's suffix.
         world_agent_id: The id that the world gave it.
+        run_id: Id of the run that it joined.
 
     Raises:
         ConfigError: Neither ``dir`` nor ``id`` is given, or a value is not a string.
     """
     if dir is None and id is None:
         raise ConfigError("an agent needs a dir or an id to be registered", key="dir")
-    texts = {"id": id, "name": name, "run_name": run_name, "world_agent_id": world_agent_id}
+    texts = {
+        "id": id,
+        "name": name,
+        "run_name": run_name,
+        "world_agent_id": world_agent_id,
+        "run_id": run_id,
+    }
     for key, text in texts.items():
         _checked(key, text, _is_filled, "must be a non-empty string")
     return Update(agents=(_known({**texts, "dir": _absolute("dir", dir)}),))
@@ -142,6 +150,7 @@ def restart_update(
     at: str,
     exit: str,  # noqa: A002 - the documented name
     resume_from: Path | None,
+    run_id: str | None = None,
 ) -> Update:
     """Note that an instance was brought back.
 
@@ -150,23 +159,29 @@ def restart_update(
         at: UTC time.
         exit: How its process had ended, in words.
         resume_from: Snapshot that it was brought back from; None for a fresh start.
+        run_id: Id of its run.
     """
-    entry = {"number": number, "at": at, "exit": exit}
-    return Update(restarts=(entry | ({"resume_from": str(resume_from)} if resume_from else {}),))
+    source = None if resume_from is None else str(resume_from)
+    entry = {"number": number, "at": at, "exit": exit, "resume_from": source, "run_id": run_id}
+    return Update(restarts=(_known(entry),))
 
 
-def checkpoint_update(checkpoint: SavedSnapshot | Mapping[str, Any]) -> Update:
+def checkpoint_update(
+    checkpoint: SavedSnapshot | Mapping[str, Any], *, run_id: str | None = None
+) -> Update:
     """Register a checkpoint; an entry with its ``path`` becomes one with it.
 
     Args:
         checkpoint: What ``save`` returned, or a mapping with at least ``path``; a relative one
             counts from the run directory, as in the manifest.
+        run_id: Id of the run that it belongs to; None where that is not known.
 
     Raises:
         ConfigError: ``path`` is missing, or a value is not a JSON value.
     """
     entry = {key: _plain(key, value) for key, value in checkpoint.items()}
-    return Update(checkpoints=({**entry, "path": _path_in(checkpoint, "path")},))
+    known = {"run_id": run_id} if run_id else {}
+    return Update(checkpoints=({**entry, **known, "path": _path_in(checkpoint, "path")},))
 
 
 def removal_update(paths: Iterable[Path], *, at: str) -> Update:

@@ -43,6 +43,7 @@ __all__ = [
     "read_record",
     "read_records",
     "read_running",
+    "replace_record",
     "write_record",
 ]
 
@@ -80,6 +81,7 @@ class InstanceRecord:
         restarts: How often it was brought back.
         exit: How it ended, the last time.
         halt: Why it had halted before it was ended, in the world's words.
+        run_id: Id of its run; empty in a record of an older version.
     """
 
     name: str
@@ -108,6 +110,7 @@ class InstanceRecord:
     restarts: int
     exit: WorldExit | None
     halt: str | None = None
+    run_id: str = ""
 
     @property
     def is_alive(self) -> bool:
@@ -290,6 +293,18 @@ def write_record(run_dir: Path, record: InstanceRecord) -> None:
     publish_bytes(_directory(run_dir) / f"{record.name}.json", text, durable=False)
 
 
+def replace_record(run_dir: Path, record: InstanceRecord) -> None:
+    """Write another record of a start that has ended, unless its name is another's now. Blocks.
+
+    Raises:
+        OSError: The old record is unchanged.
+    """
+    with _locked_name(run_dir, record.name) as is_locked:
+        known = read_record(run_dir, record.name) if is_locked else None
+        if known is not None and known.cookie == record.cookie:
+            write_record(run_dir, record)
+
+
 def read_records(run_dir: Path) -> list[InstanceRecord]:
     """Return the records of a run directory by name; none when nothing ran there. Blocks."""
     paths = sorted(_directory(run_dir).glob("[!.]*.json"))
@@ -321,19 +336,25 @@ def _is_stale(record: InstanceRecord) -> bool:
 
 
 def _close(run_dir: Path, name: str) -> bool:
-    lock_path = _directory(run_dir) / f"{name}.lock"
-    fd = lock_file(lock_path)
-    if fd is None:
-        return False
-    try:
+    with _locked_name(run_dir, name) as is_locked:
         # Whoever held the name until now may have written another record since.
-        record = read_record(run_dir, name)
+        record = read_record(run_dir, name) if is_locked else None
         if record is None or not _is_stale(record):
             return False
         write_record(run_dir, record.ended())
         return True
+
+
+@contextlib.contextmanager
+def _locked_name(run_dir: Path, name: str) -> Iterator[bool]:
+    """Hold the lock of a name for a moment; yield whether it was free. Blocks."""
+    lock_path = _directory(run_dir) / f"{name}.lock"
+    fd = lock_file(lock_path)
+    try:
+        yield fd is not None
     finally:
-        unlock_file(lock_path, fd)
+        if fd is not None:
+            unlock_file(lock_path, fd)
 
 
 def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterator[str]:

@@ -143,7 +143,7 @@ async def _save_one(
         source = await run_blocking(_source_of, record)
         saved = await capture(source, target, timeout=timeout, max_bytes=DEFAULT_MAX_BYTES)
         with anyio.CancelScope(shield=True):
-            await writers.of(home).apply(checkpoint_update(saved))
+            await writers.of(home).apply(checkpoint_update(saved, run_id=record.run_id))
     except ClawbloxError as error:
         on_saved(Outcome(record.name, error=error))
     else:

@@ -104,7 +104,8 @@ async def _save_and_register(
             source, directory, timeout=options.timeout, max_bytes=options.max_bytes
         )
     with anyio.CancelScope(shield=True):
-        await fleet.writers.of(launch.instance_dir).apply(checkpoint_update(saved))
+        update = checkpoint_update(saved, run_id=supervisor.instance.run_id)
+        await fleet.writers.of(launch.instance_dir).apply(update)
     supervisor.note_saved(saved)
     return saved
 

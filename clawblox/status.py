@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -27,11 +27,13 @@ from clawblox.records import InstanceRecord, read_record, read_records
 
 __all__ = [
     "OVER",
+    "InstanceSave",
     "InstanceState",
     "InstanceStatus",
     "count_waiting",
     "is_over",
     "is_ready",
+    "last_saves_by_run",
     "mark_of",
     "own_start",
     "read_instances",
@@ -78,7 +80,7 @@ class InstanceStatus:
         restarts: How often it was brought back.
         rss_bytes: Resident memory of all its processes; None when none lives.
         cpu_s: Processor time of all its living processes, in seconds; None when none lives.
-        saved_at: UTC time of its last save that is still there; None without any.
+        saved_at: UTC time of the last save of its run that is still there; None without any.
         saved_path: The file of that save.
         saved_sha256: Its digest, when the manifest tells.
         sim_time: Its simulation time, when the snapshot tells.
@@ -88,6 +90,7 @@ class InstanceStatus:
         command_file: Script that reruns the launch.
         log_file: Its output.
         halt: Why it halted, in the world's words; None when it did not.
+        run_id: Id of its run, which the save is of; empty for a run of an older version.
     """
 
     name: str
@@ -116,6 +119,7 @@ class InstanceStatus:
     command_file: Path
     log_file: Path
     halt: str | None = None
+    run_id: str = ""
 
     @property
     def has_died(self) -> bool:
@@ -263,27 +267,52 @@ def _usages_of(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:
 
 
 @attrs.frozen
-class _Save:
-    """A checkpoint, as a manifest tells of it."""
+class InstanceSave:
+    """A save of an instance, as a manifest tells of it.
+
+    Attributes:
+        instance: Name of the instance.
+        run_id: Id of its run; empty for a save of an older version.
+        path: The file.
+        created_at: UTC time of the save.
+        sha256: Digest of the file.
+        time: Simulation time.
+    """
 
     instance: str
+    run_id: str
     path: Path
     created_at: str | None
     sha256: str | None
     time: float | None
 
 
-def _last_saves(records: Iterable[InstanceRecord]) -> dict[str, _Save]:
-    """Return the last save of each instance that is still there."""
-    found: dict[str, _Save] = {}
+def last_saves_by_run(status: InstanceStatus) -> dict[str, InstanceSave]:
+    """Return the last save of an instance in each of its runs that is still there. Blocks.
+
+    Returns:
+        By the id of the run, the latest first; earlier runs in the directory are among them.
+    """
+    found: dict[str, InstanceSave] = {}
+    for save in _saves_in(status.instance_dir):
+        if save.instance == status.name and save.run_id not in found and save.path.is_file():
+            found[save.run_id] = save
+    return found
+
+
+def _last_saves(records: Sequence[InstanceRecord]) -> dict[str, InstanceSave]:
+    """Return the last save of each instance that is of its run and still there."""
+    run_ids = {record.name: record.run_id for record in records}
+    found: dict[str, InstanceSave] = {}
     for directory in {record.instance_dir for record in records}:
         for save in _saves_in(Path(directory)):
-            if save.instance not in found and save.path.is_file():
+            is_of_its_run = run_ids.get(save.instance) == save.run_id
+            if is_of_its_run and save.instance not in found and save.path.is_file():
                 found[save.instance] = save
     return found
 
 
-def _saves_in(instance_dir: Path) -> tuple[_Save, ...]:
+def _saves_in(instance_dir: Path) -> tuple[InstanceSave, ...]:
     """Return the saves that were not removed on purpose, the last one first."""
     try:
         found = manifest_path(instance_dir).stat()
@@ -293,15 +322,16 @@ def _saves_in(instance_dir: Path) -> tuple[_Save, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[_Save, ...]:
+def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[InstanceSave, ...]:
     # Who watches a run looks every second, and a manifest with many saves is dear to read.
     try:
         manifest = read_manifest(instance_dir)
     except ManifestError:
         return ()
     return tuple(
-        _Save(
+        InstanceSave(
             instance=str(entry["instance"]),
+            run_id=str(entry.get("run_id", "")),
             path=manifest.resolve(str(entry.get("path"))),
             created_at=entry.get("created_at"),
             sha256=entry.get("sha256"),
@@ -313,7 +343,7 @@ def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[_Save, .
 
 
 def _status_of(
-    record: InstanceRecord, usage: tuple[int, float] | None, save: _Save | None
+    record: InstanceRecord, usage: tuple[int, float] | None, save: InstanceSave | None
 ) -> InstanceStatus:
     is_alive = usage is not None
     return InstanceStatus(
@@ -343,6 +373,7 @@ def _status_of(
         command_file=Path(record.command_file),
         log_file=Path(record.log_file),
         halt=record.halt,
+        run_id=record.run_id,
     )
 
 

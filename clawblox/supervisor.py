@@ -294,6 +294,7 @@ class Supervisor:
                 at=format_utc(utc_now()),
                 exit=exit_before,
                 resume_from=launch.resume_path,
+                run_id=self.instance.run_id,
             )
         )
 

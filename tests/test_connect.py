@@ -86,9 +86,11 @@ async def test_the_world_sees_the_name_up_to_its_run_suffix(tmp_path: Path, run_
         assert (await world.connect(Bot(run_name, tmp_path / "bot")))["name"] == name
         assert requests(started, "/join")[0]["query"] == {"name": name}
     (entry,) = manifest_of(tmp_path / "run")["agents"]
+    record = json.loads((tmp_path / "run/.clawblox/instances/w000.json").read_text())
     assert entry == {
         "dir": str(tmp_path / "bot"),
         "name": name,
+        "run_id": record["run_id"],
         "run_name": run_name,
         "world_agent_id": "agent-1",
     }

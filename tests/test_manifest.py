@@ -318,6 +318,26 @@ def test_restarts_stand_in_their_order_and_each_of_them_once():
     assert manifest.filled(manifest) == manifest
 
 
+def test_a_run_that_is_renamed_is_so_in_all_that_belongs_to_it():
+    saved = {"path": "checkpoints/a.json"}
+    manifest = EMPTY.merged(
+        agent_update(dir=ROOT / "agents/a", run_id="old"),
+        checkpoint_update(saved, run_id="old"),
+        checkpoint_update({"path": "checkpoints/b.json"}, run_id="another"),
+        checkpoint_update({"path": "checkpoints/c.json"}),
+        restart_update(number=1, at="now", exit="", resume_from=None, run_id="old"),
+    )
+    odd = Manifest(PATH, {**manifest.document, "recordings": [{"path": "r", "run_id": "old"}]})
+    odd.document["checkpoints"].extend([7, {"run_id": ["old"]}])
+    renamed = odd.merged(Update(renamed_runs={"old": "r001"}))
+    assert [entry["run_id"] for entry in (*renamed.agents, *renamed.restarts)] == ["r001"] * 2
+    first, *others = renamed.checkpoints
+    assert first == {**saved, "run_id": "r001"}
+    assert others == odd.checkpoints[1:]
+    assert renamed.recordings == odd.recordings  # they are the world's
+    assert renamed.merged(Update(renamed_runs={"old": "r002"})) == renamed
+
+
 def test_a_checkpoint_that_is_removed_keeps_what_was_known_of_it():
     manifest = EMPTY.merged(checkpoint_update(SAVED), checkpoint_update({"path": "/other/b.json"}))
     removed = manifest.merged(removal_update([SAVED.path], at="2026-06-23T00:00:00Z"))

@@ -6,6 +6,7 @@ archive is complete without.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -44,14 +45,18 @@ def above(path: Path) -> tuple[Path, ...]:
     return tuple(Path(os.path.abspath(path)).parents)  # noqa: PTH100 - no link is followed
 
 
-def read_lineage(runs: tuple[Path, ...]) -> dict[str, str | None]:
-    """Return what the innermost run is and comes from; what is not known is None. Blocks."""
-    run: Entry = {}
-    if runs:
-        try:
-            run = read_manifest(runs[0]).run
-        except ManifestError:  # not a reason to lose the state of a run
-            run = {}
+def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str | None]:
+    """Return what the innermost run is and comes from; what is not known is None. Blocks.
+
+    Args:
+        runs: The run directories that the archive lies in, the innermost first.
+        snapshot: The world's document, which may be of another run than the one that was
+            labelled last in its directory.
+    """
+    run = _read_run(runs[0]) if runs else {}
+    run_id = None if snapshot is None else _find_run_id(snapshot)
+    if run_id is not None and run_id != run.get("id"):
+        run = {"id": run_id} if "id" in run else {**run, "id": run_id}
     resume_from = _text(run.get("resume_from"))
     return {
         "run_id": _text(run.get("id")),
@@ -60,8 +65,35 @@ def read_lineage(runs: tuple[Path, ...]) -> dict[str, str | None]:
     }
 
 
+def _read_run(run_dir: Path) -> Entry:
+    try:
+        return read_manifest(run_dir).run
+    except ManifestError:  # not a reason to lose the state of a run
+        return {}
+
+
+def _find_run_id(snapshot: Path) -> str | None:
+    """Return the id of the run that a snapshot is registered for."""
+    for directory in runs_of(snapshot):
+        with contextlib.suppress(ManifestError):
+            manifest = read_manifest(directory)
+            for entry in filter(_is_named, manifest.checkpoints):
+                if os.path.normpath(manifest.resolve(entry["path"])) == str(snapshot):
+                    return _text(entry.get("run_id"))
+    return None
+
+
+def _is_named(entry: object) -> bool:
+    return isinstance(entry, Mapping) and isinstance(entry.get("path"), str)
+
+
 def checkpoint_entry(
-    path: Path, fd: int, *, created_at: object, world: Mapping[str, Any] | None
+    path: Path,
+    fd: int,
+    *,
+    created_at: object,
+    world: Mapping[str, Any] | None,
+    run_id: object,
 ) -> Entry:
     """Return what a manifest says of an archive. Blocks; reads the whole archive.
 
@@ -70,9 +102,11 @@ def checkpoint_entry(
         fd: It, open for reading.
         created_at: As its metadata says it.
         world: As its metadata says it.
+        run_id: Id of its run, as its metadata says it.
     """
     digest, size = digest_fd(fd)
     return {
+        **({"run_id": run_id} if isinstance(run_id, str) else {}),
         "path": str(path.absolute()),
         "format": ARCHIVE_FORMAT,
         "time": None if world is None else world.get("time"),

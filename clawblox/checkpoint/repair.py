@@ -125,8 +125,13 @@ def _entry_of(path: Path) -> Entry:
         metadata: Mapping[str, Any] = archive.metadata
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        lineage = metadata.get("lineage") or {}
         return checkpoint_entry(
-            path, fd, created_at=metadata.get("created_at"), world=metadata.get("world")
+            path,
+            fd,
+            created_at=metadata.get("created_at"),
+            world=metadata.get("world"),
+            run_id=lineage.get("run_id"),
         )
     finally:
         os.close(fd)

@@ -105,7 +105,7 @@ class _Save:
             created_at=format_utc(utc_now()),
             caller=self._request.metadata,
             world=None if snapshot is None else read_world(snapshot),
-            lineage=registry.read_lineage(self._runs),
+            lineage=registry.read_lineage(self._runs, snapshot),
         )
 
     def _plan(self) -> Plan:
@@ -158,7 +158,11 @@ class _Save:
 
     def _entry(self, fd: int, document: Document) -> registry.Entry:
         return registry.checkpoint_entry(
-            self._request.path, fd, created_at=document.created_at, world=document.world
+            self._request.path,
+            fd,
+            created_at=document.created_at,
+            world=document.world,
+            run_id=document.lineage.get("run_id"),
         )
 
     def _add(self, writer: ArchiveWriter, source: Source) -> Excluded | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from clawblox.errors import ClawbloxError, UsageError
 from clawblox.launch import find_snapshot, snapshot_places
 from clawblox.protocol import SEEDS
 from clawblox.runs import OnEvent, find_orchestrator, fork_instances
-from clawblox.status import InstanceStatus, read_instances
+from clawblox.status import InstanceStatus, last_saves_by_run, read_instances
 
 __all__ = ["command"]
 
@@ -35,7 +35,7 @@ class _ForkCommand(ManyCommand):
     sections: ClassVar = {
         **ManyCommand.sections,
         "The instances": (
-            *("count", "reseed", "new_run_dir"),
+            *("count", "reseed", "run_id", "new_run_dir"),
             *ManyCommand.sections["The instances"],
         ),
     }
@@ -57,6 +57,7 @@ def _seed(ctx: click.Context, param: click.Parameter, value: int | None) -> int 
       clawblox fork runs/r001 w003 -n 8 --reseed 7  each its own random numbers
       clawblox fork runs/r001 runs/r001/worlds/w003/checkpoints/s1.json
       clawblox fork runs/r001 w003 -n 8 --run-dir runs/r002
+      clawblox fork runs/r001 w003 --run-id w003-20260622T185925000000Z
 
     Where an orchestrator runs in RUN_DIR, the new instances are its own, and live as long as it
     does; this command returns when they are ready. Elsewhere, and with --run-dir, this command
@@ -72,6 +73,11 @@ def _seed(ctx: click.Context, param: click.Parameter, value: int | None) -> int 
     callback=_seed,
     metavar="SEED",
     help="Seed of the first; each of the others gets one more.  [default: none is reseeded]",
+)
+@click.option(
+    "--run-id",
+    metavar="ID",
+    help="Fork the last save of an earlier run in RUN_DIR.  [default: the latest run]",
 )
 @click.option(
     "--run-dir",
@@ -90,16 +96,18 @@ def command(
     source: str,
     count: int,
     reseed: int | None,
+    run_id: str | None,
     new_run_dir: str | None,
     **options: Any,  # noqa: ANN401 - those of ManyOptions
 ) -> None:
     """Start instances that go on from one snapshot, each on its own.
 
     RUN_DIR is where the source ran. SOURCE is one of its instances, or the file of a snapshot:
-    a running instance is saved now; of an ended one the last save is taken that is still there.
+    a running instance is saved now; of an ended one the last save of its run is taken that is
+    still there.
     """
     directory = existing_run_dir(run_dir).absolute()
-    found = _find_source(directory, source)
+    found = _find_source(directory, source, run_id)
     options_given = ManyOptions(**options)
     home = directory if new_run_dir is None else Path(new_run_dir).absolute()
     if new_run_dir is None and find_orchestrator(directory, found.world_dir) is not None:
@@ -142,6 +150,7 @@ class _Source:
         instance: The instance; None for a file.
         path: The file; None for an instance that is to be saved.
         sha256: Its digest, when that is known.
+        run_id: Id of the run that it was saved in, when that is known.
     """
 
     run_dir: Path
@@ -149,13 +158,14 @@ class _Source:
     instance: str | None
     path: Path | None
     sha256: str | None = None
+    run_id: str = ""
 
 
-def _find_source(run_dir: Path, source: str) -> _Source:
+def _find_source(run_dir: Path, source: str, run_id: str | None) -> _Source:
     known = read_instances(run_dir)
     for status in known:
         if status.name == source:
-            return _source_of(run_dir, status)
+            return _source_of(run_dir, status, run_id)
     worlds = {status.world_dir for status in known}
     places = [place for world in worlds for place in snapshot_places(source, world, "SOURCE")]
     if not any(place.is_file() for place in places):
@@ -163,6 +173,11 @@ def _find_source(run_dir: Path, source: str) -> _Source:
         raise UsageError(
             f"'{source}' is neither an instance of {run_dir} nor a file; there are: {names}",
             hint=f"looked for the file {' and '.join(map(str, dict.fromkeys(places)))}",
+        )
+    if run_id is not None:
+        raise UsageError(
+            f"--run-id is for the saves of an instance, and '{source}' is a file",
+            hint="leave it out",
         )
     if len(worlds) > 1:
         raise UsageError(
@@ -173,26 +188,40 @@ def _find_source(run_dir: Path, source: str) -> _Source:
     return _Source(run_dir, world_dir, None, find_snapshot(source, world_dir, "SOURCE"))
 
 
-def _source_of(run_dir: Path, status: InstanceStatus) -> _Source:
+def _source_of(run_dir: Path, status: InstanceStatus, run_id: str | None) -> _Source:
     """Return an instance as a source, with its last save unless it can be saved now.
 
     Raises:
-        ClawbloxError: There is none.
+        ClawbloxError: The run has no save of it.
+        UsageError: There is no such run.
     """
-    if status.state == "ready":
+    if run_id is None and status.state == "ready":
         return _Source(run_dir, status.world_dir, status.name, None)
-    if status.saved_path is None:
-        raise ClawbloxError(
-            f"Instance {status.name!r} is not ready ({status.state}), and no save of it is there",
-            hint="name another instance, or the file of a snapshot",
+    saves = last_saves_by_run(status)
+    save = saves.get(status.run_id if run_id is None else run_id)
+    if save is None:
+        raise _no_save(status, run_id, [known for known in saves if known])
+    return _Source(run_dir, status.world_dir, status.name, save.path, save.sha256, save.run_id)
+
+
+def _no_save(status: InstanceStatus, run_id: str | None, known: Sequence[str]) -> ClawbloxError:
+    if run_id is not None:
+        return UsageError(
+            f"no save of instance {status.name!r} in run {run_id!r} is there; "
+            f"there are saves of: {', '.join(known) or 'no other run'}"
         )
-    return _Source(run_dir, status.world_dir, status.name, status.saved_path, status.saved_sha256)
+    earlier = f"; --run-id takes one of an earlier run: {', '.join(known)}" if known else ""
+    return ClawbloxError(
+        f"Instance {status.name!r} is not ready ({status.state}), and no save of it is there",
+        hint=f"name another instance, or the file of a snapshot{earlier}",
+    )
 
 
 async def _take_checkpoint(source: _Source) -> Mapping[str, Any]:
     """Return the snapshot, as ``AsyncWorld.fork`` takes it; a running instance is saved now."""
     if source.path is not None:
-        note(f"Forking {shorten_path(source.path)}")
+        run = f" (run {source.run_id})" if source.run_id else ""
+        note(f"Forking {shorten_path(source.path)}{run}")
         return {"path": str(source.path), "sha256": source.sha256}
     assert source.instance is not None
     saves = await save_and_tell(

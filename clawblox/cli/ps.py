@@ -45,8 +45,8 @@ _HEADINGS = (
 
     States: starting, ready, restarting, stopping; exited (was ready once, with its status or
     signal), halted (said that it has stopped, and why), failed (never was ready), interrupted
-    (its orchestrator is gone, and so is it). SAVED is how long ago, SIM TIME the simulation
-    time of that save.
+    (its orchestrator is gone, and so is it). SAVED is how long ago the last save of the latest
+    run was, SIM TIME its simulation time.
     """,
 )
 @click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")

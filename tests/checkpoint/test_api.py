@@ -170,6 +170,7 @@ def test_the_manifest_names_the_archive(run: Run):
     (entry,) = run.entries()
     assert entry == {
         "path": "checkpoints/a.ckpt",
+        "run_id": "r001",
         "format": "clawblox-ckpt-v1",
         "time": 12.5,
         "created_at": read_metadata(path)["created_at"],

@@ -203,7 +203,39 @@ def test_an_ended_instance_is_forked_from_its_last_save_by_the_command_itself(
     assert [name for name, one in known.items() if one["state"] == "ready"] == ["w003", "w004"]
     assert known["w004"]["orchestrator_pid"] == forking.process.pid
     assert counter_of(known["w004"]["port"], session)["counter"] == 41
-    assert forking.err == f"Forking {known['w001']['saved_path']}\n"
+    source = known["w001"]
+    assert forking.err == f"Forking {source['saved_path']} (run {source['run_id']})\n"
+    wait_for_end(forking)
+
+
+def test_a_fork_takes_the_save_of_the_latest_run_or_of_the_one_that_is_named(
+    start: Start, call: Start, run_dir: Path, tmp_path: Path
+) -> None:
+    world = str(make_world(tmp_path))
+    first = start("up", world, "-n", "2", "--run-dir", str(run_dir))
+    first.wait_for("ready after")
+    assert call("save", str(run_dir), "w001").wait() == 0
+    before = look(run_dir)["w001"]
+    wait_for_end(first)
+    second = start("up", world, "-n", "2", "--run-dir", str(run_dir))
+    second.wait_for("ready after")
+    wait_for_end(second)
+    now = look(run_dir)["w001"]
+    assert now["run_id"] != before["run_id"]
+    assert now["saved_path"] is None
+    gone = call("fork", str(run_dir), "w001")
+    assert gone.wait() == 1
+    assert gone.err.endswith(f"--run-id takes one of an earlier run: {before['run_id']}\n")
+    unknown = call("fork", str(run_dir), "w001", "--run-id", "r9")
+    assert unknown.wait() == 2
+    assert unknown.err.startswith("Error: no save of instance 'w001' in run 'r9' is there; ")
+    assert unknown.err.endswith(f"there are saves of: {before['run_id']}\n")
+    file = call("fork", str(run_dir), before["saved_path"], "--run-id", before["run_id"])
+    assert file.wait() == 2
+    forking = start("fork", str(run_dir), "w001", "--run-id", before["run_id"])
+    forking.wait_for("1 instance ready after")
+    assert forking.err == f"Forking {before['saved_path']} (run {before['run_id']})\n"
+    assert look(run_dir)["w002"]["resume_path"] == before["saved_path"]
     wait_for_end(forking)
 
 

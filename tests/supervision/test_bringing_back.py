@@ -103,7 +103,7 @@ async def test_a_fresh_start_has_the_old_address_and_nothing_else(
         assert variables_of(status.pid)["WORLD_OPERATOR_TOKEN"] != token
         assert ask(first.port, "GET", "/observe", headers={"X-Session": session}).status == 401
         (entry,) = manifest_of(first.instance_dir)["restarts"]
-        assert entry.keys() == {"at", "exit", "number"}
+        assert entry.keys() == {"at", "exit", "number", "run_id"}
         assert (await world.save())["time"] == 0.0
         metrics = world.metrics
         assert (metrics.starts, metrics.exits, metrics.restarts, metrics.ready_s.count) == (
