@@ -16,6 +16,7 @@ import itertools
 import os
 import re
 import secrets
+import shutil
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -32,6 +33,7 @@ __all__ = [
     "lock_owner",
     "make_private_dir",
     "own_lock",
+    "partial_name",
     "publish_bytes",
     "sweep_partials",
     "unlock_file",
@@ -61,8 +63,7 @@ class PartialFile:
     """
 
     def __init__(self, directory: Path, stem: str) -> None:
-        name = f".{stem}.{_identity(os.getpid())}.{secrets.token_hex(4)}.partial"
-        self.path = directory / name
+        self.path = directory / partial_name(stem)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self.fd = os.open(self.path, flags, PRIVATE_FILE)
         self._is_there = True
@@ -108,6 +109,15 @@ class PartialFile:
         finally:
             if self._is_there:
                 self.path.unlink(missing_ok=True)
+
+
+def partial_name(stem: str) -> str:
+    """Return a new name for what this process is writing, as :func:`sweep_partials` knows it.
+
+    Args:
+        stem: A word for the name, for whoever finds it.
+    """
+    return f".{stem}.{_identity(os.getpid())}.{secrets.token_hex(4)}.partial"
 
 
 @functools.cache
@@ -269,11 +279,14 @@ def make_private_dir(path: Path) -> Path:
 
 
 def sweep_partials(directory: Path) -> None:
-    """Remove the partial files in ``directory`` whose owner does not live any more."""
+    """Remove the partial files and trees in ``directory`` whose owner does not live any more."""
     for entry in os.scandir(directory):
         found = _PARTIAL.fullmatch(entry.name)
         if found and not is_same_process(int(found["pid"]), int(found["start"])):
             # What cannot be removed, another user's for example, is in nobody's way.
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+                continue
             with contextlib.suppress(OSError):
                 Path(entry.path).unlink()
 

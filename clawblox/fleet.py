@@ -21,14 +21,15 @@ import structlog
 from clawblox.clock import utc_now
 from clawblox.config import WorldConfig
 from clawblox.control_server import ControlServer, Handler
-from clawblox.errors import ManifestError, UsageError, WorldStartError, WorldStopError
+from clawblox.errors import UsageError, WorldStartError, WorldStopError
 from clawblox.events import EventHub
 from clawblox.http import InstanceClient
 from clawblox.instance import Instance, new_run_id
 from clawblox.launch import Launch, plan_attach
+from clawblox.leftovers import close_interrupted, remove_leftovers
 from clawblox.lifecycle import State
 from clawblox.logs import trim_log
-from clawblox.manifest import Update, read_manifest
+from clawblox.manifest import Update
 from clawblox.manifest_updates import instances_update, run_update
 from clawblox.manifest_writer import ManifestWriters
 from clawblox.many import Job, Many
@@ -38,7 +39,6 @@ from clawblox.records import (
     InstanceRecord,
     RunClaim,
     claim_run,
-    close_stale_records,
     free_names,
     read_running,
 )
@@ -97,6 +97,7 @@ class Fleet:
         self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
         self._latest: dict[Path, Instance] = {}
+        self._cleared: set[Path] = set()
         self._planned: dict[str, Launch] = {}
         self._plan_lock = anyio.Lock()
         self._clients: dict[str, tuple[int, InstanceClient]] = {}
@@ -392,9 +393,12 @@ class Fleet:
             await client.aclose()
 
     async def _close_interrupted(self, run_dir: Path) -> None:
-        """Say in their manifests that runs of a killed orchestrator were interrupted."""
-        for directory in await run_blocking(_interrupted_runs, run_dir):
+        """Note that runs of a killed orchestrator were interrupted, and remove what it left."""
+        for directory in await run_blocking(close_interrupted, run_dir):
             await self.writers.of(directory).apply(run_update(status="interrupted"))
+        if run_dir not in self._cleared:
+            self._cleared.add(run_dir)
+            await run_blocking(remove_leftovers, run_dir)
 
     # -- what serves them -------------------------------------------------------------------
 
@@ -473,19 +477,6 @@ async def _wait_started(supervisor: Supervisor) -> StartedWorld:
 def _given_up(name: str, failed: str) -> WorldStartError:
     message = f"instance {name!r} was given up, since {failed!r} failed"
     return WorldStartError(message, instance=name)
-
-
-def _interrupted_runs(run_dir: Path) -> list[Path]:
-    """Close what a killed orchestrator left in the records; return the runs that it left open."""
-    directories = {Path(record.instance_dir) for record in close_stale_records(run_dir)}
-    return [directory for directory in sorted(directories) if _is_left_open(directory)]
-
-
-def _is_left_open(run_dir: Path) -> bool:
-    try:
-        return read_manifest(run_dir).run.get("status") == "running"
-    except ManifestError:
-        return False
 
 
 def _rename_runs(instances: Iterable[Instance], run_id: str) -> None:

@@ -97,6 +97,17 @@ class ManifestFile:
         self._stamp = _stamp(self._path)
         return True
 
+    def take_in_leftovers(self) -> None:
+        """Merge what killed writers left beside the file, and remove it.
+
+        Raises:
+            ManifestError: The file cannot be read or written, or is locked.
+        """
+        with self._busy, self._translated():
+            if self._path.parent.is_dir() and self._find_leftovers():
+                with self._locked():
+                    self._rewrite(lambda manifest: manifest)
+
     def repair(self, *, is_thorough: bool) -> None:
         """Fill in what is owed and has gone missing; nothing when the file itself is gone.
 

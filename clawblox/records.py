@@ -47,7 +47,7 @@ __all__ = [
     "write_record",
 ]
 
-RecordState = Literal["starting", "ready", "exited", "failed"]
+RecordState = Literal["starting", "ready", "exited", "failed", "interrupted"]
 
 
 @attrs.frozen
@@ -122,9 +122,14 @@ class InstanceRecord:
             and read_process(self.pid) is not None
         )
 
-    def ended(self) -> InstanceRecord:
-        """Return the record of an instance that has ended now, nobody knows how."""
+    def ended(self, *, was_interrupted: bool) -> InstanceRecord:
+        """Return the record of an instance that has ended without its orchestrator.
+
+        Args:
+            was_interrupted: Whether it had ended when somebody looked, nobody knows how.
+        """
         state: RecordState = "exited" if self.state == "ready" else "failed"
+        state = "interrupted" if was_interrupted else state
         return attrs.evolve(self, state=state, ended_at=format_utc(utc_now()))
 
 
@@ -322,7 +327,7 @@ def read_running(run_dir: Path) -> list[InstanceRecord]:
 
 
 def close_stale_records(run_dir: Path) -> list[InstanceRecord]:
-    """Mark the instances whose orchestrator and process are gone as ended. Blocks.
+    """Mark the instances whose orchestrator and process are gone as interrupted. Blocks.
 
     Returns:
         Their records as they were: these instances were interrupted.
@@ -341,7 +346,7 @@ def _close(run_dir: Path, name: str) -> bool:
         record = read_record(run_dir, name) if is_locked else None
         if record is None or not _is_stale(record):
             return False
-        write_record(run_dir, record.ended())
+        write_record(run_dir, record.ended(was_interrupted=True))
         return True
 
 

@@ -30,8 +30,8 @@ from clawblox.errors import (
     WorldStopError,
 )
 from clawblox.launch import files_dir
-from clawblox.manifest import Update
-from clawblox.manifest_updates import checkpoint_update, run_update
+from clawblox.leftovers import is_left_open, remove_leftovers
+from clawblox.manifest_updates import RunStatus, checkpoint_update, run_update
 from clawblox.manifest_writer import ManifestWriters
 from clawblox.model import Outcome, SavedSnapshot, StopResult
 from clawblox.process import Grace, TreeEnd, end_tree
@@ -257,6 +257,7 @@ async def stop_instances(
     async with ManifestWriters() as writers:
         stopping = _Stopping(run_dir, names, grace_seconds, on_stopped, writers)
         await stopping.run()
+    await run_blocking(remove_leftovers, run_dir)
     for failure in stopping.failures.values():
         raise failure
     return [result for _, result in sorted(stopping.results.items())]
@@ -327,9 +328,8 @@ async def _stop_one(
     end = await end_tree(mark, None, Grace(grace_seconds))
     if end.survivors:
         raise _stop_error(record, end)
-    was_stopped = end.rung != "already_exited"
-    label = run_update(status="complete" if was_stopped else "interrupted", ended_at=utc_now())
-    close = partial(_close_record, run_dir, record.name, label, writers)
+    was_interrupted = end.rung == "already_exited"
+    close = partial(_close_record, run_dir, record.name, writers, was_interrupted=was_interrupted)
     with anyio.move_on_after(_OWNER_TIMEOUT_S):
         await _wait_until(close)
     latest = await run_blocking(read_record, run_dir, record.name)
@@ -349,7 +349,9 @@ async def _wait_until(condition: Callable[[], bool]) -> None:
         await anyio.sleep(_OWNER_POLL_S)
 
 
-def _close_record(run_dir: Path, name: str, label: Update, writers: ManifestWriters) -> bool:
+def _close_record(
+    run_dir: Path, name: str, writers: ManifestWriters, *, was_interrupted: bool
+) -> bool:
     """Note the end of an instance that nobody owns; return whether nobody does."""
     try:
         claim = claim_name(run_dir, name)
@@ -358,14 +360,21 @@ def _close_record(run_dir: Path, name: str, label: Update, writers: ManifestWrit
     try:
         record = read_record(run_dir, name)
         if record is not None and record.state not in OVER:
-            write_record(run_dir, record.ended())
-            if record.index is not None:  # who runs one alone labels it
-                writers.apply(Path(record.instance_dir), label)
+            write_record(run_dir, record.ended(was_interrupted=was_interrupted))
+            _label_end(record, writers, was_interrupted=was_interrupted)
     except ManifestError as error:
         _log.warning("manifest not written", instance=name, error=str(error))
     finally:
         claim.release()
     return True
+
+
+def _label_end(record: InstanceRecord, writers: ManifestWriters, *, was_interrupted: bool) -> None:
+    directory = Path(record.instance_dir)
+    # Who runs one alone labels it, unless it was killed before it could.
+    if record.index is not None or (was_interrupted and is_left_open(directory)):
+        status: RunStatus = "interrupted" if was_interrupted else "complete"
+        writers.apply(directory, run_update(status=status, ended_at=utc_now()))
 
 
 def _stop_error(record: InstanceRecord, end: TreeEnd) -> WorldStopError:

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ import attrs
 
 from clawblox.config import CONFIG_NAME
 from clawblox.errors import ConfigError, FetchError
-from clawblox.files import fsync_directory
+from clawblox.files import PRIVATE_DIR, fsync_directory, partial_name, sweep_partials
 from clawblox.http import download, fetch_text
 
 __all__ = ["HOME_ENV", "FetchLimits", "GitHubHosts", "fetch_world", "is_world_url"]
@@ -210,8 +209,13 @@ def _staging(worlds: Path, url: str) -> Iterator[Path]:
     """Give a private directory in the file system of the cache, and remove what is left in it."""
     try:
         worlds.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=worlds) as staging:
-            yield Path(staging)
+        sweep_partials(worlds)
+        staging = worlds / partial_name("fetch")
+        staging.mkdir(mode=PRIVATE_DIR)
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
         if isinstance(error, FetchError):
             raise

@@ -374,11 +374,32 @@ def test_only_what_the_dead_left_is_swept(tmp_path: Path) -> None:
     assert names_in(tmp_path) == kept - {partial_name(other.pid, living.start_time)}
 
 
-def test_what_cannot_be_swept_is_in_nobodys_way(tmp_path: Path) -> None:
-    (tmp_path / partial_name(2**22 + 1, 1)).mkdir()
-    (tmp_path / partial_name(2**22 + 2, 1)).touch()
+def test_a_tree_that_the_dead_left_is_swept_and_nothing_that_it_links_to(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "inner").mkdir(parents=True)
+    left, link = (tmp_path / partial_name(2**22 + number, 1) for number in (1, 2))
+    (left / "deep" / "er").mkdir(parents=True)
+    (left / "deep" / "link").symlink_to(outside)
+    link.symlink_to(outside)
     sweep_partials(tmp_path)
-    assert names_in(tmp_path) == {partial_name(2**22 + 1, 1)}
+    assert names_in(tmp_path) == {"outside"}
+    assert names_in(outside) == {"inner"}
+
+
+def test_what_cannot_be_swept_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, tree = (tmp_path / partial_name(2**22 + number, 1) for number in range(1, 4))
+    for path in (first, second):
+        path.touch()
+    tree.mkdir()
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EPERM, "not yours", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    sweep_partials(tmp_path)
+    assert names_in(tmp_path) == {first.name, second.name}
 
 
 # ----------------------------------------------------------------------------------- locks

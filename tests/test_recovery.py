@@ -50,7 +50,7 @@ def test_a_run_whose_orchestrator_was_killed_is_called_interrupted(tmp_path: Pat
     with World(dir=directory) as world:
         world.start(run_dir=run_dir)
         assert read_manifest(run_dir).run == {"id": "r001", "status": "interrupted"}
-        assert json.loads(record.read_text())["state"] == "exited"
+        assert json.loads(record.read_text())["state"] == "interrupted"
         assert json.loads(record.read_text())["ended_at"].endswith("Z")
 
 

@@ -192,6 +192,14 @@ def test_a_folder_becomes_a_world_directory_named_after_its_commit(hub, home):
     assert hub.accepted["/api/repos/lab/worlds/commits/main"] == "application/vnd.github.sha"
 
 
+def test_what_a_killed_download_left_is_removed_by_the_next_one(hub, home):
+    left = home / "worlds" / f".fetch.{2**22 + 1}-1.0badcafe.partial"
+    left.mkdir(parents=True)
+    (left / "archive.tar.gz").touch()
+    hub.fetch()
+    assert list(home.glob("worlds/.*")) == []
+
+
 def test_only_the_folder_is_unpacked(hub, home):
     hub.has_archive(
         archive(
@@ -353,7 +361,7 @@ def refused(hub: GitHub, home: Path, where: str = "tree/main/panda", **options) 
     with pytest.raises(FetchError) as caught:
         hub.fetch(where, **options)
     assert everything_in(home) == set()
-    assert list(home.glob("worlds/.fetch-*")) == []
+    assert list(home.glob("worlds/.*")) == []
     return caught.value
 
 

@@ -14,7 +14,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -24,9 +23,9 @@ from typing import Final, Self
 import attrs
 
 from clawblox.errors import CheckpointError, CheckpointPathError
-from clawblox.files import PRIVATE_DIR, write_all
+from clawblox.files import PRIVATE_DIR, partial_name, write_all
 from clawblox.linux import NO_REPLACE, rename_with, sync_file_system
-from clawblox.proctree import is_same_process, start_time_of
+from clawblox.proctree import is_same_process
 
 __all__ = ["Staging", "Target"]
 
@@ -102,8 +101,7 @@ class Staging:
             self._base_fd = os.open(target.base, _DIRECTORY)
             stack.callback(os.close, self._base_fd)
             _sweep(self._base_fd)
-            pid = os.getpid()
-            self._name = f".load.{pid}-{start_time_of(pid)}.{secrets.token_hex(4)}.partial"
+            self._name = partial_name("load")
             os.mkdir(self._name, PRIVATE_DIR, dir_fd=self._base_fd)
             stack.callback(shutil.rmtree, self._name, ignore_errors=True, dir_fd=self._base_fd)
             self._fd = os.open(self._name, _DIRECTORY, dir_fd=self._base_fd)

@@ -167,5 +167,5 @@ async def test_what_an_orchestrator_left_that_was_killed_is_ended_and_called_int
         told = [one["status"] for one in statuses(run, names).values()]
         assert told == [*["running"] * 2, *["interrupted"] * 14]
         now = await run_sync(read_instances, run)
-        assert [one.state for one in now] == [*["ready"] * 2, *["exited"] * 14]
+        assert [one.state for one in now] == [*["ready"] * 2, *["interrupted"] * 14]
     assert leftovers(run) == []
