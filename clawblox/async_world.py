@@ -232,7 +232,8 @@ class AsyncWorld(WorldMetadata):
             detach: Let the instance live on when this orchestrator ends.
             restart: What becomes of the instance when it dies: ``never`` lets it be dead,
                 ``fresh`` starts it again as it was started here, ``checkpoint`` from its last
-                good snapshot. Name and port stay; sessions do where the snapshot has them.
+                good save, or as it was started here when there is none. Name and port stay;
+                sessions do where the snapshot has them.
             max_restarts: An instance that died so often within ``restart_window`` stays dead.
             restart_window: Seconds.
 

@@ -252,17 +252,24 @@ class Supervisor:
         return False
 
     async def _next_launch(self) -> Launch | None:
-        """Return what to start now: as it was the first time, or from the last good snapshot."""
+        """Return what to start now: from the last good save, else as it was the first time.
+
+        Returns:
+            None when the snapshot is gone that it began from: it never begins afresh instead.
+        """
         first = self._first_launch
-        if first.restart.mode == "fresh":
-            return first
-        while self._saves:
+        while self._asks_for_save and self._saves:
             saved = self._saves[-1]
             if await run_blocking(has_digest, saved.path, saved.sha256):
                 # What was saved was reseeded already.
                 return attrs.evolve(first, resume_path=saved.path, reseed=None)
             self.note_removed([saved])  # another save may have landed meanwhile
-        return first if first.resume_path is not None else None
+        path = first.resume_path
+        return first if path is None or await run_blocking(path.is_file) else None
+
+    @property
+    def _asks_for_save(self) -> bool:
+        return self._first_launch.restart.mode == "checkpoint"
 
     async def _restart(self, launch: Launch) -> bool:
         begun_at = anyio.current_time()
@@ -271,7 +278,13 @@ class Supervisor:
             await run_blocking(partial(self.instance.begin_anew, keep_port=True))
             self.instance.launch = launch
             self.instance.restarts += 1
-            self._report("restarting", exit=exit_before, resume_path=launch.resume_path)
+            lacks_save = self._asks_for_save and launch is self._first_launch
+            self._report(
+                "restarting",
+                exit=exit_before,
+                resume_path=launch.resume_path,
+                reason="there is no good save" if lacks_save else None,
+            )
             await start_up(self.instance, _stay, self._report)
             words = str(exit_before) if halt_before is None else f"halted: {halt_before}"
             await run_blocking(self._note_restart, words, launch)

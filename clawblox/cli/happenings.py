@@ -102,8 +102,9 @@ def _exited(detail: Mapping[str, Any]) -> str:
 
 
 def _restarting(detail: Mapping[str, Any]) -> str:
-    path = detail["resume_path"]
-    return f"starts again {'afresh' if path is None else f'from {path.name}'}"
+    path, reason = detail["resume_path"], detail.get("reason")
+    words = f"starts again {'afresh' if path is None else f'from {path.name}'}"
+    return words if reason is None else f"{words}: {reason}"
 
 
 def _slowed(detail: Mapping[str, Any]) -> str:

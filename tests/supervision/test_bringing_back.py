@@ -96,7 +96,11 @@ async def test_a_fresh_start_has_the_old_address_and_nothing_else(
         await kill(run)
         seen = await until(events, "ready", ["w000"])
         assert kinds(seen, "w000") == ["exited", *LIFE]
-        assert dict(seen[1].detail) == {"exit": WorldExit(signal="SIGKILL"), "resume_path": None}
+        assert dict(seen[1].detail) == {
+            "exit": WorldExit(signal="SIGKILL"),
+            "resume_path": None,
+            "reason": None,
+        }
         status = await now(run)
         assert (status.state, status.restarts, status.port) == ("ready", 1, first.port)
         assert status.pid not in (first.pid, None)

@@ -69,26 +69,76 @@ async def test_a_save_that_is_damaged_or_refused_leaves_the_one_before(
         assert [one["resume_from"] for one in restarts] == [f"checkpoints/{good.name}"]
 
 
-async def test_without_any_good_save_it_stays_dead(tmp_path: Path, run: Path) -> None:
+async def test_without_any_good_save_it_begins_as_it_first_did_and_says_so(
+    tmp_path: Path, run: Path
+) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run, restart="checkpoint")
         sessions = await join_all(world, batch)
         switch(batch["w001"], snapshot="garbage")
-        await save_as(world, batch["w001"], sessions["w001"], 1)
+        refused = await save_as(world, batch["w001"], sessions["w001"], 1)
         await past(events)
         for name in batch.done:
             await kill(run, name)
-        seen = await until(events, "gave_up", batch.done)
-        assert kinds(seen, "w000") == ["exited", "gave_up"]
-        assert kinds(seen, "w001")[-2:] == ["start_failed", "gave_up"]
-        given_up = [one for one in seen if one.kind == "gave_up"]
-        assert {one.detail["reason"] for one in given_up} == {"there is no good snapshot"}
-        assert world.instances == ()
-        for name in batch.done:
-            with pytest.raises(WorldExitedError):
-                await world.save(instance=name)
-            assert (await world.stop(instance=name)).rung == "already_exited"
-            assert manifest_of(run / "worlds" / name)["run"]["status"] == "failed"
+        seen = await until(events, "ready", batch.done)
+        told = {
+            name: [
+                (one.detail["resume_path"], one.detail["reason"])
+                for one in seen
+                if (one.kind, one.instance) == ("restarting", name)
+            ]
+            for name in batch.done
+        }
+        afresh = (None, "there is no good save")
+        assert told == {"w000": [afresh], "w001": [(refused, None), afresh]}
+        assert kinds(seen, "w000") == ["exited", *LIFE]
+        assert world.instances == ("w000", "w001")
+        saved = await world.save(instance="w000")
+        await past(events)
+        await kill(run)
+        seen = await until(events, "ready", ["w000"])
+        (restarting,) = (one for one in seen if one.kind == "restarting")
+        assert (restarting.detail["resume_path"], restarting.detail["reason"]) == (saved.path, None)
+    assert leftovers(run) == []
+
+
+async def test_a_fork_without_a_save_begins_with_its_own_snapshot_and_seed(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path, toml_extra="reseed = true")
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        parent = await world.start(run_dir=run, name="parent")
+        session = await join(world, parent)
+        saved = await save_as(world, parent, session, 41)
+        (fork,) = await world.fork(saved, run_dir=run, reseed=7, restart="checkpoint")
+        act(fork.port, session, 1)
+        await past(events)
+        await kill(run, fork.name)
+        seen = await until(events, "ready", [fork.name])
+        (restarting,) = (one for one in seen if one.kind == "restarting")
+        assert dict(restarting.detail)["reason"] == "there is no good save"
+        assert restarting.detail["resume_path"] == saved
+        shown = look(fork.port, session)
+        assert (shown["counter"], shown["reseed"]) == (41, 7)
+
+
+async def test_it_never_begins_afresh_for_want_of_the_snapshot_that_it_began_from(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        parent = await world.start(run_dir=run, name="parent")
+        saved = await save_as(world, parent, await join(world, parent), 1)
+        (fork,) = await world.fork(saved, run_dir=run, restart="checkpoint")
+        saved.unlink()
+        await past(events)
+        await kill(run, fork.name)
+        seen = await until(events, "gave_up", [fork.name])
+        assert kinds(seen, fork.name) == ["exited", "gave_up"]
+        assert seen[-1].detail["reason"] == "there is no good snapshot"
+        with pytest.raises(WorldExitedError):
+            await world.save(instance=fork.name)
+        assert (await world.stop(instance=fork.name)).rung == "already_exited"
+        assert manifest_of(fork.instance_dir)["run"]["status"] == "failed"
     assert leftovers(run) == []
 
 
