@@ -459,7 +459,8 @@ class AsyncWorld(WorldMetadata):
 
         Raises:
             ConfigError: The grace is no number, or below 0.
-            UsageError: Several instances run and none was named.
+            UsageError: Several instances run and none was named; or this object has started
+                instances, and none of that name.
             WorldStopError: A process survived even SIGKILL.
 
         Cancellation: the ladder goes on without the caller.

@@ -6,7 +6,7 @@ plain values going in and out. The socket itself is ``control_server``'s.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -14,14 +14,17 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from clawblox.control_server import Handler, Report
+from clawblox.errors import UsageError
 from clawblox.events import EventStream
 from clawblox.fleet import Fleet
 from clawblox.lifecycle import State
 from clawblox.many import Job, Many
 from clawblox.model import Batch, StartedWorld, StopResult
 from clawblox.saving import DEFAULT_TIMEOUT_S, SaveOptions, save_all
+from clawblox.status import select_records
 from clawblox.supervisor import DEFAULT_GRACE_S, Supervisor
 from clawblox.tasks import Tasks
+from clawblox.threads import run_blocking
 
 __all__ = ["Fork", "handlers_of"]
 
@@ -65,10 +68,14 @@ class _Save:
     run_dir: Path
 
     async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        _require_members("save", asked, ("instances", "dir", "timeout"))
         here = {one.instance.name: one for one in _of_run(self.fleet.supervisors, self.run_dir)}
         ready = [name for name, one in here.items() if one.lifecycle.state is State.READY]
-        names = asked.get("instances", ready)
+        named = _names_in(asked)
+        names = ready if named is None else named
         missing = [name for name in names if name not in here]
+        starting = {one.instance.name for one in _of_run(self.fleet.starting, self.run_dir)}
+        await _require_known(self.run_dir, [name for name in missing if name not in starting])
         for name in missing:
             await report("failed", instance=name, error=f"instance {name!r} is not ready")
         directory = asked.get("dir")
@@ -90,7 +97,8 @@ class _Stop:
     run_dir: Path
 
     async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-        names = asked.get("instances")
+        _require_members("stop", asked, ("instances", "grace_seconds"))
+        names = _names_in(asked)
         grace = asked.get("grace_seconds", DEFAULT_GRACE_S)
         starting = _of_run(self.fleet.starting, self.run_dir)
         jobs: dict[str, Job[StopResult]] = {
@@ -98,6 +106,8 @@ class _Stop:
         }
         for one in _of_run(self.fleet.supervisors, self.run_dir):
             jobs[one.instance.name] = partial(self.fleet.stop, one.instance.name, grace)
+        if names is not None:
+            await _require_known(self.run_dir, [name for name in names if name not in jobs])
         meant = {name: job for name, job in jobs.items() if names is None or name in names}
         return await _relay(Many(self.fleet.tasks, meant), "stopped", report)
 
@@ -115,6 +125,7 @@ class _Fork:
     run_dir: Path
 
     async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        _require_members("fork", asked, _FORK_OPTIONS, ("checkpoint", "count"))
         options = {key: asked[key] for key in _FORK_OPTIONS if asked.get(key) is not None}
         async with self.fleet.hub.subscribe() as events, Tasks() as tasks:
             tasks.start_soon(_tell_progress, events, report)
@@ -126,6 +137,33 @@ class _Fork:
         for name, error in batch.failed.items():
             await report("failed", instance=name, error=str(error))
         return {"done": len(batch.done), "failed": len(batch.failed)}
+
+
+def _require_members(
+    op: str, asked: Mapping[str, Any], allowed: Sequence[str], needed: Sequence[str] = ()
+) -> None:
+    """Refuse a request with a member that has no meaning: it may have been meant to limit it."""
+    takes = (*needed, *allowed)
+    for key in asked:
+        if key not in takes:
+            raise UsageError(f"{op} takes no {key!r}; it takes: {', '.join(takes)}")
+    for key in needed:
+        if key not in asked:
+            raise UsageError(f"{op} needs {key!r}")
+
+
+def _names_in(asked: Mapping[str, Any]) -> list[str] | None:
+    """Return the instances that a request names; None when it names none, and means all."""
+    names = asked.get("instances")
+    if names is None or (isinstance(names, list) and all(isinstance(one, str) for one in names)):
+        return names
+    raise UsageError(f"instances is a list of names, not {names!r}")
+
+
+async def _require_known(run_dir: Path, names: Sequence[str]) -> None:
+    """Refuse names that no instance of the run directory ever had."""
+    if names:
+        await run_blocking(select_records, run_dir, names)
 
 
 async def _tell_progress(events: EventStream, report: Report) -> None:

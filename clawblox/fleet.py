@@ -97,6 +97,8 @@ class Fleet:
         self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
         self._latest: dict[Path, Instance] = {}
+        self._past_names: dict[str, None] = {}
+        self._has_started = False
         self._cleared: set[Path] = set()
         self._planned: dict[str, Launch] = {}
         self._plan_lock = anyio.Lock()
@@ -164,9 +166,19 @@ class Fleet:
             return next(iter(known.values()))
         if name is not None and name in known:
             return known[name]
-        names = ", ".join(known) or "none"
+        raise self._no_instance(name)
+
+    def _no_instance(self, name: str | None) -> UsageError:
+        names = ", ".join(self._supervisors) or "none"
+        past = ", ".join(one for one in self._past_names if one not in self._supervisors)
         asked = "no instance was named" if name is None else f"no instance {name!r}"
-        raise UsageError(f"{asked}; there are: {names}", hint="start one, or say instance=")
+        ended = f", and there were: {past}" if past else ""
+        return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
+
+    def _was_asked_for(self, name: str) -> bool:
+        """Return whether an instance of that name was started here, or is to be."""
+        being_started = (one.instance.launch.name for one in self._starting)
+        return name in {*self._past_names, *self._names, *self._planned, *being_started}
 
     # -- start and stop ---------------------------------------------------------------------
 
@@ -320,6 +332,8 @@ class Fleet:
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
         """End an instance, or do nothing when it does not run; see ``AsyncWorld.stop``."""
         known = self._supervisors
+        if name is not None and self._has_started and not self._was_asked_for(name):
+            raise self._no_instance(name)
         if not known or (name is not None and name not in known):
             return StopResult(name or "", "not_running")
         supervisor = self.find(name)
@@ -364,9 +378,12 @@ class Fleet:
             started = await _wait_started(supervisor)
             await self._forget(started.name)
             self._supervisors[started.name] = supervisor
+            self._has_started = True
             self._latest[launch.instance_dir] = instance
         finally:
             self._starting.discard(supervisor)
+            if instance.name:
+                self._past_names[instance.name] = None
         return started
 
     async def label_run(self, directory: Path, update: Update) -> None:
