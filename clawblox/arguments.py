@@ -23,6 +23,7 @@ __all__ = [
     "path_of",
     "port_of",
     "seconds_of",
+    "snapshot_of",
     "text_of",
 ]
 
@@ -120,6 +121,23 @@ def path_of(value: object, key: str) -> Path:
         message = "a path that is UTF-8, as the files are that it is written to"
         raise ConfigError(message, key=key, value=str(path)) from error
     return path
+
+
+def snapshot_of(value: object, key: str) -> tuple[Path, str | None]:
+    """Return ``value`` as a snapshot: its path, and its digest when that comes with it.
+
+    Args:
+        value: A path, or a mapping with ``path`` and perhaps ``sha256``, as ``save`` returns it.
+        key: The argument.
+
+    Raises:
+        ConfigError: It is neither; names ``key``.
+    """
+    entry = value if isinstance(value, Mapping) else {"path": value}
+    digest = entry.get("sha256")
+    if digest is not None and not isinstance(digest, str):
+        raise ConfigError("a digest in hexadecimal", key=key, value=digest)
+    return path_of(entry.get("path"), key), digest
 
 
 def host_of(value: object) -> str:

@@ -28,6 +28,7 @@ from clawblox.launch import (
     plan_launch,
     plan_many,
     run_dir_of,
+    source_run_dir,
     spec_of,
 )
 from clawblox.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
@@ -41,6 +42,7 @@ from clawblox.model import (
     InstanceSpec,
     RestartMode,
     SavedSnapshot,
+    SnapshotLike,
     StartedWorld,
     StopResult,
 )
@@ -193,7 +195,7 @@ class AsyncWorld(WorldMetadata):
         port: int | None = None,
         record: bool = False,
         record_dir: str | Path | None = None,
-        resume: str | Path | None = None,
+        resume: SnapshotLike | None = None,
         host: str = "127.0.0.1",
         base_path: str = "",
         run_dir: str | Path | None = None,
@@ -215,9 +217,9 @@ class AsyncWorld(WorldMetadata):
             port: Port of the world; None or 0 leases one that nobody else has.
             record: Whether the world shall record.
             record_dir: Where it records; ``recordings`` in the run directory by default.
-            resume: Snapshot to restore; a relative path means the file in the world directory if
-                there is one, else the one in the current directory.
-                None is a fresh run.
+            resume: Snapshot to restore: its path, or what :meth:`save` returned, whose digest is
+                then checked. A relative path means the file in the world directory if there is
+                one, else the one in the current directory. None is a fresh run.
             host: Address that the world binds.
             base_path: Prefix of its routes.
             run_dir: Directory of the run, which holds its manifest; by default the parent of
@@ -290,7 +292,7 @@ class AsyncWorld(WorldMetadata):
         *,
         run_dir: str | Path | None = None,
         record: bool = False,
-        resume: str | Path | None = None,
+        resume: SnapshotLike | None = None,
         env: Mapping[str, str] | None = None,
         host: str = "127.0.0.1",
         base_path: str = "",
@@ -311,11 +313,10 @@ class AsyncWorld(WorldMetadata):
             instances: How many (at most 12000, one for each port that can be leased), or what
                 each of them has of its own: an :class:`~clawblox.model.InstanceSpec`, or a mapping
                 with its fields.
-            run_dir: Directory of the run; the world directory by default. No other process can
-                start many instances in it meanwhile.
+            run_dir: Directory of the run; by default that of the latest start of this object, else
+                the world directory. No other process can start many instances in it meanwhile.
             record: Whether the worlds shall record.
-            resume: Snapshot to restore; a relative path means the file in the world directory if
-                there is one, else the one in the current directory.
+            resume: Snapshot to restore, as in :meth:`start`.
             env: Further environment variables.
             host: Address that the worlds bind, each on a port of its own.
             base_path: Prefix of their routes.
@@ -353,7 +354,7 @@ class AsyncWorld(WorldMetadata):
 
     async def fork(
         self,
-        checkpoint: str | Path | Mapping[str, Any],
+        checkpoint: SnapshotLike,
         count: int = 1,
         *,
         run_dir: str | Path | None = None,
@@ -378,7 +379,8 @@ class AsyncWorld(WorldMetadata):
             checkpoint: The snapshot: its path, relative as for :meth:`start`, or what :meth:`save`
                 returned. A digest that comes with it must be that of the file.
             count: How many instances, at most 12000.
-            run_dir: Directory of the run, as in :meth:`start_many`.
+            run_dir: Directory of the run; by default the one that the snapshot was saved in, else
+                as in :meth:`start_many`.
             reseed: Seed for the random state of the first instance, 0 or more; each of the others
                 gets one more. The world must say ``[run] reseed = true``. None leaves the random
                 state as it is in the snapshot, so that all of them draw the same numbers.
@@ -403,6 +405,10 @@ class AsyncWorld(WorldMetadata):
         Cancellation: nothing of any of the instances is left.
         """
         path, digest = await run_blocking(parent_of, checkpoint, self._config.dir)
+        if run_dir is None:
+            run_dir = await run_blocking(source_run_dir, path)
+        if run_dir is None and isinstance(checkpoint, Mapping):
+            run_dir = self._open_fleet().last_run_dir(checkpoint.get("instance"))
         return await self._start_many(
             [InstanceSpec()] * count_of(count, "count", at_most=MAX_LEASES),
             run_dir,
@@ -432,7 +438,9 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         if on_failure not in get_args(OnFailure):
             raise ConfigError("keep or stop_all", key="on_failure", value=on_failure)
-        given = self.dir if run_dir is None else run_dir
+        if run_dir is None:
+            run_dir = self._latest.run_dir if self._latest else self.dir
+        given = run_dir
         directory = await run_blocking(lambda: make_run_dir(run_dir_of(given)))
 
         def plan(names: Iterator[str]) -> list[Launch]:

@@ -97,7 +97,7 @@ class Fleet:
         self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
         self._latest: dict[Path, Instance] = {}
-        self._past_names: dict[str, None] = {}
+        self._past_names: dict[str, Path] = {}
         self._has_started = False
         self._cleared: set[Path] = set()
         self._planned: dict[str, Launch] = {}
@@ -174,6 +174,10 @@ class Fleet:
         asked = "no instance was named" if name is None else f"no instance {name!r}"
         ended = f", and there were: {past}" if past else ""
         return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
+
+    def last_run_dir(self, name: object) -> Path | None:
+        """Return the run directory of the last instance of a name; None when there was none."""
+        return self._past_names.get(name) if isinstance(name, str) else None
 
     def _was_asked_for(self, name: str) -> bool:
         """Return whether an instance of that name was started here, or is to be."""
@@ -383,7 +387,7 @@ class Fleet:
         finally:
             self._starting.discard(supervisor)
             if instance.name:
-                self._past_names[instance.name] = None
+                self._past_names[instance.name] = launch.run_dir
         return started
 
     async def label_run(self, directory: Path, update: Update) -> None:

@@ -16,12 +16,21 @@ from typing import Any
 import attrs
 
 from clawblox import protocol
-from clawblox.arguments import env_of, host_of, path_of, port_of, seconds_of, text_of
+from clawblox.arguments import (
+    env_of,
+    host_of,
+    path_of,
+    port_of,
+    seconds_of,
+    snapshot_of,
+    text_of,
+)
 from clawblox.config import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
-from clawblox.files import digest_of, make_private_dir
-from clawblox.model import InstanceSpec
-from clawblox.records import InstanceRecord
+from clawblox.files import digest_of, has_digest, make_private_dir
+from clawblox.manifest import find_checkpoint
+from clawblox.model import InstanceSpec, SnapshotLike
+from clawblox.records import InstanceRecord, has_records
 from clawblox.restarts import RestartPolicy
 
 __all__ = [
@@ -35,6 +44,7 @@ __all__ = [
     "plan_many",
     "run_dir_of",
     "snapshot_places",
+    "source_run_dir",
     "spec_of",
 ]
 
@@ -145,7 +155,7 @@ def plan_launch(
     base_path: str,
     record: bool,
     record_dir: str | Path | None,
-    resume: str | Path | None,
+    resume: SnapshotLike | None,
     run_dir: str | Path | None,
     name: str | None,
     health_timeout: float,
@@ -187,6 +197,7 @@ def plan_launch(
         )
     if reseed is not None and (type(reseed) is not int or reseed not in protocol.SEEDS):
         raise ConfigError("a whole number from 0 to 2**64 - 1", key="reseed", value=reseed)
+    resume_path, digest = _resume(config, resume)
     recordings = path_of(record_dir, "record_dir").absolute() if record_dir is not None else None
     path_of(config.dir, "dir")
     run = _run_dir(config, run_dir, recordings)
@@ -205,8 +216,8 @@ def plan_launch(
         port_wait=seconds_of(port_wait, "port_wait", may_be_zero=True),
         base_path=protocol.normalise_base_path(text_of(base_path, "base_path")),
         record_dir=(recordings or directory / "recordings") if record else None,
-        resume_path=None if resume is None else find_snapshot(resume, config.dir, "resume"),
-        parent_sha256=parent_sha256,
+        resume_path=resume_path,
+        parent_sha256=parent_sha256 or digest,
         reseed=reseed,
         restart=restart,
         health_timeout=seconds_of(health_timeout, "health_timeout"),
@@ -224,8 +235,9 @@ def plan_many(
     names: Iterator[str],
     *,
     record: bool,
-    resume: str | Path | None,
+    resume: SnapshotLike | None,
     env: Mapping[str, str] | None,
+    parent_sha256: str | None = None,
     reseed: int | None = None,
     **options: Any,  # noqa: ANN401 - those of plan_launch
 ) -> list[Launch]:
@@ -238,12 +250,14 @@ def plan_many(
         record: Whether those record that do not say.
         resume: What those restore that do not say.
         env: Further variables of all of them.
+        parent_sha256: Digest of what those restore that do not say, when it is known.
         reseed: Seed of the first one; each of the others has one more.
         **options: The other arguments of :func:`plan_launch`, the same for all.
 
     Raises:
         ConfigError: An argument is wrong; names it and its value.
     """
+    path, digest = _resume(config, resume)  # once, however many there are
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
         raise ConfigError("two instances cannot have one name", key="name", value=own)
@@ -256,7 +270,8 @@ def plan_many(
             index=_index_of(name, place),
             record=record if spec.record is None else spec.record,
             record_dir=None,
-            resume=resume if spec.resume is None else spec.resume,
+            resume=path if spec.resume is None else spec.resume,
+            parent_sha256=(parent_sha256 or digest) if spec.resume is None else None,
             env={**env_of(env), **env_of(spec.env)},
             reseed=_seed_of(reseed, place),
             port=None,
@@ -297,7 +312,7 @@ def spec_of(given: InstanceSpec | Mapping[str, Any]) -> InstanceSpec:
     return InstanceSpec(**given)
 
 
-def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tuple[Path, str]:
+def parent_of(checkpoint: SnapshotLike, world_dir: Path) -> tuple[Path, str]:
     """Return the path and the digest of the snapshot that instances are forked from. Blocks.
 
     Args:
@@ -307,17 +322,15 @@ def parent_of(checkpoint: str | Path | Mapping[str, Any], world_dir: Path) -> tu
     Raises:
         ConfigError: The file cannot be read, or is not the one that was saved.
     """
-    entry = checkpoint if isinstance(checkpoint, Mapping) else {"path": checkpoint}
-    path = find_snapshot(entry.get("path"), world_dir, "checkpoint")
-    known = entry.get("sha256")
+    given, known = snapshot_of(checkpoint, "checkpoint")
+    path = find_snapshot(given, world_dir, "checkpoint")
     try:
         digest = digest_of(path)
     except OSError as error:
         message = f"the snapshot to fork from cannot be read: {error.strerror}"
         raise ConfigError(message, path=path, key="checkpoint") from error
     if known not in (None, digest):
-        message = "the file is not the snapshot that was saved: its digest is another one"
-        raise ConfigError(message, path=path, key="checkpoint", value=known)
+        raise _other_digest(path, "checkpoint", known)
     return path, digest
 
 
@@ -374,6 +387,26 @@ def _no_snapshot(places: Sequence[Path], key: str, given: object) -> ConfigError
     return ConfigError(message, path=path, key=key, value=str(given))
 
 
+def source_run_dir(snapshot: Path) -> Path | None:
+    """Return the run directory that a snapshot was saved in. Blocks.
+
+    Returns:
+        None when no manifest above the file tells.
+    """
+    found = find_checkpoint(snapshot)
+    if found is None:
+        return None
+    # One of many has its manifest in worlds/<name>, which may be below .clawblox.
+    home = found[0].state_root
+    candidates = (home, *home.parents[:3])
+    return next((one for one in candidates if has_records(one)), home)
+
+
+def _other_digest(path: Path, key: str, known: str | None) -> ConfigError:
+    message = "the file is not the snapshot that was saved: its digest is another one"
+    return ConfigError(message, path=path, key=key, value=known)
+
+
 def _refuse_archive(path: Path, key: str) -> None:
     if path.suffix == protocol.ARCHIVE_SUFFIX:
         raise ConfigError(
@@ -419,6 +452,17 @@ def _run_dir(config: WorldConfig, run_dir: str | Path | None, record_dir: Path |
     if run_dir is not None:
         return run_dir_of(run_dir)
     return run_dir_of(config.dir if record_dir is None else record_dir.parent)
+
+
+def _resume(config: WorldConfig, resume: SnapshotLike | None) -> tuple[Path | None, str | None]:
+    """Return the path of the snapshot to restore, and its digest when that came with it. Blocks."""
+    if resume is None:
+        return None, None
+    given, digest = snapshot_of(resume, "resume")
+    path = find_snapshot(given, config.dir, "resume")
+    if digest is not None and not has_digest(path, digest):
+        raise _other_digest(path, "resume", digest)
+    return path, digest
 
 
 def _in_existing_dir(key: str, value: str | Path | None) -> Path | None:

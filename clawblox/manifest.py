@@ -26,6 +26,7 @@ __all__ = [
     "Entry",
     "Manifest",
     "Update",
+    "find_checkpoint",
     "manifest_path",
     "parse_manifest",
     "read_manifest",
@@ -399,6 +400,27 @@ def read_manifest(path: Path | str) -> Manifest:
     except OSError as error:
         raise ManifestError(f"the manifest cannot be read: {error.strerror}", path=file) from error
     return parse_manifest(data, file)
+
+
+def find_checkpoint(path: Path) -> tuple[Manifest, Entry] | None:
+    """Return the innermost manifest above a file that lists it as a checkpoint, and its entry.
+
+    Blocks. Manifests that cannot be read are passed over.
+    """
+    place = Path(os.path.realpath(path))
+    for directory in place.parents:
+        try:
+            manifest = read_manifest(manifest_path(directory))
+        except ManifestError:
+            continue
+        for entry in manifest.checkpoints:
+            if _is_placed(entry, "path") and _is_at(manifest.resolve(entry["path"]), place):
+                return manifest, entry
+    return None
+
+
+def _is_at(path: Path, place: Path) -> bool:
+    return path.name == place.name and Path(os.path.realpath(path)) == place
 
 
 def read_runs(folder: Path | str) -> list[Manifest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
@@ -20,6 +20,7 @@ __all__ = [
     "RestartMode",
     "Rung",
     "SavedSnapshot",
+    "SnapshotLike",
     "StartedWorld",
     "StopResult",
     "WorldEvent",
@@ -52,6 +53,10 @@ RestartMode = Literal["never", "fresh", "checkpoint"]
 
 Rung = Literal["not_running", "already_exited", "terminated", "killed"]
 """The rung of the stop ladder that ended an instance."""
+
+
+SnapshotLike: TypeAlias = str | Path | Mapping[str, Any]
+"""What names a snapshot: its path, or what ``save`` returned; its digest is then checked."""
 
 
 @attrs.frozen
@@ -213,14 +218,14 @@ class InstanceSpec:
 
     Attributes:
         name: Its name; None takes the next free of ``w000``, ``w001``, …
-        resume: Snapshot to restore; a relative path means the file in the world directory if
-            there is one, else the one in the current directory.
+        resume: Snapshot to restore: its path, or what ``save`` returned. A relative path means the
+            file in the world directory if there is one, else the one in the current directory.
         env: Further environment variables, on top of those for all.
         record: Whether it shall record.
     """
 
     name: str | None = None
-    resume: str | Path | None = None
+    resume: SnapshotLike | None = None
     env: Mapping[str, str] | None = attrs.field(default=None, repr=False)
     record: bool | None = None
 

@@ -40,6 +40,7 @@ __all__ = [
     "claim_run",
     "close_stale_records",
     "free_names",
+    "has_records",
     "read_record",
     "read_records",
     "read_running",
@@ -308,6 +309,11 @@ def replace_record(run_dir: Path, record: InstanceRecord) -> None:
         known = read_record(run_dir, record.name) if is_locked else None
         if known is not None and known.cookie == record.cookie:
             write_record(run_dir, record)
+
+
+def has_records(run_dir: Path) -> bool:
+    """Return whether an instance ever ran in a run directory. Blocks."""
+    return _directory(run_dir).is_dir()
 
 
 def read_records(run_dir: Path) -> list[InstanceRecord]:

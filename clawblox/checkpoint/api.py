@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 def save_checkpoint(
     path: str | os.PathLike[str],
-    world_snapshot: str | os.PathLike[str] | None = None,
+    world_snapshot: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     agents: Mapping[str, str | os.PathLike[str]] | None = None,
     backend: str | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -64,7 +64,8 @@ def save_checkpoint(
 
     Args:
         path: The archive, ``*.ckpt``; its directory is made when it is missing.
-        world_snapshot: The world's document; it travels as it is. None leaves it out.
+        world_snapshot: The world's document: its path, or what ``save`` returned, whose digest is
+            then checked. It travels as it is. None leaves it out.
         agents: The agents' directories by name.
         backend: The driver of all agents, ``claude`` for instance; None asks each directory.
         metadata: JSON values that go to the top level of ``metadata.json``.
@@ -150,7 +151,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 async def async_save_checkpoint(
     path: str | os.PathLike[str],
-    world_snapshot: str | os.PathLike[str] | None = None,
+    world_snapshot: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     agents: Mapping[str, str | os.PathLike[str]] | None = None,
     backend: str | None = None,
     metadata: Mapping[str, Any] | None = None,

@@ -6,7 +6,6 @@ archive is complete without.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from clawblox.errors import ManifestError
-from clawblox.manifest import Entry, manifest_path, read_manifest
+from clawblox.manifest import Entry, find_checkpoint, manifest_path, read_manifest
 from clawblox.manifest_file import ManifestFile
 from clawblox.manifest_updates import checkpoint_update
 
@@ -74,17 +73,8 @@ def _read_run(run_dir: Path) -> Entry:
 
 def _find_run_id(snapshot: Path) -> str | None:
     """Return the id of the run that a snapshot is registered for."""
-    for directory in runs_of(snapshot):
-        with contextlib.suppress(ManifestError):
-            manifest = read_manifest(directory)
-            for entry in filter(_is_named, manifest.checkpoints):
-                if os.path.normpath(manifest.resolve(entry["path"])) == str(snapshot):
-                    return _text(entry.get("run_id"))
-    return None
-
-
-def _is_named(entry: object) -> bool:
-    return isinstance(entry, Mapping) and isinstance(entry.get("path"), str)
+    found = find_checkpoint(snapshot)
+    return None if found is None else _text(found[1].get("run_id"))
 
 
 def checkpoint_entry(

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from clawblox.arguments import path_of
+from clawblox.arguments import path_of, snapshot_of
 from clawblox.checkpoint.metadata import RESERVED_KEYS, serialise_metadata
 from clawblox.checkpoint.model import Allowance
 from clawblox.checkpoint.names import check_name
@@ -41,10 +41,14 @@ _SHORTEST_SECRET: Final = 12
 
 @attrs.frozen(kw_only=True)
 class SaveRequest:
-    """A save that can be tried. For its fields see ``save_checkpoint``; paths are absolute."""
+    """A save that can be tried. For its fields see ``save_checkpoint``; paths are absolute.
+
+    The digest of the snapshot is that which came with it, if one did.
+    """
 
     path: Path
     world_snapshot: Path | None
+    world_sha256: str | None
     agents: Mapping[str, Path]
     backend: str | None
     metadata: Mapping[str, Any] = attrs.field(repr=False)
@@ -59,7 +63,7 @@ class SaveRequest:
 def check_request(
     *,
     path: str | os.PathLike[str],
-    world_snapshot: str | os.PathLike[str] | None,
+    world_snapshot: str | os.PathLike[str] | Mapping[str, Any] | None,
     agents: Mapping[str, str | os.PathLike[str]] | None,
     backend: str | None,
     metadata: Mapping[str, Any] | None,
@@ -76,9 +80,11 @@ def check_request(
         ConfigError: An argument cannot be; names it and its value.
         CheckpointError: What it names cannot be looked at.
     """
+    snapshot, digest = _snapshot(world_snapshot)
     return SaveRequest(
         path=_archive_path(path),
-        world_snapshot=_snapshot(world_snapshot),
+        world_snapshot=snapshot,
+        world_sha256=digest,
         agents=_agents(agents),
         backend=_one_of("backend", backend, (None, *_backends())),
         metadata=_metadata(metadata),
@@ -136,13 +142,16 @@ def _archive_path(value: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _snapshot(value: str | os.PathLike[str] | None) -> Path | None:
+def _snapshot(
+    value: str | os.PathLike[str] | Mapping[str, Any] | None,
+) -> tuple[Path | None, str | None]:
     if value is None:
-        return None
-    path = path_of(value, "world_snapshot").absolute()
+        return None, None
+    given, digest = snapshot_of(value, "world_snapshot")
+    path = given.absolute()
     if not _holds(path.is_file, path):
-        raise ConfigError("the snapshot is not a file", key="world_snapshot", value=str(value))
-    return path
+        raise ConfigError("the snapshot is not a file", key="world_snapshot", value=str(given))
+    return path, digest
 
 
 def _agents(value: Mapping[str, str | os.PathLike[str]] | None) -> dict[str, Path]:

@@ -149,6 +149,7 @@ class _Save:
             progress=progress,
         )
         excluded = [lost for source in sources if (lost := self._add(writer, source)) is not None]
+        self._refuse_other_snapshot(writer)
         writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
         self._examine(fd, scanner, progress)
         # Now the scan can say what it saw; that is searched too, for it names what it let pass.
@@ -179,6 +180,15 @@ class _Save:
                 raise unreadable_refusal(source.name, source.path) from error
             return Excluded(path=source.name, reason=_UNREADABLE)
         return None
+
+    def _refuse_other_snapshot(self, writer: ArchiveWriter) -> None:
+        known = self._request.world_sha256
+        if known is not None and writer.files[SNAPSHOT_NAME]["sha256"] != known:
+            raise CheckpointError(
+                "the file is not the snapshot that was saved: its digest is another one",
+                path=self._request.world_snapshot,
+                entry=SNAPSHOT_NAME,
+            )
 
     def _examine(
         self, fd: int, scanner: Scanner, progress: Progress, only: str | None = None
