@@ -8,7 +8,7 @@ from typing import Any
 
 from clawblox.luau import syntax as ast
 from clawblox.luau.deep import recursion_is_unchecked
-from clawblox.luau.errors import LuauSyntaxError, chunk_id
+from clawblox.luau.errors import LuauSyntaxError, RuntimeFault, chunk_id
 from clawblox.luau.infer import NumberLocals
 from clawblox.luau.ir import (
     Block,
@@ -24,12 +24,14 @@ from clawblox.luau.ir import (
 from clawblox.luau.limits import MANY, Charge, free_of_charge
 from clawblox.luau.lower import FunctionLowering
 from clawblox.luau.parser import parse
+from clawblox.luau.values import NativeFunction, type_name
 
 UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
 _TEXT_A_STEP = 2  # characters that Python compiles
-FORMAT = 3  # part of every snapshot: lowering the same source differently needs a new number
+_FEW_ARGUMENTS = 100  # the heap has room for them
+FORMAT = 4  # part of every snapshot: lowering the same source differently needs a new number
 
 
 class Unit:
@@ -80,11 +82,16 @@ class Continuation:
 
 
 class Prototype:
-    """One function of a chunk."""
+    """One function of a chunk.
+
+    Attributes:
+        numeric_parameters: None for a function that anything may call. Of a direct one, the
+            positions of the parameters that its code takes to be numbers.
+    """
 
     __slots__ = (
-        "_continuations", "block", "chunk", "index", "is_vararg", "line", "name", "parameters",
-        "sites", "upvalues",
+        "_continuations", "block", "chunk", "index", "is_vararg", "line", "name",
+        "numeric_parameters", "parameters", "sites", "upvalues",
     )  # fmt: skip
 
     def __init__(self, chunk: Chunk, body: ast.FunctionBody) -> None:
@@ -94,6 +101,7 @@ class Prototype:
         self.line = body.line
         self.parameters = len(body.params)
         self.is_vararg = body.is_vararg
+        self.numeric_parameters: list[int] | None = None
         self.upvalues: list[str] = []
         self.block: Block = []
         self.sites: list[Site] = []
@@ -158,6 +166,10 @@ class Chunk:
         kinds: dict[ast.Local, str] = {}
         for body, prototype in zip(functions, self.prototypes, strict=True):
             _write(writer, body, prototype, FunctionLowering(body, numbers, kinds, charge))
+            if body in numbers.direct.locals_of:
+                prototype.numeric_parameters = [
+                    at for at, local in enumerate(body.params) if local in numbers.numbers
+                ]
         return writer
 
     def compile(
@@ -212,8 +224,49 @@ def is_generated(code: CodeType) -> bool:
     return code.co_filename.startswith(UNIT_PREFIX)
 
 
+class CheckedFunction(NativeFunction):
+    """A direct function as scripts may hold it, found by its place on the stack.
+
+    Its code fits the calls in its chunk, and trusts their arguments. Here they are checked.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it as scripts do.
+
+        Raises:
+            RuntimeFault: An argument is no number where the code needs one.
+        """
+        prototype = prototype_of(self.function)
+        assert prototype is not None
+        assert prototype.numeric_parameters is not None
+        for at in prototype.numeric_parameters:
+            if at >= len(arguments) or arguments[at].__class__ is not float:
+                got = type_name(arguments[at]) if at < len(arguments) else "no value"
+                raise RuntimeFault(
+                    f"invalid argument #{at + 1} to '{prototype.name}' (number expected, got {got})"
+                )
+        return self.function(*arguments[: prototype.parameters])
+
+
+def checked(function: FunctionType) -> Any:
+    """Return a Luau function as scripts may hold it, the same one every time."""
+    prototype = prototype_of(function)
+    if prototype is None or prototype.numeric_parameters is None:
+        return function
+    if "checked" not in function.__dict__:
+        function.__dict__["checked"] = CheckedFunction(function)
+    return function.__dict__["checked"]
+
+
 def environment_cell(function: Any) -> CellType | None:
     """Return where a Luau function keeps its globals; None if it uses none."""
+    if function.__class__ is CheckedFunction:
+        function = function.function
     if not isinstance(function, FunctionType) or not is_generated(function.__code__):
         return None
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -227,8 +280,12 @@ def is_continuation(code: CodeType) -> bool:
     return code.co_filename != MAIN_UNIT
 
 
-def prototype_of(function: FunctionType) -> Prototype | None:
+def prototype_of(function: Any) -> Prototype | None:
     """Return the prototype of a Luau function; None for a built-in one."""
+    if function.__class__ is CheckedFunction:
+        function = function.function
+    if not isinstance(function, FunctionType):
+        return None
     code = function.__code__
     if not is_generated(code):
         return None

@@ -105,8 +105,8 @@ def _understand(error: TypeError) -> LuaError:
         )
     if last is None or not is_generated(last.f_code):
         raise error
-    if "positional argument" in text or "unsupported operand" in text:
-        return RuntimeFault("invalid call of a function found by its place on the stack")
+    if "argument" in text:
+        return RuntimeFault(f"invalid arguments to a function of the host: {text}")
     if "subscriptable" in text or "item assignment" in text or "indices must be" in text:
         return _index_fault(links[-1], text)
     raise error

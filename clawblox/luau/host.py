@@ -23,8 +23,8 @@ class HostFunction(NativeFunction):
     """A Python function scripts can call.
 
     It gets Python values and may return one, a tuple of several, or None; see `to_luau`. A
-    `LuaError` it raises is an error of the script; anything else is an error of the host, which
-    no ``pcall`` catches.
+    `LuaError` it raises is an error of the script, and so are arguments that it does not take;
+    anything else is an error of the host, which no ``pcall`` catches.
 
     Args:
         name: Its name in snapshots, unique in its host.
@@ -39,7 +39,12 @@ class HostFunction(NativeFunction):
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as scripts do."""
-        result = self.function(*map(to_python, arguments))
+        try:
+            result = self.function(*map(to_python, arguments))
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                raise RuntimeFault(f"invalid arguments to '{self.name}': {error}") from None
+            raise
         if result is None:
             return ()
         if isinstance(result, tuple):

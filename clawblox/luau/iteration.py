@@ -62,8 +62,9 @@ def count(start: Any, limit: Any, step: Any) -> Any:
     return _steps(start, limit, step)
 
 
-def count_on(value: float, limit: float, step: float) -> Any:
+def count_on(value: float, limit: Any, step: Any) -> Any:
     """Return a running iteration's value, and then what is left."""
+    value, limit, step = _bounds(value, limit, step)
     return chain((value,), count(value + step, limit, step))
 
 
@@ -143,7 +144,7 @@ class TableLoop(LoopIterator):
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         keys = self.keys
         consume(len(keys) + 1)
-        shown = [key_value(key) for key in keys] if _has_flags(self.state) else keys
+        shown = [key_value(key) for key in keys] if _has_flags(keys) else keys
         self._position = iter(shown)
         return zip(self._position, map(self.state.get, keys), strict=False)
 
@@ -190,8 +191,13 @@ def _charged_numbers(start: int) -> Iterator[Any]:
         size = min(size * 2, _CHUNK)
 
 
-def _has_flags(table: LuaTable) -> bool:
-    return any(key.__class__ is Flag for key in table) if len(table) < _CHUNK else True
+def _has_flags(keys: list[Any]) -> bool:
+    return any(key.__class__ is Flag for key in keys) if len(keys) < _CHUNK else True
+
+
+def is_position(control: Any) -> bool:
+    """Return whether a loop over 1, 2, 3, … can be where this is its control value."""
+    return control.__class__ is float and 0.0 <= control < _EXACT and control.is_integer()
 
 
 def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -> LoopIterator:
@@ -207,7 +213,7 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
     if function is builtin_iterators["next"] and control is None and isinstance(state, LuaTable):
         return TableLoop(state, ordered_keys(state))
     is_sequence = function is builtin_iterators["inext"] and isinstance(state, LuaTable)
-    if is_sequence and control.__class__ is float:
+    if is_sequence and is_position(control):
         return SequenceLoop(state, control)
     if is_function(function):
         return FunctionLoop(function, state, control)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from clawblox.luau.chunk import Chunk, prototype_of
+from clawblox.luau.chunk import CheckedFunction, Chunk, prototype_of
 from clawblox.luau.coroutines import Coroutine, WrapFunction
 from clawblox.luau.limits import SHORT_TEXT
 from clawblox.luau.suspension import ScriptFrame
@@ -74,6 +74,8 @@ def _size(value: Any, pending: list[Any]) -> int:
     elif isinstance(value, ScriptFrame):
         pending += value.values
         pending.append(value.environment.cell_contents)
+    elif isinstance(value, CheckedFunction):
+        pending.append(value.function)
     elif isinstance(value, WrapFunction):
         pending.append(value.coroutine)
     elif isinstance(value, (list, tuple)):

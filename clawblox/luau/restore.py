@@ -8,7 +8,7 @@ from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from clawblox.luau import iteration
-from clawblox.luau.chunk import FORMAT, Chunk, Prototype, environment_cell
+from clawblox.luau.chunk import FORMAT, CheckedFunction, Chunk, Prototype, environment_cell
 from clawblox.luau.coroutines import Coroutine, WrapFunction
 from clawblox.luau.errors import LuaError, SnapshotError
 from clawblox.luau.iteration import Cursor, FunctionLoop, LoopIterator, SequenceLoop, TableLoop
@@ -203,6 +203,8 @@ class Loader:
             prototype = self._prototype(saved[1], saved[2])
             make = prototype.chunk.namespace[f"M{prototype.index}"]
             return make(*[None] * len(prototype.upvalues))
+        if kind == "checked":
+            return CheckedFunction(None)  # type: ignore[arg-type]
         if kind == "coroutine":
             return Coroutine(None, None)
         if kind == "wrap":
@@ -227,6 +229,9 @@ class Loader:
             self._fill_function(found, saved)
         elif kind == "coroutine":
             self._fill_coroutine(found, *saved[1:])
+        elif kind == "checked":
+            found.function = self._one_of(saved[1], FunctionType)
+            found.function.__dict__["checked"] = found
         elif kind == "wrap":
             found.coroutine = self._one_of(saved[1], Coroutine)
         elif kind == "userdata":

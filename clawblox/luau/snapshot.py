@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from clawblox.luau import iteration
-from clawblox.luau.chunk import FORMAT, Chunk, environment_cell, prototype_of
+from clawblox.luau.chunk import FORMAT, CheckedFunction, Chunk, environment_cell, prototype_of
 from clawblox.luau.coroutines import Coroutine, WrapFunction
 from clawblox.luau.errors import SnapshotError
 from clawblox.luau.host import HostFunction, HostObject
@@ -179,6 +179,8 @@ class Saver:
             return self._function(found)
         if found.__class__ is Coroutine:
             return self._coroutine(found)
+        if found.__class__ is CheckedFunction:
+            return ["checked", self.value(found.function)]
         if found.__class__ is WrapFunction:
             return ["wrap", self.value(found.coroutine)]
         if found.__class__ is MatchIterator:

@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 from clawblox.luau import iteration, operators, suspension
-from clawblox.luau.chunk import Chunk
+from clawblox.luau.chunk import CheckedFunction, Chunk
 from clawblox.luau.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
 from clawblox.luau.coroutines import Coroutine, close, resume
 from clawblox.luau.deep import MAX_CALLS, limit_of_calls, run_deep
@@ -422,6 +422,8 @@ class VM:
 
     def serial_of(self, value: Any) -> int:
         """Return an object's serial number, giving it one at the first use."""
+        if value.__class__ is CheckedFunction:
+            value = value.function
         if isinstance(value, FunctionType):
             name = BUILTINS.name_of(value)
             if name is not None:

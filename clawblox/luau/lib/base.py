@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 from clawblox.luau.chunk import environment_cell, prototype_of
@@ -359,7 +359,7 @@ def setfenv(*args: Any) -> Any:
     cell = environment_cell(closure)
     if cell is not None:
         cell.cell_contents = environment
-    elif not (isinstance(closure, FunctionType) and prototype_of(closure) is not None):
+    elif prototype_of(closure) is None:
         raise RuntimeFault("'setfenv' cannot change environment of given object")
     return whole_function(closure)
 

@@ -8,7 +8,7 @@ from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
 
-from clawblox.luau.chunk import environment_cell, is_continuation, prototype_of
+from clawblox.luau.chunk import checked, environment_cell, is_continuation, prototype_of
 from clawblox.luau.context import current
 from clawblox.luau.coroutines import Coroutine
 from clawblox.luau.diagnose import Level, charged_levels, describe, stack
@@ -90,7 +90,7 @@ def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None)
 
 
 def _level_of(function: Any) -> Level:
-    prototype = prototype_of(function) if isinstance(function, FunctionType) else None
+    prototype = prototype_of(function)
     if prototype is None:
         name = BUILTINS.name_of(function) or ""
         return Level(name.rpartition(".")[2], None, -1, None)
@@ -150,11 +150,13 @@ def closure_of_frame(frame: FrameType | ScriptFrame) -> Any:
 
 def whole_function(closure: Any) -> Any:
     """Return the function that a closure is, or is the rest of; None if that is gone."""
-    if closure is None or not is_continuation(closure.__code__):
+    if not isinstance(closure, FunctionType):
         return closure
+    if not is_continuation(closure.__code__):
+        return checked(closure)
     current.vm.charge_search()
     for closures in gc.get_referrers(environment_cell(closure)):  # which they have in common
         for found in gc.get_referrers(closures) if closures.__class__ is tuple else ():
             if isinstance(found, FunctionType) and not is_continuation(found.__code__):
-                return found
+                return checked(found)
     return None

@@ -1,0 +1,146 @@
+"""Whatever a script does, Python's own semantics and errors stay out of its sight and the host's."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawblox.luau.errors import LuaError
+from clawblox.luau.host import Host
+from clawblox.luau.vm import VM
+from tests.luau.support import MODES, reborn
+
+# How a script gets hold of `add`, which its chunk calls with numbers alone.
+ESCAPES = {
+    "its own level": "found = debug.info(1, 'f')",
+    "a level above": "(function() found = debug.info(2, 'f') end)()",
+    "what setfenv returns": "found = setfenv(1, getfenv(1))",
+    "an error handler": "xpcall(error, function() found = debug.info(3, 'f') end)",
+    "a running coroutine": "found = debug.info(coroutine.running(), 1, 'f')",
+    "a callback": "table.sort({2, 1}, function() found = debug.info(3, 'f') return false end)",
+    "a metamethod": "local _ = setmetatable({}, {__index = function() found = debug.info(2, 'f') end}).x",
+    "a suspended coroutine": "coroutine.yield()",
+}
+MISUSES = {
+    "'a', 'b'": "invalid argument #1 to 'add' (number expected, got string)",
+    "1, {}": "invalid argument #2 to 'add' (number expected, got table)",
+    "true, 1": "invalid argument #1 to 'add' (number expected, got boolean)",
+    "1": "invalid argument #2 to 'add' (number expected, got no value)",
+}
+
+
+def escaped(way: str) -> VM:
+    """Return a VM in which `found` is the function."""
+    vm = VM(memory_bytes=32 << 20)
+    add = f"local function add(x, y) {ESCAPES[way]} return x + y end"
+    vm.roots["co"] = vm.coroutine(
+        vm.load(f"{add} local sum = add(1, 2) return sum + add(3, 4)", "=add")
+    )
+    vm.resume(vm.roots["co"])
+    if way == "a suspended coroutine":
+        vm.globals["co"] = vm.roots["co"]
+        vm.call(vm.load("found = debug.info(co, 1, 'f')"))
+        vm.resume(vm.roots["co"])
+    return vm
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize("way", ESCAPES)
+def test_a_function_that_escapes_checks_its_arguments(way: str, is_restored: bool) -> None:
+    vm = escaped(way)
+    if is_restored:
+        vm = reborn(vm)
+    vm.call(vm.load("co, found_before = nil, found"))
+    if way == "a suspended coroutine":  # this one yields
+        assert vm.call(vm.load("return coroutine.resume(coroutine.create(found), 1, 2)")) == (True,)
+    else:
+        vm.roots["co"] = vm.coroutine(vm.load("return found(1, 2, 'more'), found == found_before"))
+        assert vm.resume(vm.roots["co"]) == (3.0, True)
+    for arguments, complaint in MISUSES.items():
+        (ok, message) = vm.call(vm.load(f"return pcall(found, {arguments})"))
+        assert (ok, message) == (False, complaint)
+
+
+def test_an_escaped_function_is_one_value_with_all_facts() -> None:
+    for vm in (escaped("its own level"), reborn(escaped("its own level"))):
+        check = """
+            local is_same = getfenv(found) == getfenv() and type(found) == "function"
+            return is_same, debug.info(found, "nsal")
+        """
+        assert vm.call(vm.load(check)) == (True, "add", "add", 2.0, False, 1.0)
+        shown = vm.call(vm.load("return tostring(found)"))
+        assert reborn(vm).call(vm.load("return tostring(found)")) == shown
+        vm.call(vm.load("setfenv(found, {})"))
+        with pytest.raises(LuaError, match="attempt to index nil with 'info'"):
+            vm.call(vm.load("found(1, 2)"))
+
+
+def test_the_memory_limit_holds_for_an_escaped_function() -> None:
+    source = """
+        local escaped
+        local function double(x) escaped = debug.info(1, "f") return x + x end
+        double(1)
+        local text = ("x"):rep(1e6)
+        for i = 1, 6 do text = escaped(text) end
+        return #text
+    """
+    vm = VM(memory_bytes=32 << 20)
+    with pytest.raises(LuaError, match="number expected, got string"):
+        vm.call(vm.load(source))
+
+
+LEAKS = {
+    "for i = 1, 2, '1' do print(i) end": ["1", "2"],
+    "for i = '2', '1', '-1' do print(i) end": ["2", "1"],
+    "local f, s = ipairs({1}) for i in f, s, 0/0 do print(i) end print('end')": ["end"],
+    "local f, s = ipairs({1}) for i in f, s, 1/0 do print(i) end print('end')": ["end"],
+    "local f, s = ipairs({1}) for i in f, s, -1e300 do print(i) end print('end')": ["end"],
+    "local f, s = ipairs({5}) for i, v in f, s, 0 do print(i, v) end": ["1\t5"],
+    "local f, s = ipairs({[0] = 4, 5}) for i, v in f, s, -1 do print(i, v) end": ["0\t4", "1\t5"],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("source", LEAKS)
+def test_loops_take_any_bounds(source: str, mode: str) -> None:
+    assert MODES[mode](source) == LEAKS[source]
+
+
+def test_a_key_that_was_gone_during_a_restore_is_still_a_boolean() -> None:
+    vm = VM()
+    source = """
+        t = {a = 1, [true] = 1}
+        for key in pairs(t) do coroutine.yield() kind = type(key) t[true] = 5 end
+    """
+    vm.roots["co"] = vm.coroutine(vm.load(source))
+    vm.resume(vm.roots["co"])
+    vm.call(vm.load("t[true] = nil"))
+    vm = reborn(vm)
+    vm.resume(vm.roots["co"])
+    vm.resume(vm.roots["co"])
+    assert vm.globals["kind"] == "boolean"
+
+
+def test_arguments_a_host_function_does_not_take_are_the_scripts_fault() -> None:
+    host, vm = Host(), VM()
+
+    @host.function("wait")
+    def wait(seconds: float) -> float:
+        return abs(seconds)
+
+    vm.globals["wait"] = wait
+    for arguments in ("", "1, 2"):
+        (ok, message) = vm.call(vm.load(f"return pcall(function() return wait({arguments}) end)"))
+        assert not ok
+        assert message.startswith("script:1: invalid arguments to 'wait': ")
+
+
+def test_a_type_error_within_a_host_function_is_the_hosts() -> None:
+    host, vm = Host(), VM()
+
+    @host.function("broken")
+    def broken(value: float) -> str:
+        return "a" + value  # type: ignore[operator]
+
+    vm.globals["broken"] = broken
+    with pytest.raises(TypeError, match="concatenate"):
+        vm.call(vm.load("return pcall(broken, 1)"))
