@@ -22,9 +22,11 @@ from clawblox.luau.ir import (
     write_function,
 )
 from clawblox.luau.limits import MANY, Charge, free_of_charge
+from clawblox.luau.liveness import Liveness
 from clawblox.luau.lower import FunctionLowering
 from clawblox.luau.parser import parse
 from clawblox.luau.values import NativeFunction, type_name
+from clawblox.luau.variables import Variable
 
 UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
@@ -90,8 +92,8 @@ class Prototype:
     """
 
     __slots__ = (
-        "_continuations", "block", "chunk", "index", "is_vararg", "line", "name",
-        "numeric_parameters", "parameters", "sites", "upvalues",
+        "_continuations", "_liveness", "block", "chunk", "index", "is_vararg", "line", "name",
+        "numeric_parameters", "parameters", "sites", "upvalues", "variables",
     )  # fmt: skip
 
     def __init__(self, chunk: Chunk, body: ast.FunctionBody) -> None:
@@ -105,6 +107,8 @@ class Prototype:
         self.upvalues: list[str] = []
         self.block: Block = []
         self.sites: list[Site] = []
+        self.variables: dict[str, Variable] = {}
+        self._liveness: Liveness | None = None
         self._continuations: dict[int, Continuation] = {}
 
     def continuation(self, ordinal: int) -> Continuation:
@@ -115,8 +119,11 @@ class Prototype:
         return known
 
     def _compile(self, site: Site) -> Continuation:
-        writer, names = write_continuation(
-            self.index, self.block, site, counts_depth=recursion_is_unchecked()
+        if self._liveness is None:
+            self._liveness = Liveness(self.block, self.variables)
+        names = self._liveness.needed(site)
+        writer = write_continuation(
+            self.index, self.block, site, names, counts_depth=recursion_is_unchecked()
         )
         made = self.chunk.compile(writer, f"{self.index}/{site.ordinal}")
         length = sum(map(bool, writer.lines))  # others depend on the version of Python
@@ -207,6 +214,7 @@ def _write(
             block.insert(0, Line(f"if len(va) > {MANY}: hold(va)", body.line))
         block.insert(0, toll(body.line))
     prototype.block, prototype.sites = block, compiler.sites
+    prototype.variables = compiler.variables
     captured = [
         f"{local.name}_{local.ident}"
         for local in body.upvalues

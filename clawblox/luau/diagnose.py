@@ -123,16 +123,8 @@ def _call_fault(link: TracebackType, text: str) -> LuaError:
     kind = _named_type(text)
     if site is None or site.method is None or kind != "nil":
         return RuntimeFault(f"attempt to call a {kind} value")
-    holder = _receiver(link, unit)
+    holder = link.tb_frame.f_locals[site.receiver]
     return RuntimeFault(f"attempt to call missing method '{site.method}' of {type_name(holder)}")
-
-
-def _receiver(link: TracebackType, unit: Unit) -> Any:
-    """Evaluate the first argument of a failed method call again: it is a variable or a literal."""
-    call = python.parse(unit.text[link.tb_lineno - 1].strip().removeprefix("return ")).body[0]
-    node = call.value if isinstance(call, (python.Assign, python.Expr)) else None
-    assert isinstance(node, python.Call)
-    return _evaluate(node.args[0], link.tb_frame)
 
 
 def _evaluate(node: python.expr, frame: FrameType) -> Any:

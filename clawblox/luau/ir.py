@@ -7,15 +7,10 @@ then the rest of every block around it, every enclosing loop entered in the midd
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
-_NAMES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\b(?:[A-Za-z_]\w*_\d+|t\d+|va|F\d+)\b")
-_TEMP = re.compile(r"t\d+")
-_TARGET = re.compile(r"(t\d+) = (.*)")
 _LENGTH_A_STEP = 4000  # characters
 _LINE_LENGTH = 20  # what a line costs beside its characters
-_WALRUS = re.compile(r"\((t\d+) := ")
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +23,9 @@ class Site:
         is_return: Whether the function returns the result as it is.
         visible: The variables in scope.
         method: The method name for messages, if this is a method call.
+        receiver: The variable whose method that is.
+        callee: The number of the direct function that is called, if it is one.
+        key: The variable that says that a loop has to call its iterator, if this is that call.
     """
 
     ordinal: int
@@ -35,6 +33,9 @@ class Site:
     is_return: bool
     visible: frozenset[str]
     method: str | None = None
+    receiver: str = ""
+    callee: int | None = None
+    key: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -166,11 +167,6 @@ class Writer:
         return True
 
 
-def walrus_names(text: str) -> list[str]:
-    """Return the temporaries a piece of Python sets."""
-    return _WALRUS.findall(text)
-
-
 def holds(block: Block, site: Site) -> bool:
     """Return whether a site lies within a block."""
     for node in block:
@@ -183,28 +179,6 @@ def holds(block: Block, site: Site) -> bool:
         elif holds(node.body, site):
             return True
     return False
-
-
-def live_names(text: list[str], site: Site) -> list[str]:
-    """Return the variables a continuation reads from its frame, sorted.
-
-    Locals count when they are in scope at the site and mentioned; temporaries when the text reads
-    them before it sets them.
-    """
-    live: set[str] = set()
-    settled: set[str] = {site.target} if site.target else set()
-    for line in text:
-        stripped = line.strip()
-        defined = set(_WALRUS.findall(stripped))
-        if (target := _TARGET.fullmatch(stripped)) and target[1] not in target[2]:
-            defined.add(target[1])
-        settled |= defined - live
-        for name in _NAMES.findall(stripped):
-            if name[0] in "'\"" or name in settled:
-                continue
-            if _TEMP.fullmatch(name) or name in site.visible:
-                live.add(name)
-    return sorted(live)
 
 
 def charged_loop(line: int) -> Loop:
@@ -271,31 +245,26 @@ def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: boo
 
 
 def write_continuation(
-    index: int, body: Block, site: Site, *, counts_depth: bool
-) -> tuple[Writer, list[str]]:
-    """Return the continuation behind a site, and the names its frame holds.
+    index: int, body: Block, site: Site, needed: list[str], *, counts_depth: bool
+) -> Writer:
+    """Return the continuation behind a site, which needs these variables.
 
     It is a closure over the function's globals, as the function itself is. It gets its variables
     and the result of the call in a list, which it empties.
     """
-    rest = Writer()
-    rest.rest(body, site, 3)
-    rest.put(3, "return ()", 0)
-    live = live_names(rest.text, site)
     writer = Writer()
     writer.put(0, f"def M{index}(E):", 0)
     writer.put(1, f"def F{index}(v):", 0)
-    writer.put(2, f"{', '.join([*live, site.target or '_r'])}, = v", 0)
+    writer.put(2, f"{', '.join([*needed, site.target or '_r'])}, = v", 0)
     writer.put(2, "v.clear()", 0)
     if counts_depth:
         writer.put(2, "deeper()", 0)
     writer.put(2, "try:", 0)
-    writer.text += rest.text
-    writer.lines += rest.lines[1:]
-    writer.sites += rest.sites[1:]
+    writer.rest(body, site, 3)
+    writer.put(3, "return ()", 0)
     _write_capture(writer, index, 2, counts_depth=counts_depth)
     writer.put(1, f"return F{index}", 0)
-    return writer, live
+    return writer
 
 
 def has_sites(block: Block) -> bool:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from clawblox.luau import syntax as ast
-from clawblox.luau.ir import Block, If, Line, Loop, charged_loop, toll, walrus_names
+from clawblox.luau.ir import Block, If, Line, Loop, charged_loop, toll
 from clawblox.luau.lower_expr import ExpressionLowering
 from clawblox.luau.lowering import Value
+from clawblox.luau.variables import Variable
 
 _HIDDEN_IDENTS = 1_000_000  # above the idents of any chunk's locals
 
@@ -23,8 +24,7 @@ class FunctionLowering(ExpressionLowering):
         """Return the Python signature and the structured body."""
         body = self.body
         for parameter in body.params:
-            self.show(self.local_name(parameter))
-        for parameter in body.params:
+            self.show_local(parameter)
             if parameter.boxed:
                 name = self.local_name(parameter)
                 self.emit(f"{name} = [{name}]", body.line)
@@ -48,11 +48,11 @@ class FunctionLowering(ExpressionLowering):
         self.charge(1)
         getattr(self, "_lower_" + type(statement).__name__)(statement)
 
-    def _hidden(self) -> str:
+    def _hidden(self, kind: str, loop: str = "") -> str:
         """Return the name of a variable scripts cannot see, in scope until its block ends."""
         self.hidden_count += 1
         name = f"h_{_HIDDEN_IDENTS + self.hidden_count}"
-        self.show(name)
+        self.show(name, Variable(kind, loop=loop))
         return name
 
     @contextmanager
@@ -95,7 +95,7 @@ class FunctionLowering(ExpressionLowering):
             local, source = statement.locals[0], statement.values[0]
             if isinstance(source, (ast.Call, ast.MethodCall)) and not local.boxed:
                 self.call(source, "one", self.local_name(local))
-                self.show(self.local_name(local))
+                self.show_local(local)
                 return
         values = self.adjusted(statement.values, len(statement.locals))
         for local, value in zip(statement.locals, values, strict=True):
@@ -106,11 +106,11 @@ class FunctionLowering(ExpressionLowering):
         self.emit(f"{name} = [{value.text}]" if local.boxed else f"{name} = {value.text}", line)
         if not local.writes:
             self.kinds[local] = value.kind
-        self.show(name)
+        self.show_local(local)
 
     def _lower_LocalFunction(self, statement: ast.LocalFunction) -> None:
         local, name = statement.local, self.local_name(statement.local)
-        self.show(name)
+        self.show_local(local)
         if local.boxed:
             self.emit(f"{name} = [None]", statement.line)
         value = self.expression(statement.function)
@@ -186,7 +186,7 @@ class FunctionLowering(ExpressionLowering):
 
     def _lower_If(self, statement: ast.If) -> None:
         with self._scope():
-            arm = self._hidden()  # in scope of the conditions, which may be suspended
+            arm = self._hidden("arm")  # in scope of the conditions, which may be suspended
             blocks: list[tuple[Block, str]] = []
             for condition, _ in statement.arms:
                 with self.sub_block() as block:
@@ -230,10 +230,11 @@ class FunctionLowering(ExpressionLowering):
         loop = charged_loop(statement.line)
         self.block.append(loop)
         with self.sub_block() as loop.body, self._in_loop():
+            before = len(self.assigned)
             test = self.condition(statement.condition)
             if test != "True":
                 self.emit(f"if not {test}: break", statement.line)
-                for name in walrus_names(test):  # what was tested may be garbage from here on
+                for name in self.assigned[before:]:  # it may be garbage from here on
                     self.emit(f"{name} = None", statement.line)
             self.statements(statement.body)
 
@@ -264,7 +265,7 @@ class FunctionLowering(ExpressionLowering):
 
     def _body_once(self, statement: ast.Repeat) -> None:
         """Lower a body with ``continue`` in it, which has to go on at ``until``."""
-        flag = self._hidden()
+        flag = self._hidden("bool")
         self.emit(f"{flag} = False", statement.line)
         once = Loop("for _ in ONCE:", "for _ in ONCE:", statement.line)
         self.block.append(once)
@@ -280,8 +281,11 @@ class FunctionLowering(ExpressionLowering):
             start, limit, increment = (self._kept(bound, line) for bound in bounds)
             name = self.local_name(statement.local)
             copied = statement.local.writes > 0
-            control = self._hidden() if copied else name
-            self.show(name)
+            control = self._hidden("counter") if copied else name
+            if copied:
+                self.show_local(statement.local)
+            else:
+                self.show(name, Variable("counter"))
             loop = Loop(
                 f"for {control} in count({start}, {limit}, {increment}):",
                 f"for {control} in count_on({control}, {limit}, {increment}):",
@@ -300,7 +304,7 @@ class FunctionLowering(ExpressionLowering):
     def _kept(self, value: Value, line: int) -> str:
         if value.constant:
             return value.text
-        name = self._hidden()
+        name = self._hidden(value.kind)
         self.emit(f"{name} = {value.text}", line)
         return name
 
@@ -308,14 +312,16 @@ class FunctionLowering(ExpressionLowering):
         line = statement.line
         start = self.adjusted(statement.values, 3)
         with self._scope():
-            iterator = self._hidden()
+            iterator = self._hidden("loop")
             texts = [value.text for value in start]
             if _uses_builtin(statement.values):
                 texts.append("is_call=True")
             self.emit(f"{iterator} = iterate({', '.join(texts)})", line)
-            names = [self._loop_name(local) for local in statement.locals]
+            key, *others = statement.locals
+            names = [self._loop_name(key, Variable("key", loop=iterator))]
+            names += [self._loop_name(local, Variable("any")) for local in others]
             if len(names) == 1:
-                names.append(self._hidden())
+                names.append(self._hidden("any"))
             first, second = names[:2]
             loop = Loop(
                 f"for {first}, {second} in {iterator}:",
@@ -330,11 +336,11 @@ class FunctionLowering(ExpressionLowering):
                         self._declare(local, Value(name, "any"), line)
                 self.statements(statement.body)
 
-    def _loop_name(self, local: ast.Local) -> str:
+    def _loop_name(self, local: ast.Local, variable: Variable) -> str:
         if local.writes:
-            return self._hidden()
+            return self._hidden(variable.kind, variable.loop)
         name = self.local_name(local)
-        self.show(name)
+        self.show(name, variable)
         return name
 
     def _advance(self, iterator: str, names: list[str], line: int) -> None:
@@ -342,9 +348,9 @@ class FunctionLowering(ExpressionLowering):
         step = If(f"{names[0]} is CALL", line)
         with self.sub_block() as step.then:
             self.block.append(toll(line))
-            result = self.temporary()
+            result = self.temporary("many")
             call = f"{iterator}.function({iterator}.state, {iterator}.control)"
-            self.emit_site(call, result, line)
+            self.emit_site(call, result, line, key=names[0])
             self.emit(f"{', '.join(names)} = {iterator}.take({result}, {len(names)})", line)
             self.emit(f"if {names[0]} is None: break", line)
         step.otherwise.append(If(f"{names[1]} is None", line, [Line("continue", line)]))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast as python
+from typing import Any
 
 from clawblox.luau import syntax as ast
 from clawblox.luau.direct import is_multiple
 from clawblox.luau.layout import literal_order
-from clawblox.luau.lower_operators import MAX_TEXT, OperatorLowering
+from clawblox.luau.lower_operators import MAX_TEXT, OperatorLowering, number_literal
 from clawblox.luau.lowering import Value
 
 _FEW_FIELDS = 8  # for which there is room without asking
@@ -28,11 +28,10 @@ class ExpressionLowering(OperatorLowering):
 
     def _value_Constant(self, expression: ast.Constant) -> Value:
         value = expression.value
-        kind = {bool: "bool", float: "num", str: "str"}.get(type(value), "nil")
-        text = repr(value)
-        if text in ("inf", "nan"):
-            text = "INF"
-        return Value(text, kind, stable=True, simple=True, constant=True)
+        if isinstance(value, float):
+            return number_literal(value)
+        kind = {bool: "bool", str: "str"}.get(type(value), "nil")
+        return Value(repr(value), kind, stable=True, simple=True, constant=True, literal=value)
 
     def _value_Vararg(self, expression: ast.Vararg) -> Value:
         return Value("(va[0] if va else None)", "any", stable=True)
@@ -40,9 +39,9 @@ class ExpressionLowering(OperatorLowering):
     def _value_LocalName(self, expression: ast.LocalName) -> Value:
         local = expression.local
         name = self.local_name(local)
-        kind = "num" if local in self.numbers.numbers else self.kinds.get(local, "any")
+        kind = self.local_kind(local)
         if local.boxed:
-            return Value(f"{name}[0]", kind if kind == "num" else "any")
+            return Value(f"{name}[0]", kind)
         return Value(name, kind, stable=True, simple=True)
 
     def _value_GlobalName(self, expression: ast.GlobalName) -> Value:
@@ -124,11 +123,12 @@ class ExpressionLowering(OperatorLowering):
 
     def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
         """Emit a call; return the variable of its result. See `Lowering.call`."""
+        method, receiver = None, ""
         if isinstance(expression, ast.MethodCall):
-            function, arguments, method = self._method_parts(expression)
+            method = expression.name
+            function, receiver, arguments = self._method_parts(expression)
         else:
             assert isinstance(expression, ast.Call)
-            method = None
             callee = self.expression(expression.function)
             if callee.constant or callee.kind == "table":
                 callee = self.force(callee, expression.line)
@@ -138,21 +138,32 @@ class ExpressionLowering(OperatorLowering):
             arguments = self._arguments(expression)
             self.line = outer
             function = callee.text
-        text = f"{function}({arguments})"
-        if want == "drop":
-            self.emit_site(text, None, expression.line, method=method)
+        direct = self.numbers.direct
+        local = direct.callee(expression)
+        result = None if want == "drop" else target or self._result(local, want)
+        self.emit_site(
+            f"{function}({arguments})",
+            result,
+            expression.line,
+            is_return=want == "return",
+            method=method,
+            receiver=receiver,
+            callee=None if local is None else direct.body(local).index,
+        )
+        if result is None:
             return ""
-        result = target or self.temporary()
-        is_return = want == "return"
-        self.emit_site(text, result, expression.line, is_return=is_return, method=method)
-        if want == "one" and self.numbers.direct.callee(expression) not in (
-            self.numbers.direct.single
-        ):
+        if want == "one" and local not in direct.single:
             self.emit(
                 f"if {result}.__class__ is tuple: {result} = {result}[0] if {result} else None",
                 expression.line,
             )
         return result
+
+    def _result(self, callee: ast.Local | None, want: str) -> str:
+        """Return a new temporary for what a call returns."""
+        if want != "one":
+            return self.temporary("many")
+        return self.temporary("num" if callee in self.numbers.numeric_functions else "any")
 
     def _arguments(self, expression: ast.Call) -> str:
         direct = self.numbers.direct
@@ -163,6 +174,7 @@ class ExpressionLowering(OperatorLowering):
         return ", ".join(value.text for value in values)
 
     def _method_parts(self, expression: ast.MethodCall) -> tuple[str, str, str]:
+        """Return the texts of a method, of the variable that has it, and of all arguments."""
         holder = self.expression(expression.object)
         if holder.constant:
             holder = self.force(holder, expression.line)
@@ -181,17 +193,14 @@ class ExpressionLowering(OperatorLowering):
         outer, self.line = self.line, expression.line
         arguments, _ = self.value_list(expression.arguments)
         self.line = outer
-        return (
-            function,
-            f"{holder.text}, {arguments}" if arguments else holder.text,
-            expression.name,
-        )
+        text = holder.text
+        return function, text, f"{text}, {arguments}" if arguments else text
 
 
 def _parts(pairs: _Pairs) -> tuple[list[Value], dict[str, Value], list[tuple[Value, Value]]]:
     """Return a literal's positional items, its fields as they are iterated, and all others."""
     items = [value for key, value in pairs if key is None]
-    fields: dict[str, Value] = {}
+    fields: dict[Any, tuple[Value, Value]] = {}
     dynamic: list[tuple[Value, Value]] = []
     for key, value in pairs:
         if key is None:
@@ -199,8 +208,9 @@ def _parts(pairs: _Pairs) -> tuple[list[Value], dict[str, Value], list[tuple[Val
         if not (key.constant and key.kind in ("str", "num")) or dynamic:
             dynamic.append((key, value))
         elif not _shadowed(key, len(items)):
-            fields[key.text] = value
-    return items, {key: fields[key] for key in _as_iterated(list(fields))}, dynamic
+            fields[key.literal] = key, value
+    ordered = [fields[key] for key in _as_iterated(list(fields))]
+    return items, {key.text: value for key, value in ordered}, dynamic
 
 
 def _keeps_order(pairs: _Pairs) -> bool:
@@ -213,20 +223,17 @@ def _keeps_order(pairs: _Pairs) -> bool:
     ]
 
 
-def _as_iterated(keys: list[str]) -> list[str]:
-    """Return the texts of literal keys in the order of iteration."""
-    names = {python.literal_eval(key): key for key in keys if key[0] in "'\""}
-    if len(names) != len(keys):
+def _as_iterated(keys: list[Any]) -> list[Any]:
+    """Return literal keys in the order of iteration."""
+    if any(key.__class__ is not str for key in keys):
         return keys
-    return [names[name] for name in literal_order(list(names))]
+    return list(literal_order(keys))
 
 
 def _shadowed(key: Value, positional: int) -> bool:
     """Return whether a positional item overwrites a literal key."""
-    if key.kind != "num" or "INF" in key.text:
-        return False
-    number = float(key.text.strip("()"))
-    return number.is_integer() and 1 <= number <= positional
+    number = key.literal
+    return key.kind == "num" and number.is_integer() and 1 <= number <= positional
 
 
 def _can_fail(expression: ast.Expression) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from clawblox.luau import syntax as ast
 from clawblox.luau.infer import ARITHMETIC
 from clawblox.luau.ir import If, Line
@@ -28,7 +30,7 @@ class OperatorLowering(Lowering):
                 return Value(f"float(len({operand.text}))", "num", stable=operand.stable)
             return Value(f"length({operand.text})", "num")
         if operand.constant and operand.kind == "num":
-            return _negated(operand)
+            return number_literal(-operand.literal)
         if operand.kind == "num":
             return Value(f"(-{operand.text})", "num", stable=operand.stable)
         text, again = self.twice(operand)
@@ -161,7 +163,7 @@ class OperatorLowering(Lowering):
     def _truth_of(self, value: Value) -> tuple[str, str]:
         """Return the Python test of a value's truth, and the text that uses it again."""
         if value.constant:
-            return str(value.text not in ("None", "False")), value.text
+            return str(value.literal is not None and value.literal is not False), value.text
         if value.kind == "bool":
             return self.twice(value)
         text, again = self.twice(value)
@@ -190,10 +192,10 @@ class OperatorLowering(Lowering):
             text = f"({left} {expression.operator} {right})"
             if len(text) <= MAX_TEXT:
                 return text
-            result = self.temporary()
+            result = self.temporary("bool")
             self.emit(f"{result} = {text}", self.line)
             return result
-        result = self.temporary()
+        result = self.temporary("bool")
         self.emit(f"{result} = {left}", self.line)
         test = result if expression.operator == "and" else f"not {result}"
         self.block.append(If(test, self.line, [*block, Line(f"{result} = {right}", self.line)]))
@@ -221,8 +223,7 @@ class OperatorLowering(Lowering):
 
     def _equality(self, left: Value, right: Value) -> str:
         if left.constant and right.constant:
-            same = left.kind == right.kind and left.text == right.text
-            return f"({left.text} == {right.text})" if left.kind == right.kind else str(same)
+            return f"({left.text} == {right.text})" if left.kind == right.kind else "False"
         if left.constant:
             left, right = right, left
         if right.constant:
@@ -230,7 +231,7 @@ class OperatorLowering(Lowering):
                 if left.kind in ("num", "str"):  # Python would warn of a literal
                     return f"equal({left.text}, {right.text})"
                 return f"({left.text} is {right.text})"
-            if right.kind == "num" and left.kind != "num" and _literal_number(right) in (0, 1):
+            if right.kind == "num" and left.kind != "num" and right.literal in (0, 1):
                 text, again = self.twice(left)
                 return f"({text} == {right.text} and {again}.__class__ is float)"
             if right.kind == "str" and not is_short(right):
@@ -270,7 +271,7 @@ class OperatorLowering(Lowering):
         kind = chosen.kind if chosen.kind == other.kind else "any"
         if not then_block and not else_block:
             return Value(f"({chosen.text} if {test} else {other.text})", kind)
-        result = self.temporary()
+        result = self.temporary(kind)
         branch = If(test, self.line)
         branch.then += [*then_block, Line(f"{result} = {chosen.text}", self.line)]
         branch.otherwise += [*else_block, Line(f"{result} = {other.text}", self.line)]
@@ -288,17 +289,14 @@ def _alike(first: str, other: str) -> str:
 
 def _is_safe_divisor(operator: str, value: Value) -> bool:
     """Return whether dividing by a literal can be written in Python as it stands."""
-    if not value.constant or value.kind != "num" or "INF" in value.text:
+    if not value.constant or value.kind != "num" or math.isinf(value.literal):
         return False
-    size = abs(_literal_number(value))
+    size: float = abs(value.literal)
     return size != 0 if operator == "/" else size >= 1
 
 
-def _literal_number(value: Value) -> float:
-    return float(value.text.strip("()").replace("INF", "inf"))
-
-
-def _negated(value: Value) -> Value:
-    """Return a literal with the other sign; however often it changes, its text grows by one."""
-    text = value.text[2:-1] if value.text.startswith("(-") else f"(-{value.text})"
-    return Value(text, "num", stable=True, simple=True, constant=True)
+def number_literal(value: float) -> Value:
+    """Return a number that is known."""
+    size = "INF" if math.isinf(value) else repr(abs(value))
+    text = size if math.copysign(1.0, value) > 0.0 else f"(-{size})"
+    return Value(text, "num", stable=True, simple=True, constant=True, literal=value)

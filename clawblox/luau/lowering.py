@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from clawblox.luau import syntax as ast
 from clawblox.luau.direct import is_multiple
 from clawblox.luau.infer import NumberLocals
 from clawblox.luau.ir import Block, If, Line, Site
 from clawblox.luau.limits import LONG_TEXT, MANY, Charge
+from clawblox.luau.variables import Variable
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class Value:
         simple: Whether it may be evaluated twice.
         constant: Whether it is a literal.
         short: Whether it is a string of numbers and short literals.
+        literal: The Luau value of a literal.
     """
 
     text: str
@@ -36,6 +39,7 @@ class Value:
     simple: bool = False
     constant: bool = False
     short: bool = False
+    literal: Any = None
 
     @property
     def may_be_nil(self) -> bool:
@@ -74,8 +78,13 @@ class Lowering:
         self.kinds = kinds
         self.block: Block = []
         self.sites: list[Site] = []
-        self.visible = ["va", f"F{body.index}"]
-        self.visible += [self.local_name(local) for local in body.upvalues]
+        self.variables: dict[str, Variable] = {}
+        self.visible: list[str] = []
+        self.show("va", Variable("arguments"))
+        self.show(f"F{body.index}", Variable("func", function=body.index))
+        for local in body.upvalues:
+            self.show_local(local)
+        self.assigned: list[str] = []  # the temporaries that expressions set
         self.break_flags: list[str] = [""]
         self.loop_names: set[str] = set()
         self.hidden_count = 0
@@ -95,9 +104,13 @@ class Lowering:
         *,
         is_return: bool = False,
         method: str | None = None,
+        receiver: str = "",
+        callee: int | None = None,
+        key: str = "",
     ) -> None:
-        """Append a call."""
-        site = Site(len(self.sites), target, is_return, frozenset(self.visible), method)
+        """Append a call; the arguments are fields of its `Site`."""
+        visible = frozenset(self.visible)
+        site = Site(len(self.sites), target, is_return, visible, method, receiver, callee, key)
         self.sites.append(site)
         if is_return:
             text = f"return {call}"
@@ -114,20 +127,40 @@ class Lowering:
         yield self.block
         self.block = outer
 
-    def show(self, name: str) -> None:
+    def show(self, name: str, variable: Variable) -> None:
         """Put a variable in scope."""
         self.visible.append(name)
+        self.variables[name] = variable
 
-    def temporary(self) -> str:
-        """Return a new temporary."""
+    def show_local(self, local: ast.Local) -> None:
+        """Put a local in scope."""
+        self.show(self.local_name(local), self.local_variable(local))
+
+    def local_variable(self, local: ast.Local) -> Variable:
+        """Return what a local holds."""
+        if local in self.numbers.direct.calls:
+            function = self.numbers.direct.body(local).index
+            return Variable("func", is_boxed=local.boxed, function=function)
+        return Variable(self.local_kind(local), is_boxed=local.boxed)
+
+    def local_kind(self, local: ast.Local) -> str:
+        """Return what is known of a local's type."""
+        if local in self.numbers.numbers:
+            return "num"
+        return "any" if local.boxed else self.kinds.get(local, "any")
+
+    def temporary(self, kind: str = "any") -> str:
+        """Return a new temporary for values of a kind."""
         self._temporaries += 1
-        return f"t{self._temporaries}"
+        name = f"t{self._temporaries}"
+        self.variables[name] = Variable(kind, is_temporary=True)
+        return name
 
     def pin(self, value: Value, line: int) -> Value:
         """Evaluate a value now, into a temporary."""
         if value.constant:
             return value
-        name = self.temporary()
+        name = self.temporary(value.kind)
         self.emit(f"{name} = {value.text}", line)
         return Value(name, value.kind, stable=True, simple=True)
 
@@ -141,7 +174,8 @@ class Lowering:
         """Return the text that evaluates a value, and the text that uses it again."""
         if value.simple:
             return value.text, value.text
-        name = self.temporary()
+        name = self.temporary(value.kind)
+        self.assigned.append(name)
         return f"({name} := {value.text})", name
 
     def local_name(self, local: ast.Local) -> str:
