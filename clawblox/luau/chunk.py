@@ -261,10 +261,17 @@ class CheckedFunction(NativeFunction):
         return self.function(*arguments[: prototype.parameters])
 
 
+def is_direct(function: Any) -> bool:
+    """Return whether a value is a function that only the calls in its chunk may call."""
+    if function.__class__ is not FunctionType:
+        return False
+    prototype = prototype_of(function)
+    return prototype is not None and prototype.numeric_parameters is not None
+
+
 def checked(function: FunctionType) -> Any:
     """Return a Luau function as scripts may hold it, the same one every time."""
-    prototype = prototype_of(function)
-    if prototype is None or prototype.numeric_parameters is None:
+    if not is_direct(function):
         return function
     if "checked" not in function.__dict__:
         function.__dict__["checked"] = CheckedFunction(function)

@@ -22,7 +22,15 @@ from clawblox.luau.host import Host
 from clawblox.luau.lib import BUILTINS, build_globals
 from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
-from clawblox.luau.limits import BYTES_A_STEP, STEP_BYTES, Budget, Charge, batch, free_of_charge
+from clawblox.luau.limits import (
+    BYTES_A_STEP,
+    STEP_BYTES,
+    STEPS_A_COLLECTION,
+    Budget,
+    Charge,
+    batch,
+    free_of_charge,
+)
 from clawblox.luau.measure import heap_bytes
 from clawblox.luau.numbers import format_number
 from clawblox.luau.restore import Loader
@@ -37,7 +45,6 @@ from clawblox.luau.values import (
     type_name,
 )
 
-_STEPS_A_COLLECTION = 300_000  # so often dead entries leave weak tables
 _OPERATORS = (
     operators.add, operators.sub, operators.mul, operators.div, operators.idiv, operators.mod,
     operators.power, operators.minus, operators.length, operators.less, operators.less_equal,
@@ -337,7 +344,7 @@ class VM:
         self._account(steps * STEP_BYTES)
         if self.has_weak_tables:
             self.steps_since_collection += steps
-            if self.steps_since_collection >= _STEPS_A_COLLECTION:
+            if self.steps_since_collection >= STEPS_A_COLLECTION:
                 self.steps_since_collection = 0
                 collect()
 
