@@ -64,7 +64,8 @@ def count(start: Any, limit: Any, step: Any) -> Any:
 
 def count_on(value: float, limit: Any, step: Any) -> Any:
     """Return a running iteration's value, and then what is left."""
-    value, limit, step = _bounds(value, limit, step)
+    if not (limit.__class__ is float and step.__class__ is float):
+        value, limit, step = _bounds(value, limit, step)
     return chain((value,), count(value + step, limit, step))
 
 

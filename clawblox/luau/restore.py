@@ -298,7 +298,9 @@ class Loader:
         )
         items(pairs)
         for key, item in zip(pairs[::2], pairs[1::2], strict=True):
-            raw_set(table, self.key(key), value(item))
+            if key.__class__ is not str or not key.isascii():
+                key = self.key(key)
+            raw_set(table, key, value(item))
         if None in values or None in pairs:
             raise ValueError("a table holds nil")
         if extra is not None:
