@@ -32,7 +32,6 @@ UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
 _TEXT_A_STEP = 2  # characters that Python compiles
-_FEW_ARGUMENTS = 100  # the heap has room for them
 FORMAT = 4  # part of every snapshot: lowering the same source differently needs a new number
 
 

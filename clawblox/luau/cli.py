@@ -9,6 +9,7 @@ from typing import Any
 
 from clawblox.luau.conformance import ConformanceHost
 from clawblox.luau.errors import LuaError
+from clawblox.luau.host import to_python
 from clawblox.luau.vm import VM
 
 
@@ -44,7 +45,7 @@ def run_file(path: Path, host: ConformanceHost | None) -> int:
     try:
         values = _run(vm, path, host)
     except LuaError as error:
-        sys.stderr.write(f"{error}\n{error.traceback}")
+        sys.stderr.write(f"{error}\n{to_python(error.traceback)}")
         return 1
     if host is not None and (not values or values[-1] != "OK"):
         sys.stderr.write(f"the last value is not 'OK': {values!r}\n")

@@ -21,6 +21,7 @@ from clawblox.luau.chunk import (
 )
 from clawblox.luau.coroutines import Coroutine, WrapFunction
 from clawblox.luau.errors import LuaError, SnapshotError
+from clawblox.luau.host import to_python
 from clawblox.luau.iteration import Cursor, FunctionLoop, LoopIterator, SequenceLoop, TableLoop
 from clawblox.luau.lib.registry import BUILTINS
 from clawblox.luau.lib.string import MatchIterator
@@ -139,8 +140,8 @@ class Loader:
             if member.__class__ is int:
                 functions.append(self._object(member))
                 continue
-            coroutine, position = member
-            found = self._object(coroutine).frames[whole(position)]
+            coroutine, at = member
+            found = self._object(coroutine).frames[whole(at)]
             if not isinstance(found, ScriptFrame):
                 raise TypeError("a frame without globals shares them")
             frames.append(found)
@@ -163,10 +164,11 @@ class Loader:
     def _chunk(self, name: str, fingerprint: str, source: str) -> Chunk:
         if digest(source) != fingerprint:
             raise SnapshotError(f"the source of {name!r} in the document is damaged")
-        if self._sources is not None and name in self._sources:
-            current = self._sources[name].encode().decode("latin-1")
+        shown = to_python(text(name))
+        if self._sources is not None and shown in self._sources:
+            current = self._sources[shown].encode().decode("latin-1")
             if digest(current) != fingerprint:
-                raise SnapshotError(f"the source of {name!r} has changed since the snapshot")
+                raise SnapshotError(f"the source of {shown!r} has changed since the snapshot")
         return self._vm.compile(source, name)
 
     def _object(self, number: Json) -> Any:

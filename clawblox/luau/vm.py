@@ -18,7 +18,7 @@ from clawblox.luau.coroutines import Coroutine, close, resume
 from clawblox.luau.deep import MAX_CALLS, limit_of_calls, run_deep
 from clawblox.luau.diagnose import settle
 from clawblox.luau.errors import LuaError, OutOfMemory, RuntimeFault, SnapshotError
-from clawblox.luau.host import Host
+from clawblox.luau.host import Host, to_luau
 from clawblox.luau.lib import BUILTINS, build_globals
 from clawblox.luau.lib.garbage import collect
 from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
@@ -137,7 +137,8 @@ class VM:
             LuauSyntaxError: The source is not Luau.
         """
         text = source.encode() if isinstance(source, str) else source
-        chunk = run_deep(lambda: self.compile(text.decode("latin-1"), name))
+        shown = to_luau(name)  # it is in messages, which scripts see
+        chunk = run_deep(lambda: self.compile(text.decode("latin-1"), shown))
         return chunk.main(self.globals if environment is None else environment)
 
     def compile(self, source: str, name: str, charge: Charge = free_of_charge) -> Chunk:

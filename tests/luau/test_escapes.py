@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from clawblox.luau.errors import LuaError
+from clawblox.luau.errors import LuaError, SnapshotError
 from clawblox.luau.host import Host
+from clawblox.luau.lib import BUILTINS
 from clawblox.luau.vm import VM
 from tests.luau.support import MODES, reborn
 
@@ -144,3 +147,62 @@ def test_a_type_error_within_a_host_function_is_the_hosts() -> None:
     vm.globals["broken"] = broken
     with pytest.raises(TypeError, match="concatenate"):
         vm.call(vm.load("return pcall(broken, 1)"))
+
+
+ODD_VALUES = """
+    nil, true, false, 0, -1, 1, 2.5, 0/0, 1/0, -1/0, 1e300, -1e300, 2^53, 2^31, -2^63, "", "abc", "%", "[", "%1",
+    "%d%s", "%c", "!%c", "%Q", ">i17", "z", "10", "0x10", ("\\255"):rep(3), "k", "year", "*t", {}, {1, 2, 3},
+    {[1.5] = 1}, print, error, function(...) return ... end, coroutine.create(function() end), buffer.create(16),
+    vector.create(1, 2, 3), vector.create(0/0, 1/0, 0), newproxy(true), setmetatable({1, 2, x = 1}, {
+        __index = function(_, key) return key end, __tostring = function() return 5 end,
+        __len = function() return "x" end, __lt = function() return 1 end, __iter = function() return 1 end})
+"""
+
+
+def test_library_functions_take_anything_or_raise_luau_errors() -> None:
+    choice = random.Random(1)
+    vm = VM(steps=2000, memory_bytes=4 << 20)
+    values = vm.call(vm.load(f"return {ODD_VALUES}"))
+    for name in sorted([*BUILTINS.functions, *BUILTINS.internal]):
+        for _ in range(20):
+            arguments = [choice.choice(values) for _ in range(choice.randrange(5))]
+            try:
+                vm.call(BUILTINS.find(name), *arguments)
+            except LuaError:
+                continue
+            except BaseException as error:
+                error.add_note(f"{name}{arguments}")
+                raise
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (
+            "setfenv(-1, {})",
+            (False, "invalid argument #1 to 'setfenv' (level must be non-negative)"),
+        ),
+        ("string.format('%c', 0/0)", (True, "\0")),
+        ("string.format('%c', -1/0)", (True, "\0")),
+    ],
+)
+def test_numbers_without_an_integer_do_not_reach_python(
+    call: str, expected: tuple[bool, str]
+) -> None:
+    function, _, arguments = call.partition("(")
+    vm = VM()
+    assert vm.call(vm.load(f"return pcall({function}, {arguments}")) == expected
+
+
+def test_the_name_of_a_chunk_is_bytes_to_scripts() -> None:
+    vm = VM()
+    vm.roots["f"] = vm.load("local ok, message = pcall(error, 'x') error('y')", "=世界")
+    with pytest.raises(LuaError, match="世界:1: y"):
+        vm.call(vm.roots["f"])
+    vm.globals["f"] = vm.roots["f"]
+    size = "local _, message = pcall(f) return buffer.len(buffer.fromstring(message))"
+    assert vm.call(vm.load(size)) == (11.0,)
+    document = vm.snapshot()
+    VM.restore(document, sources={"=世界": "local ok, message = pcall(error, 'x') error('y')"})
+    with pytest.raises(SnapshotError, match="the source of '=世界' has changed"):
+        VM.restore(document, sources={"=世界": ""})

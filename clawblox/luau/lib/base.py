@@ -351,6 +351,8 @@ def setfenv(*args: Any) -> Any:
     closure = args[0]
     if not is_function(closure):
         level = arg.integer(args, 0, "setfenv")
+        if level < 0:
+            arg.wrong(0, "setfenv", "level must be non-negative")
         if level == 0:
             _set_thread_environment(environment)
             return ()

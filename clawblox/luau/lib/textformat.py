@@ -65,7 +65,7 @@ def _convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
         return _quote(arg.string(args, at, "format"))
     value = arg.number(args, at, "format")
     if letter == "c":
-        return _pad(chr(int(value) & 255), spec)
+        return _pad(chr(_cut(value, signed=True) & 255), spec)
     if letter in "di":
         return _integer(spec, _cut(value, signed=True), "d")
     if letter in "ouxX":
