@@ -82,9 +82,9 @@ async def test_an_instance_that_is_not_named_among_several_is_asked_for(
 
 async def test_an_instance_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
-        with pytest.raises(UsageError, match="no instance 'third'; there are: w000"):
-            await world.save(instance="third")
-        assert (await world.stop(instance="third")).rung == "not_running"
+        for call in (world.save, world.stop):
+            with pytest.raises(UsageError, match="no instance 'third'; there are: w000"):
+                await call(instance="third")
         assert world.instances == ("w000",)
 
 

@@ -90,8 +90,9 @@ def assert_is_on_disk(saved: SavedSnapshot, started: StartedWorld) -> None:
     assert saved["sha256"] == hashlib.sha256(content).hexdigest()
     assert stat.S_IMODE(saved["path"].stat().st_mode) == 0o600
     assert files_of(started.run_dir) == [saved["path"].name]
-    entry = {**saved, "path": f"checkpoints/{saved['path'].name}"}
-    assert checkpoints_of(started.run_dir) == [entry]
+    (entry,) = checkpoints_of(started.run_dir)
+    assert entry.pop("run_id").startswith(f"{started.name}-")
+    assert entry == {**saved, "path": f"checkpoints/{saved['path'].name}"}
 
 
 # ----------------------------------------------------------------------------- good answers

@@ -107,7 +107,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "fork what is not there": (
         "fork",
         {"checkpoint": {"path": "/none.json"}, "count": 1},
-        "the snapshot to fork from cannot be read",
+        "the snapshot does not exist",
     ),
 }
 
