@@ -2,7 +2,8 @@
 
 The same list is asked when an archive is made and when one is loaded, so what an archive says
 cannot bring back what a save would have left out. Three kinds of things stay out: credentials,
-configuration that grants capabilities or runs commands by itself, and what can be built anew.
+configuration that grants capabilities or runs commands by itself, and what can be built anew;
+``policy_names`` lists them.
 Names are compared folded (:func:`clawblox.checkpoint.names.fold`), because a file system or an
 agent's program may take two spellings for one. Pure: how a directory is read is ``tree``'s.
 """
@@ -15,6 +16,13 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from clawblox.checkpoint import names
+from clawblox.checkpoint.policy_names import (
+    CAPABILITY_NAMES,
+    CREDENTIAL_NAMES,
+    PROGRAM_CAPABILITIES,
+    PROGRAM_CREDENTIALS,
+    REBUILT_DIRS,
+)
 
 __all__ = ["find_repositories", "git_config", "link_stays_inside", "workspace_exclusion"]
 
@@ -26,42 +34,6 @@ _CREDENTIALS: Final = "holds credentials"
 _CAPABILITY: Final = "grants capabilities or runs by itself"
 _REPOSITORY: Final = "no part of a repository's content"
 _REDIRECT: Final = "would lead to configuration elsewhere"
-
-_REBUILT_DIRS: Final = frozenset(
-    {
-        ".cache",
-        ".eggs",
-        ".gradle",
-        ".mypy_cache",
-        ".nox",
-        ".npm",
-        ".parcel-cache",
-        ".pnpm-store",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".tox",
-        ".venv",
-        "__pycache__",
-        "node_modules",
-        "site-packages",
-        "venv",
-    }
-)
-
-# By their names, wherever they are; then what is directly in a directory that an agent's
-# program reads its own configuration from.
-_DENIED: Final = {
-    ".claude.json": _CREDENTIALS,
-    ".credentials.json": _CREDENTIALS,
-    ".codex": _CAPABILITY,
-    ".mcp.json": _CAPABILITY,
-}
-_PROGRAM_CREDENTIALS: Final = re.compile(r"auth\.json|credentials(\..*)?")
-_PROGRAM_CAPABILITIES: Final = {
-    ".agents": re.compile(r"agents|hooks.*|mcp\.json|plugins"),
-    ".claude": re.compile(r"agents|hooks.*|plugins|settings.*"),
-    ".kimi-code": re.compile(r"agents|hooks.*|mcp\.json|plugins|.*\.toml"),
-}
 
 # Of a repository: what makes its history, and nothing that git runs or that leads elsewhere.
 _GIT_CONTENT: Final = re.compile(
@@ -150,21 +122,23 @@ def _fold_parts(path: str) -> Parts:
 def _exclusion(parts: Parts, repositories: Container[Parts], *, is_directory: bool) -> str | None:
     """Judge the last of folded ``parts``; those before it are directories that travel."""
     name = parts[-1]
-    if is_directory and name in _REBUILT_DIRS:
+    if is_directory and name in REBUILT_DIRS:
         return _REBUILT
-    if name in _DENIED:
-        return _DENIED[name]
-    if not is_directory and (name == ".git" or name in _PROGRAM_CAPABILITIES):
+    if CREDENTIAL_NAMES.fullmatch(name):
+        return _CREDENTIALS
+    if CAPABILITY_NAMES.fullmatch(name):
+        return _CAPABILITY
+    if not is_directory and (name == ".git" or name in PROGRAM_CAPABILITIES):
         return _REDIRECT
     return _program_exclusion(parts) or _git_exclusion(parts, repositories)
 
 
 def _program_exclusion(parts: Parts) -> str | None:
     *_, directory, name = ("", *parts)
-    capabilities = _PROGRAM_CAPABILITIES.get(directory)
+    capabilities = PROGRAM_CAPABILITIES.get(directory)
     if capabilities is None:
         return None
-    if _PROGRAM_CREDENTIALS.fullmatch(name):
+    if PROGRAM_CREDENTIALS.fullmatch(name):
         return _CREDENTIALS
     return _CAPABILITY if capabilities.fullmatch(name) else None
 

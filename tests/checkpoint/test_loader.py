@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import linux
-from clawblox.checkpoint import staging
+from clawblox.checkpoint import staging, tiers
 from clawblox.checkpoint.loader import load
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.policy import git_config
@@ -35,6 +35,7 @@ from tests.checkpoint.archives import (
     metadata_member,
     tree_of,
 )
+from tests.checkpoint.test_policy import CAPABILITIES, CREDENTIALS, REPOSITORY
 
 WORKSPACE = "agents/a/workspace/"
 CONTENTS = {
@@ -446,6 +447,16 @@ LEFT_OUT = {
     ".venv/bin/python": b"",
     ".git/config": b"[core]\n\tfsmonitor = evil\n",
     ".git/hooks/post-checkout": b"evil",
+    ".ssh/id_rsa": b"a key",
+    ".env": b"CODEX_HOME=./codex",
+    ".npmrc": b"",
+    ".envrc": b"evil",
+    ".vscode/tasks.json": b"{}",
+    ".gemini/settings.json": b"{}",
+    ".cursor/mcp.json": b"{}",
+    "sub/.devcontainer/devcontainer.json": b"{}",
+    ".docker/config.json": b"{}",
+    "sitecustomize.py": b"evil",
 }
 
 
@@ -457,6 +468,32 @@ def test_capabilities_and_credentials_are_left_out_and_listed(load_bytes, run_di
     assert all(item["reason"] for item in loaded["excluded"])
     workspace = loaded["agents"]["a"] / "workspace"
     assert files_of(workspace) == {**kept, ".git/config": git_config(())}
+
+
+def test_what_a_save_never_writes_a_load_never_places(load_bytes, run_dir, tmp_path):
+    names = [*CREDENTIALS, *CAPABILITIES, *REPOSITORY]
+    agent = tmp_path / "saved"
+    for name in names:
+        (agent / "workspace" / name).parent.mkdir(parents=True, exist_ok=True)
+        (agent / "workspace" / name).write_bytes(b"")
+    planned = tiers.plan({"a": agent}, backend=None, workspace_only=True)
+    assert planned.sources == ()
+    left_out = [excluded.path for excluded in planned.excluded]
+    members = {f"{WORKSPACE}{name}" for name in names}
+    assert all(any(f"{name}/".startswith(f"{out}/") for out in left_out) for name in members)
+    loaded = load_bytes(checkpoint(dict.fromkeys(members, b"")), run_dir)
+    assert {item["path"] for item in loaded["excluded"]} == members
+    assert files_of(loaded["agents"]["a"] / "workspace") == {}
+
+
+def test_links_and_directories_cannot_bring_in_what_files_may_not(load_bytes, run_dir):
+    names = (".vscode", ".ssh", ".gemini", ".config", "sub/.env")
+    links = [{"path": f"{WORKSPACE}{name}", "target": "notes"} for name in names]
+    directories = [f"{WORKSPACE}deep/{name}" for name in (".vscode", ".ssh", ".config/gh")]
+    members = {f"{WORKSPACE}notes/x": b""}
+    loaded = load_bytes(checkpoint(members, symlinks=links, directories=directories), run_dir)
+    left_out = {item["path"] for item in loaded["excluded"]}
+    assert left_out == {*(link["path"] for link in links), *directories}
 
 
 def test_a_nested_repository_gets_a_harmless_configuration_too(load_bytes, run_dir):

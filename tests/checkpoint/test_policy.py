@@ -38,6 +38,30 @@ CREDENTIALS = [
     ".claude/auth.json",
     ".kimi-code/auth.json",
     ".kimi-code/credentials/kimi.json",
+    ".env",
+    "service/.env.production",
+    ".env.local",
+    ".flaskenv",
+    ".ssh/id_rsa",
+    ".ssh/config",
+    "keys/id_ed25519",
+    ".gnupg/private-keys-v1.d/x.key",
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    "web/.yarnrc.yml",
+    ".pypirc",
+    ".pgpass",
+    ".git-credentials",
+    ".aws/credentials",
+    ".docker/config.json",
+    ".kube/config",
+    ".azure/accessTokens.json",
+    ".vault-token",
+    ".gemini/oauth_creds.json",
+    ".qwen/oauth_creds.json",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
 ]
 
 CAPABILITIES = [
@@ -58,6 +82,54 @@ CAPABILITIES = [
     ".kimi-code/mcp.json",
     ".kimi-code/hooks/x",
     ".agents/agents/x.md",
+    ".gemini/settings.json",
+    ".gemini/extensions/x/gemini-extension.json",
+    ".cursor/mcp.json",
+    ".cursor/hooks.json",
+    ".windsurf/mcp_config.json",
+    ".roo/mcp.json",
+    ".kiro/settings/mcp.json",
+    ".kiro/hooks/x.kiro.hook",
+    ".amazonq/mcp.json",
+    ".opencode/plugin/x.ts",
+    "opencode.json",
+    "opencode.jsonc",
+    ".crush.json",
+    ".aider.conf.yml",
+    ".vscode/tasks.json",
+    "sub/.vscode/settings.json",
+    ".vscode/mcp.json",
+    "game.code-workspace",
+    ".idea/runConfigurations/x.xml",
+    ".idea/workspace.xml",
+    ".zed/tasks.json",
+    ".devcontainer/devcontainer.json",
+    ".devcontainer.json",
+    ".envrc",
+    ".direnv/bin/x",
+    "mise.toml",
+    ".mise.local.toml",
+    ".bashrc",
+    ".bash_profile",
+    ".profile",
+    ".zshenv",
+    ".config/fish/config.fish",
+    ".config/autostart/x.desktop",
+    ".config/gh/hosts.yml",
+    ".exrc",
+    ".vimrc",
+    ".nvim.lua",
+    ".dir-locals.el",
+    ".gdbinit",
+    ".pdbrc",
+    ".Rprofile",
+    "sitecustomize.py",
+    "lib/usercustomize.py",
+    "jupyter_server_config.py",
+    ".gitconfig",
+    ".hg/hgrc",
+    ".github/hooks/x.json",
+    ".m2/settings.xml",
 ]
 
 REPOSITORY = [
@@ -79,7 +151,17 @@ REPOSITORY = [
     "bare.git/hooks/post-receive",
 ]
 
-REDIRECTS = [".git", "sub/.git", ".claude", ".kimi-code", "sub/.agents"]
+REDIRECTS = [
+    ".git",
+    "sub/.git",
+    ".claude",
+    ".kimi-code",
+    "sub/.agents",
+    ".gemini",
+    ".config",
+    ".cargo",
+    ".github",
+]
 
 OWN_WORK = [
     "SOUL.md",
@@ -90,8 +172,32 @@ OWN_WORK = [
     ".claude/commands/fish.md",
     ".claude/notes.md",
     ".kimi-code/skills/fishing/SKILL.md",
-    ".env",
-    ".envrc",
+    ".env.example",
+    ".env.local.sample",
+    "environment",
+    "prod.env",
+    "id_rsa.pub",
+    ".gemini/GEMINI.md",
+    ".gemini/commands/fish.toml",
+    ".cursor/rules/fish.mdc",
+    ".cursorrules",
+    ".kiro/steering/fish.md",
+    ".roo/rules-code/fish.txt",
+    ".config/nextest.toml",
+    ".cargo/config.toml",
+    ".editorconfig",
+    ".pre-commit-config.yaml",
+    ".tool-versions",
+    ".python-version",
+    "weights.pth",
+    "conftest.py",
+    "Makefile",
+    "package.json",
+    "tasks.json",
+    "mcp.json",
+    "vscode/tasks.json",
+    "profile",
+    "hg.rc",
     ".gitignore",
     ".gitmodules",
     ".gitattributes",
@@ -160,7 +266,16 @@ def test_the_work_of_an_agent_travels(path):
 
 @pytest.mark.parametrize(
     ("directory", "below"),
-    [(".venv", "x"), (".codex", "x"), (".git/hooks", "x"), (".claude/hooks", "x")],
+    [
+        (".venv", "x"),
+        (".codex", "x"),
+        (".git/hooks", "x"),
+        (".claude/hooks", "x"),
+        (".ssh", "x"),
+        (".vscode", "x"),
+        (".gemini/extensions", "x"),
+        (".config/gh", "x"),
+    ],
 )
 def test_a_directory_is_left_out_as_a_whole(directory, below):
     reason = workspace_exclusion(directory, directory=True)
@@ -168,7 +283,9 @@ def test_a_directory_is_left_out_as_a_whole(directory, below):
     assert workspace_exclusion(f"{directory}/{below}") == reason
 
 
-@pytest.mark.parametrize("directory", [".git", ".claude", ".kimi-code", ".git/refs/heads", "a.git"])
+@pytest.mark.parametrize(
+    "directory", [".git", ".claude", ".gemini", ".config", ".git/refs/heads", "a.git"]
+)
 def test_a_directory_of_which_a_part_travels_is_entered(directory):
     assert workspace_exclusion(directory, directory=True) is None
 
@@ -204,6 +321,10 @@ SPELLINGS = [
     ".g\u200cit/hooks/x",
     ".GIT ",
     ".MCP.json",
+    ".ENV",
+    ".e\u200dnv",
+    ".SSH/ID_RSA",
+    ".vscode./tasks.json",
     ".\uff23\uff2f\uff24\uff25\uff38/config.toml",
 ]
 
