@@ -7,11 +7,13 @@ Which module answers what:
 - ``shapes``, ``views``, ``base64_runs``, ``matching``: what is in a piece of memory;
 - ``accelerator``: in which pieces no shape can be;
 - ``windows``, ``verdicts``: how a content of any size becomes pieces, and which are known clean;
-- ``container``, ``containers``, ``streams``, ``zips``, ``tars``, ``packs``: what is inside;
+- ``beginnings``, ``parts``: where something compressed begins, and opening it;
+- ``container``, ``containers``, ``streams``, ``zips``, ``tars``, ``packs``, ``pngs``: what is
+  inside;
 - ``content``, ``scanner``: one file; all of them.
 
 What cannot be searched is refused, as a finding of the rule ``unscannable``: encrypted members,
-formats without a decoder, more than three containers inside one another, what decodes to too
+formats without a decoder, more than four containers inside one another, what decodes to too
 much, and what begins with a right header and is damaged later. Not refused are a container that
 merely ends too soon, because all of it that there is has been searched, and bytes that begin like
 a container and are none. The bytes of a container are always searched as they are, too.

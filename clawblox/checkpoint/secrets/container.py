@@ -33,6 +33,10 @@ class Sink(Protocol):
 class Host(Protocol):
     """The content whose bytes a decoder is given."""
 
+    @property
+    def decoded_bytes(self) -> int:
+        """Return how many bytes have been found inside the whole file so far."""
+
     def spawn(self, name: str) -> Sink:
         """Return where the bytes of something inside go, under its name there."""
 
@@ -47,8 +51,8 @@ class Decoder(Protocol):
     is none: everything that is there has been decoded then.
     """
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the container."""
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes; return those that follow the container, None while it goes on."""
 
     def close(self) -> None:
         """Close what is open inside."""
@@ -91,7 +95,7 @@ class StreamDecoder:
         inside: Where what it decodes to goes.
         codec: Makes a decoder of one stream.
         magic: How a further stream begins; None when there can be none.
-        sure_after: Damage before so many decoded bytes means that it never was such a stream.
+        sure_after: Damage before this many decoded bytes means that it never was such a stream.
     """
 
     def __init__(
@@ -109,34 +113,36 @@ class StreamDecoder:
         self._stream: Stream | None = Stream(codec(), self._inside)
         self._between = b""
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the container."""
-        rest: bytes | None = data
-        while rest:
-            rest = self._feed(self._stream, rest) if self._stream else self._begin(rest)
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes; return those that follow the last stream."""
+        data, self._between = self._between + data, b""
+        while stream := self._stream or self._further(data):
+            rest = self._decode(stream, data)
+            if rest is None:
+                return None
+            data = rest
+        if self._magic and len(data) < len(self._magic) and self._magic.startswith(data):
+            self._between = data
+            return None
+        return data
 
     def close(self) -> None:
         """Close what is inside."""
         self._inside.close()
 
-    def _feed(self, stream: Stream, data: bytes) -> bytes | None:
+    def _further(self, data: bytes) -> Stream | None:
+        if self._magic and data.startswith(self._magic):
+            self._stream = Stream(self._codec(), self._inside)
+        return self._stream
+
+    def _decode(self, stream: Stream, data: bytes) -> bytes | None:
         try:
             rest = stream.feed(data)
         except Damaged:
-            self._magic = self._stream = None
             if stream.given >= self._sure_after:
                 raise Refusal("damaged") from None
-            return None
+            self._magic = None
+            rest = data[1:]
         if rest is not None:
             self._stream = None
         return rest
-
-    def _begin(self, data: bytes) -> bytes | None:
-        if self._magic is None:
-            return None
-        data = (self._between + data).lstrip(b"\0")  # padding
-        if data.startswith(self._magic):
-            self._stream = Stream(self._codec(), self._inside)
-            return data
-        self._between = data[: len(self._magic)]
-        return None

@@ -1,27 +1,23 @@
 """One content on its way through the scan: a file, or what is inside a container.
 
-Its bytes pass once. They are searched in windows, and when they are a container its decoder
-feeds them, decoded, into further contents.
+Its bytes pass once, in windows. Each is searched, and what is compressed in it is fed, decoded,
+into further contents.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 from clawblox.checkpoint.model import Finding
-from clawblox.checkpoint.secrets.container import Decoder, Refusal
-from clawblox.checkpoint.secrets.containers import HEAD_SIZE, decoder_for, is_doubtful
+from clawblox.checkpoint.secrets.container import Refusal
 from clawblox.checkpoint.secrets.matching import MAX_DEPTH
+from clawblox.checkpoint.secrets.parts import Parts
 from clawblox.checkpoint.secrets.windows import Report, Windows
 
 __all__ = ["UNSCANNABLE", "Content"]
 
 UNSCANNABLE: Final = "unscannable"
 """The rule of a finding that is no secret, but a container that cannot be searched."""
-
-_MAX_DECODED_BYTES: Final = 8 << 30
-"""So many bytes may be inside one file."""
 
 
 class Content:
@@ -37,36 +33,32 @@ class Content:
         self._path = path
         self._report = report
         self._depth = depth
-        self._head: bytes | None = b""
-        self._windows = Windows(path, report, depth, self._child)
-        self._decoder: Decoder | None = None
-        self._digest = hashlib.sha256()
-        self._is_container = False
+        self._parts = Parts(self)
+        self._windows = Windows(path, report, depth, self._child, self._parts)
         self._is_opened = False
         self._refused: str | None = None
 
+    @property
+    def decoded_bytes(self) -> int:
+        """Return how many bytes have been found inside the whole file so far."""
+        return self._report.decoded_bytes
+
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
-        if self._head is not None:
-            self._head += data
-            if len(self._head) < HEAD_SIZE:
-                return
-            data = self._begin()
-        self._take(data)
+        if self._depth:
+            self._report.count_decoded(len(data))
+        self._windows.feed(data)
 
     def close(self) -> None:
         """Search what is left, and tell what could not be searched."""
-        if self._head is not None:
-            self._take(self._begin())
         self._windows.close()
-        if self._decoder:
-            self._decoder.close()
+        self._parts.close()
         if self._refused:
             self._report.add(
                 Finding(
                     path=self._path,
                     rule=UNSCANNABLE,
-                    fingerprint=self._digest.hexdigest()[:16],
+                    fingerprint=self._parts.fingerprint,
                     preview=self._refused,
                 )
             )
@@ -86,34 +78,3 @@ class Content:
 
     def _child(self, name: str) -> Content:
         return Content(f"{self._path}!{name}", self._report, self._depth + 1)
-
-    def _begin(self) -> bytes:
-        head = self._head or b""
-        self._head = None
-        opener = decoder_for(head[:HEAD_SIZE])
-        if opener and not (self._depth >= MAX_DEPTH and is_doubtful(head[:HEAD_SIZE])):
-            self._is_container = True
-            try:
-                self._decoder = opener(self)
-            except Refusal as refusal:
-                self.refuse(str(refusal))
-        return head
-
-    def _take(self, data: bytes) -> None:
-        if self._is_container:
-            self._digest.update(data)
-        if self._depth:
-            self._report.count_decoded(len(data))
-        if self._decoder:
-            self._decode(self._decoder, data)
-        self._windows.feed(data)
-
-    def _decode(self, decoder: Decoder, data: bytes) -> None:
-        try:
-            if self._report.decoded_bytes > _MAX_DECODED_BYTES:
-                raise Refusal("decodes to too many bytes")
-            decoder.feed(data)
-        except Refusal as refusal:
-            self.refuse(str(refusal))
-            self._decoder = None
-            decoder.close()

@@ -14,15 +14,16 @@ import attrs
 
 from clawblox.checkpoint.secrets.accelerator import can_match
 from clawblox.checkpoint.secrets.base64_runs import base64_runs, decode_base64
-from clawblox.checkpoint.secrets.containers import HEAD_SIZE, decoder_for
+from clawblox.checkpoint.secrets.beginnings import beginnings
+from clawblox.checkpoint.secrets.containers import HEAD_SIZE, opener_for
 from clawblox.checkpoint.secrets.known import KnownSecrets
 from clawblox.checkpoint.secrets.shapes import Match, find_shapes, long_words
 from clawblox.checkpoint.secrets.views import views_of
 
 __all__ = ["MAX_DEPTH", "UNFINISHED", "Base64Runs", "find_matches", "read_base64"]
 
-MAX_DEPTH: Final = 3
-"""So many containers may be inside one another."""
+MAX_DEPTH: Final = 4
+"""How many containers may be inside one another."""
 
 UNFINISHED: Final = 32
 """A run that comes so near to the end of a window may go on, after an escaped line end, say."""
@@ -34,7 +35,7 @@ class Base64Runs:
 
     Attributes:
         matches: Secrets in what it decodes to; they stand where the base64 does.
-        containers: What decodes to a container.
+        containers: What decodes to a container, or to something with one in it.
         long_run: Where a run begins that the window does not end; None when there is none.
     """
 
@@ -76,7 +77,7 @@ def read_base64(
             long_run = start
             break
         decoded = decode_base64(text[start:end])
-        if decoder_for(decoded[:HEAD_SIZE]):
+        if opener_for(decoded[:HEAD_SIZE]):
             containers.append(decoded)
         else:
             spans.append((start, end))
@@ -91,10 +92,12 @@ def _search_pieces(
     # Together they are searched in a few steps; apart, every short digest would cost as many.
     text = b"\n".join(pieces)
     starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
+    inside = beginnings(text, 0, len(text), is_start=False, is_deepest=False)
+    holders = dict.fromkeys(bisect_right(starts, at) - 1 for at in inside)
     nested = read_base64(text, 0, len(text), True, known)
     found = (*find_matches(text, known), *nested.matches)
     moved = [_moved(match, *spans[bisect_right(starts, match.start) - 1]) for match in found]
-    return moved, nested.containers
+    return moved, [*(pieces[index] for index in holders), *nested.containers]
 
 
 def _find_in_one_reading(text: bytes, known: KnownSecrets) -> list[Match]:

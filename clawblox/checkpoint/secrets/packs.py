@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from clawblox.checkpoint.secrets.container import Host, Refusal, Sink, Stream
-from clawblox.checkpoint.secrets.streams import Damaged, Inflate
+from clawblox.checkpoint.secrets.streams import Damaged, Inflate, is_zlib
 
-__all__ = ["PackDecoder", "is_pack_header"]
+__all__ = ["PackDecoder", "is_pack_header", "stream_of_first_entry"]
 
 _HEADER_SIZE: Final = 12
 _OFFSET_DELTA: Final = 6
 _NAMED_DELTA: Final = 7
-_NAME_SIZE: Final = 20
+_NAME_SIZES: Final = (20, 32)
+"""Of what names the base of a delta: SHA-1, SHA-256. The pack does not say which."""
+_ZLIB_HEADER: Final = 3
 _MORE: Final = 0x80
 _MAX_VARIABLE: Final = 10
 """Bytes of the longest number of variable length."""
@@ -28,25 +30,28 @@ class PackDecoder:
 
     Args:
         host: The content.
+        where: What to add to their names.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, where: str = "") -> None:
         self._host = host
+        self._where = where
         self._pending = b""
         self._offset = 0
         self._left: int | None = None  # entries; None before the header
         self._entry: Sink | None = None
         self._stream: Stream | None = None
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the pack."""
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes of the pack; return those that follow its entries."""
         data, self._pending = self._pending + data, b""
         while data and self._left != 0:
             rest = self._inflate(self._stream, data) if self._stream else self._begin(data)
             if rest is None:
-                break
+                return None
             self._offset += len(data) - len(rest)
             data = rest
+        return data if self._left == 0 else None
 
     def close(self) -> None:
         """Close the entry that is open."""
@@ -70,7 +75,7 @@ class PackDecoder:
         return data[size:]
 
     def _open(self, header: bytes) -> None:
-        inside = self._host.spawn(f"entry {self._offset}")
+        inside = self._host.spawn(f"entry {self._offset}{self._where}")
         is_delta = header[0] >> 4 & 7 in (_OFFSET_DELTA, _NAMED_DELTA)
         self._entry = Inserts(inside) if is_delta else inside
         self._stream = Stream(Inflate(), self._entry)
@@ -91,14 +96,28 @@ class PackDecoder:
         return rest
 
 
+def stream_of_first_entry(pack: bytes) -> bytes:
+    """Return the stream of a pack's first entry, as far as it is in the beginning of the pack."""
+    size = _entry_header_size(pack[_HEADER_SIZE:])
+    return pack[_HEADER_SIZE + size :] if size else b""
+
+
 def _entry_header_size(data: bytes) -> int:
     """Return the size of what precedes the stream of an entry, 0 where it is not complete."""
     size = _variable_size(data)
-    kind = data[0] >> 4 & 7
+    kind = data[0] >> 4 & 7 if data else 0
     if size and kind == _OFFSET_DELTA:
         base = _variable_size(data[size : size + _MAX_VARIABLE])
         return size + base if base else 0
-    return size + _NAME_SIZE if size and kind == _NAMED_DELTA else size
+    return size + _name_size(data[size:]) if size and kind == _NAMED_DELTA else size
+
+
+def _name_size(data: bytes) -> int:
+    """Return the size of the name that a zlib stream follows."""
+    short, long = _NAME_SIZES
+    if len(data) < short + _ZLIB_HEADER:
+        return short + _ZLIB_HEADER  # not complete
+    return short if is_zlib(data[short:]) else long
 
 
 def _variable_size(data: bytes) -> int:

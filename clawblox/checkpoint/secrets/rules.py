@@ -17,7 +17,7 @@ from clawblox.checkpoint.secrets.credible import encodes_login, is_credible
 
 __all__ = ["CONTEXT_RULES", "RULESET", "WORD_RULES", "Rule"]
 
-RULESET: Final = "clawblox-secrets-2"
+RULESET: Final = "clawblox-secrets-3"
 """Version of rules, placeholder filter and published samples; grows with every change."""
 
 # A token may follow a JSON newline or tab, whose letter touches it; or its own length in a binary

@@ -11,11 +11,25 @@ from typing import Final, Protocol
 
 from clawblox.checkpoint.zstd import Frame, find_zstandard
 
-__all__ = ["Codec", "Damaged", "Inflate", "bunzip2", "unxz", "zstd_codec"]
+__all__ = ["Codec", "Damaged", "Inflate", "bunzip2", "is_zlib", "unxz", "zstd_codec"]
 
 _PIECE: Final = 1 << 17
 _MORSEL: Final = 512  # at most 128 KiB come out of four bytes of Zstandard
 _ERRORS: Final = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
+
+
+def is_zlib(head: bytes) -> bool:
+    """Return whether a zlib stream may begin so.
+
+    That is: method deflate, a window of at most 32 KiB, no preset dictionary, and as a number a
+    multiple of 31 (RFC 1950).
+    """
+    return (
+        len(head) > 2
+        and head[0] & 0x8F == 0x08
+        and not head[1] & 0x20
+        and int.from_bytes(head[:2], "big") % 31 == 0
+    )
 
 
 class Damaged(Exception):  # noqa: N818 - says the condition
@@ -42,10 +56,10 @@ class Codec(Protocol):
 
 
 class Inflate:
-    """Deflate, as zlib wraps it, or gzip, or nobody.
+    """Deflate with a zlib header, a gzip header, or none.
 
     Args:
-        window_bits: 15 for zlib's wrapping, 31 for gzip's, -15 for none.
+        window_bits: 15 for a zlib header, 31 for a gzip header, -15 for none.
     """
 
     def __init__(self, window_bits: int = 15) -> None:
@@ -54,7 +68,8 @@ class Inflate:
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yield what the next bytes of the stream decode to."""
         piece = b"-"
-        while piece:
+        # After the end zlib would give what follows it once more with every call.
+        while piece and not self._inflate.eof:
             before = self._inflate.copy()
             try:
                 piece = self._inflate.decompress(data, _PIECE)

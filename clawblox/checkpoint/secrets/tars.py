@@ -33,19 +33,36 @@ class TarDecoder:
 
     Args:
         host: The content.
+        where: What to add to their names.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, where: str = "") -> None:
         self._host = host
-        self._pending = b""
+        self._where = where
+        self._block = b""
+        self._is_ending = False  # the end is two blocks of NULs
         self._member: Sink | None = None
         self._left = 0  # bytes of the member
         self._padding = 0  # bytes after it
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the archive."""
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes of the archive; return those that follow its last block."""
         while data:
-            data = self._read(data) if self._left or self._padding else self._read_header(data)
+            if self._left or self._padding:
+                data = self._read(data)
+                continue
+            missing = BLOCK - len(self._block)
+            self._block += data[:missing]
+            data = data[missing:]
+            if len(self._block) < BLOCK:
+                return None
+            block, self._block = self._block, b""
+            if is_tar_header(block):
+                self._open(block)
+            elif self._is_ending or any(block):
+                return data if self._is_ending else block + data
+            self._is_ending = not any(block)
+        return None
 
     def close(self) -> None:
         """Close the member that is open."""
@@ -64,22 +81,11 @@ class TarDecoder:
         self._padding -= skipped
         return data[skipped:]
 
-    def _read_header(self, data: bytes) -> bytes:
-        data = self._pending + data
-        block, rest = data[:BLOCK], data[BLOCK:]
-        if len(block) < BLOCK:
-            self._pending = data
-            return b""
-        self._pending = b""
-        if is_tar_header(block):
-            self._open(block)
-        return rest
-
     def _open(self, block: bytes) -> None:
         self._left = _number(block[124:136])
         self._padding = -self._left % BLOCK
         if self._left and block[156] in _FILES:
-            self._member = self._host.spawn(_name(block))
+            self._member = self._host.spawn(_name(block) + self._where)
 
 
 def _number(field: bytes) -> int:

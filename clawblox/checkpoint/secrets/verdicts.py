@@ -23,14 +23,16 @@ class Verdict:
     """What a clean window holds.
 
     Attributes:
-        newlines: So many lines end in it.
-        containers: So many containers were decoded in it.
+        newlines: How many lines end in it.
+        containers: How many containers were decoded in it.
         long_run: Where base64 begins that does not end in it; None when there is none.
+        beginnings: Where something compressed begins in it.
     """
 
     newlines: int
     containers: int
     long_run: int | None
+    beginnings: tuple[int, ...] = ()
 
 
 class Verdicts:

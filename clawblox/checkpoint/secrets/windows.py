@@ -10,6 +10,7 @@ import attrs
 
 from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets.base64_runs import Base64Stream, continue_run, skip_run
+from clawblox.checkpoint.secrets.beginnings import beginnings
 from clawblox.checkpoint.secrets.container import Sink
 from clawblox.checkpoint.secrets.known import KnownSecrets
 from clawblox.checkpoint.secrets.matching import (
@@ -19,6 +20,7 @@ from clawblox.checkpoint.secrets.matching import (
     find_matches,
     read_base64,
 )
+from clawblox.checkpoint.secrets.parts import Parts
 from clawblox.checkpoint.secrets.shapes import Match
 from clawblox.checkpoint.secrets.verdicts import Verdict, key_of, verdicts
 
@@ -66,13 +68,17 @@ class Windows:
         report: Where they go.
         depth: In how many containers the content is.
         spawn: Makes a content of what is inside.
+        parts: Opens what is compressed in it.
     """
 
-    def __init__(self, path: str, report: Report, depth: int, spawn: Callable[[str], Sink]) -> None:
+    def __init__(
+        self, path: str, report: Report, depth: int, spawn: Callable[[str], Sink], parts: Parts
+    ) -> None:
         self._path = path
         self._report = report
         self._depth = depth
         self._spawn = spawn
+        self._parts = parts
         self._data = bytearray()
         self._lead = 0
         self._base = 0
@@ -94,8 +100,11 @@ class Windows:
     def _search(self, end: int, *, is_last: bool) -> None:
         text = bytes(self._data[: end + OVERLAP])
         self._is_binary = self._is_binary or b"\0" in text
-        window = _Window(text, self._lead, self._go_on(text, is_last), end, is_last)
+        offset = self._base + self._lead
+        runs_from = self._go_on(text, is_last)
+        window = _Window(text, self._lead, runs_from, end, not offset, is_last)
         verdict = self._judge(window)
+        self._parts.take(text, self._lead, end, offset, verdict.beginnings)
         if verdict.long_run is not None:
             self._run = _LongRun(self._spawn("base64"), self._base + verdict.long_run)
             self._go_on(text, is_last)
@@ -115,7 +124,14 @@ class Windows:
         containers = self._report.containers
         long_run = self._inspect(window)
         newlines = window.text.count(b"\n", window.begin, window.end)
-        verdict = Verdict(newlines, self._report.containers - containers, long_run)
+        starts = beginnings(
+            window.text,
+            window.begin,
+            window.end,
+            is_start=window.is_start,
+            is_deepest=self._depth >= MAX_DEPTH,
+        )
+        verdict = Verdict(newlines, self._report.containers - containers, long_run, starts)
         if is_clean():
             verdicts.remember(key, verdict)
         return verdict
@@ -158,10 +174,11 @@ class _Window:
     begin: int
     runs_from: int
     end: int
+    is_start: bool
     is_last: bool
 
     def key(self, circumstances: bytes, depth: int) -> bytes:
-        numbers = (self.begin, self.runs_from, self.end, self.is_last, depth)
+        numbers = (self.begin, self.runs_from, self.end, self.is_start, self.is_last, depth)
         return key_of(self.text, circumstances, *numbers)
 
 

@@ -1,4 +1,4 @@
-"""Zip archives, member by member as their bytes pass: wheels, jars, office documents.
+"""Members of zip archives, as their bytes pass: of wheels, jars, office documents.
 
 Members are found by their local headers, not by the directory at the end: what no directory
 names is found too, and so is an archive behind a script. Stored members are content of the
@@ -13,16 +13,17 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.container import Host, Refusal, Sink, Stream
+from clawblox.checkpoint.secrets.container import Decoder, Host, Refusal, Sink, Stream
 from clawblox.checkpoint.secrets.streams import Codec, Damaged, Inflate, bunzip2, unxz, zstd_codec
 
-__all__ = ["ZipDecoder"]
+__all__ = ["Member"]
 
 _MAGIC: Final = b"PK\x03\x04"
 _FIXED: Final = struct.Struct("<4s5H3I2H")
 _SATURATED: Final = 0xFFFFFFFF
 _IS_ENCRYPTED: Final = 0x1
 _SIZE_FOLLOWS: Final = 0x8
+_RESERVED: Final = 0xC780
 _MAX_VERSION: Final = 63
 _STORED: Final = 0
 _METHODS: Final = frozenset((*range(15), 16, 18, 19, *range(93, 100)))
@@ -34,131 +35,109 @@ _CODECS: Final[dict[int, Callable[[], Codec]]] = {
 _ZSTD: Final = 93
 
 
-class ZipDecoder:
-    """Finds the members of a zip archive.
+@attrs.frozen
+class Member:
+    """A member as its local header describes it.
 
-    Args:
-        host: The content.
+    Attributes:
+        header_size: Of the header itself.
+        name: Of the member, as much of it as is known.
+        is_encrypted: Whether it needs a password.
+        method: How it is compressed.
+        content_size: Of the compressed member; None when the header does not say it.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._member: _Member | None = None
-        self._pending = b""
+    header_size: int
+    name: str
+    is_encrypted: bool
+    method: int
+    content_size: int | None
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the archive."""
-        rest: bytes | None = data
-        while rest:
-            rest = self._read(self._member, rest) if self._member else self._find(rest)
-
-    def close(self) -> None:
-        """Close the member that is open."""
-        if self._member:
-            self._member.inside.close()
-
-    def _find(self, data: bytes) -> bytes | None:
-        data = self._pending + data
-        at = data.find(_MAGIC)
-        if at < 0:
-            self._pending = data[-len(_MAGIC) + 1 :]
+    @classmethod
+    def parse(cls, data: bytes) -> Member | None:
+        """Read a header; return None for anything else, and for a member with no content."""
+        if len(data) < _FIXED.size or not data.startswith(_MAGIC):
             return None
-        data = data[at:]
-        header = _Header.parse(data)
-        self._pending = b"" if header else data
-        if not header:
+        _, version, flags, method, _, _, _, packed, full, name_size, extra_size = (
+            _FIXED.unpack_from(data)
+        )
+        name = data[_FIXED.size : _FIXED.size + name_size]
+        is_plausible = (
+            version & 0xFF <= _MAX_VERSION
+            and method in _METHODS
+            and not flags & _RESERVED
+            and name
+            and min(name) >= ord(" ")
+        )
+        size = _FIXED.size + name_size + extra_size
+        if packed == _SATURATED:
+            packed = _packed_size(data[_FIXED.size + name_size : size], full)
+        content_size = None if flags & _SIZE_FOLLOWS and not packed else packed
+        # Stored to an end that only the next header tells, it is searched as what it is.
+        has_content = content_size or (content_size is None and method != _STORED)
+        if not is_plausible or not has_content:
             return None
-        if not header.is_plausible:
-            return data[len(_MAGIC) :]
-        self._member = self._open(header)
-        return data[header.size :]
+        is_encrypted = bool(flags & _IS_ENCRYPTED)
+        return cls(size, name.decode(errors="replace"), is_encrypted, method, content_size)
 
-    def _open(self, header: _Header) -> _Member | None:
-        codec = zstd_codec() if header.method == _ZSTD else _CODECS.get(header.method)
-        if header.flags & _IS_ENCRYPTED:
-            self._host.refuse("encrypted member")
-        elif codec:
-            inside = self._host.spawn(header.name)
-            return _Member(inside, Stream(codec(), inside), header.content_size)
-        elif header.method != _STORED:
-            self._host.refuse(f"compression method {header.method}")
-        elif header.content_size:
-            return _Member(self._host.spawn(header.name), None, header.content_size)
-        return None  # the next header is found wherever it is
-
-    def _read(self, member: _Member, data: bytes) -> bytes | None:
-        try:
-            rest = member.feed(data)
-        except Damaged:
-            rest = self._refuse("damaged member")
-        except Refusal as refusal:
-            rest = self._refuse(str(refusal))
-        if rest is not None:
-            member.inside.close()
-            self._member = None
-        return rest
-
-    def _refuse(self, reason: str) -> bytes:
-        self._host.refuse(reason)
-        return b""
+    def open(self, host: Host, _where: str) -> Decoder:
+        """Open the member."""
+        codec = zstd_codec() if self.method == _ZSTD else _CODECS.get(self.method)
+        if self.is_encrypted:
+            raise Refusal("encrypted member")
+        if not codec and self.method != _STORED:
+            raise Refusal(f"compression method {self.method}")
+        inside = host.spawn(self.name)
+        stream = Stream(codec(), inside) if codec else None
+        return _MemberDecoder(inside, stream, self.header_size, self.content_size)
 
 
-class _Member:
-    def __init__(self, inside: Sink, stream: Stream | None, size: int | None) -> None:
-        self.inside = inside
+class _MemberDecoder:
+    """Decodes a member.
+
+    Args:
+        inside: Where its content goes.
+        stream: Decodes it; None when it is stored.
+        header_size: What precedes it.
+        content_size: Of what is to be decoded; None up to the end of the stream.
+    """
+
+    def __init__(
+        self, inside: Sink, stream: Stream | None, header_size: int, content_size: int | None
+    ) -> None:
+        self._inside = inside
         self._stream = stream
-        self._left = size  # None: until its stream ends
+        self._header = header_size
+        self._left = content_size
+        self._is_over = False  # the stream, before its member
 
     def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes of header and member; return those that follow it."""
+        skipped = min(self._header, len(data))
+        self._header -= skipped
+        data = data[skipped:]
+        if not data:
+            return None
+        try:
+            return self._read(data)
+        except Damaged:
+            raise Refusal("damaged member") from None
+
+    def close(self) -> None:
+        """Close what is inside."""
+        self._inside.close()
+
+    def _read(self, data: bytes) -> bytes | None:
         if self._left is None:
             assert self._stream
             return self._stream.feed(data)
         piece, rest = data[: self._left], data[self._left :]
         self._left -= len(piece)
         if not self._stream:
-            self.inside.feed(piece)
-        elif self._stream.feed(piece) is not None:
-            self._stream = None
+            self._inside.feed(piece)
+        elif not self._is_over and self._stream.feed(piece) is not None:
+            self._is_over = True
         return None if self._left else rest
-
-
-@attrs.frozen
-class _Header:
-    """A local header.
-
-    Attributes:
-        size: Of the header itself.
-        name: Of the member.
-        flags: As they are there.
-        method: How it is compressed.
-        content_size: Of the compressed member; None when the header does not say it.
-        is_plausible: Whether it is a header, and not the same four bytes by chance.
-    """
-
-    size: int
-    name: str
-    flags: int
-    method: int
-    content_size: int | None
-    is_plausible: bool
-
-    @classmethod
-    def parse(cls, data: bytes) -> _Header | None:
-        """Read a header; return None where it is not complete."""
-        if len(data) < _FIXED.size:
-            return None
-        _, version, flags, method, _, _, _, packed, full, name_size, extra_size = (
-            _FIXED.unpack_from(data)
-        )
-        is_plausible = version & 0xFF <= _MAX_VERSION and method in _METHODS and name_size > 0
-        size = _FIXED.size + name_size + extra_size
-        if is_plausible and len(data) < size:
-            return None
-        name = data[_FIXED.size : _FIXED.size + name_size].decode(errors="replace")
-        if packed == _SATURATED:
-            packed = _packed_size(data[_FIXED.size + name_size : size], full)
-        content_size = None if flags & _SIZE_FOLLOWS and not packed else packed
-        return cls(size, name, flags, method, content_size, is_plausible)
 
 
 def _packed_size(extra: bytes, full: int) -> int:
