@@ -12,14 +12,27 @@ from clawblox.checkpoint.secrets.shapes import ALNUM, character_mask, runs_of
 __all__ = ["Base64Stream", "base64_runs", "continue_run", "decode_base64", "skip_run"]
 
 _MIN_RUN: Final = 40
+_MIN_LINE: Final = 16
 _CHARACTERS: Final = ALNUM + b"+/-_"
 _CHARACTERS_FROM: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
 _MASK: Final = character_mask(_CHARACTERS)
+
+# Lines may be quoted, as in a list or a sum of strings, in a comment or a mail, and all of that
+# escaped. Between them is an end of line, or a comma or a plus between quotes.
+_LINE_END: Final = rb"(?:(?:\\+r)?\\+n|\r?\n)"
+_QUOTE: Final = rb"\\*[\"']"
+_SEPARATOR: Final = (
+    rb"(?:\\+n)?(?:"
+    rb"(?:" + _QUOTE + rb"[ \t]{0,8}(?:[+.;](?=[ \t\r\n\\]))?)?,?[ \t]{0,8}\\?" + _LINE_END
+    + rb"[ \t]{0,64}(?:[>#*] ?|- )?(?:" + _QUOTE + rb")?"
+    rb"|" + _QUOTE + rb"[ \t]?[,+]?[ \t]?" + _QUOTE + rb")"
+)  # fmt: skip
 _LINE: Final = re.compile(
-    rb"(?:(?:\\+r)?\\+n|\r?\n)[ \t]{0,16}(?=[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}=)[A-Za-z0-9+/]+"
-    rb"|[A-Za-z0-9+/_-]+"
+    _SEPARATOR + rb"(?=[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}=)([A-Za-z0-9+/]+)|[A-Za-z0-9+/_-]+"
 )
-_ESCAPED_NEWLINE: Final = re.compile(rb"\\+[rn]")
+_SEPARATORS: Final = re.compile(_SEPARATOR)
+_FAR: Final = 160
+"""No separator is longer."""
 _BLANKS: Final = b" \t\r\n"
 _MIN_WRAPPED: Final = 60
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
@@ -33,29 +46,39 @@ def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
         text: What is searched.
         begin: Where the search begins.
     """
-    done = begin
-    for start, end in runs_of(_MASK, _MIN_RUN, text, begin):
-        if start < done:
+    done = joined = begin
+    for start, end, following in _lines(text, begin):
+        if start < done or not text[start:end].translate(None, _HEX_DIGITS):
             continue
-        # The letter of an escaped newline or tab would shift everything by one.
-        is_escaped = start > 0 and text[start - 1] == ord("\\") and text[start] in b"nrtbf"
-        start += is_escaped
-        if text[start:end].translate(None, _HEX_DIGITS):
-            done = _end_of_run(text, start, end)
-            yield start, done
+        size = end - start
+        is_wrapped = following <= size or (size % 4 == 0 and size >= _MIN_WRAPPED)
+        last = continue_run(text, end) if is_wrapped and start >= joined else end
+        is_alone = last == end or size % 4 > 0  # lines of odd sizes may be a text each
+        if is_alone and size >= _MIN_RUN:
+            yield start, end
+        if last > end and last - start >= _MIN_RUN:
+            yield start, last
+            joined = last
+            done = end if is_alone else last
 
 
-def _end_of_run(text: bytes, start: int, end: int) -> int:
-    """Return where a run ends that has no gap up to ``end``: later lines are part of it.
+def _lines(text: bytes, begin: int) -> Iterator[tuple[int, int, int]]:
+    """Yield start and end of what can be a line of base64, and the size of the one that follows.
 
-    Args:
-        text: Where it stands.
-        start: Where its first line begins.
-        end: Up to where it is known.
+    Short ones count only when such a line follows them.
     """
-    if (end - start) % 4 or end - start < _MIN_WRAPPED:
-        return end
-    return continue_run(text, end)
+    known: tuple[int, int] | None = None
+    for run in (*runs_of(_MASK, _MIN_LINE, text, begin), (len(text) + _FAR, len(text) + _FAR)):
+        start, end = run
+        # The letter of an escaped newline or tab would shift everything by one.
+        start += 0 < start < len(text) and text[start - 1] == ord("\\") and text[start] in b"nrtbf"
+        if known:
+            following = end - start if start - known[1] < _FAR else 0
+            size = known[1] - known[0]
+            is_line = size == following or (0 < following < size and size % 4 == 0)
+            if size >= _MIN_RUN or is_line:
+                yield *known, following
+        known = start, end
 
 
 def continue_run(text: bytes, at: int) -> int:
@@ -83,8 +106,8 @@ def decode_base64(run: bytes) -> bytes:
 
 
 def _joined(lines: bytes) -> bytes:
-    if b"\\" in lines:
-        lines = _ESCAPED_NEWLINE.sub(b"", lines)
+    if lines.translate(None, _CHARACTERS + _BLANKS):
+        lines = _SEPARATORS.sub(b"", lines)
     return lines.translate(None, _BLANKS)
 
 

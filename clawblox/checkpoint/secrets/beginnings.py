@@ -44,6 +44,9 @@ _BEGINNING: Final = 4096
 _A_WHILE: Final = 512
 """This many bytes of deflate are decoded. Noise can decode to much, but not for that long."""
 
+_BLOCK_TYPE: Final = 0x06
+"""The bits of the first byte of deflate that say how a block is compressed."""
+
 _MOST: Final = 16 << 10
 """No more is decoded of it, however small it was made."""
 
@@ -139,7 +142,12 @@ def _zstd(head: bytes) -> Opener | None:
 
 
 def _zlib(head: bytes) -> Opener | None:
-    return open_zlib if is_zlib(head) and _is_stream(head, 15) else None
+    if not is_zlib(head) or not _is_stream(head, 15):
+        return None
+    # A first block that is not compressed is no more than five bytes that fit; it is searched as
+    # it stands. Only a checksum that is right makes it a stream.
+    is_certain = head[2] & _BLOCK_TYPE or _is_whole(head)
+    return open_zlib if is_certain else None
 
 
 def _zip(head: bytes) -> Opener | None:
@@ -177,6 +185,15 @@ def _is_stream(head: bytes, window_bits: int) -> bool:
     except zlib.error:
         return False
     return size > 0 if inflate.eof else size >= _LEAST
+
+
+def _is_whole(head: bytes) -> bool:
+    inflate = zlib.decompressobj()
+    try:
+        inflate.decompress(head, _BEGINNING)
+    except zlib.error:
+        return False
+    return inflate.eof
 
 
 def _has_checksum(checksum: bytes, data: bytes, bits: int) -> bool:

@@ -16,10 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, quote_plus
+
+import attrs
 
 from clawblox import protocol
 from clawblox.checkpoint.secrets.shapes import Match, is_word, occurrences
+from clawblox.checkpoint.secrets.spelling import anchors_of, is_plain, spellings_of
 
 __all__ = ["KnownSecrets", "KnownValues", "known_values"]
 
@@ -147,9 +149,14 @@ class KnownSecrets:
         }
         self._in_words: dict[bytes, bytes] = {}
         self._anywhere: dict[bytes, bytes] = {}
+        self._escaped: list[_Escaped] = []
         for value in self._labels:
-            for form in _forms(value[-_TAIL_BYTES:]):
+            tail = value[-_TAIL_BYTES:]
+            for form in _forms(tail):
                 (self._in_words if is_word(form) else self._anywhere)[form] = value
+            text = tail.decode(errors="ignore")
+            if text and not is_plain(text):
+                self._escaped.append(_Escaped(value, anchors_of(text), spellings_of(text)))
 
     def __bool__(self) -> bool:
         return bool(self._labels)
@@ -175,18 +182,39 @@ class KnownSecrets:
                     for at in occurrences(form, text):
                         end = at + len(form)
                         yield Match(rule=rule, start=at, end=end, secret=value, rank=0)
+        for escaped in self._escaped:
+            rule = f"known-value:{self._labels[escaped.value]}"
+            for start, end in escaped.find(text):
+                yield Match(rule=rule, start=start, end=end, secret=escaped.value, rank=0)
+
+
+@attrs.frozen
+class _Escaped:
+    """A value of which something can be escaped.
+
+    Attributes:
+        value: Itself.
+        anchors: Each spelling of it has one of these.
+        spellings: Matches all of them.
+    """
+
+    value: bytes = attrs.field(repr=False)
+    _anchors: tuple[bytes, ...] = attrs.field(repr=False)
+    _spellings: re.Pattern[bytes] = attrs.field(repr=False)
+
+    def find(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Yield start and end of each spelling in a text."""
+        if any(anchor in text for anchor in self._anchors):
+            for found in self._spellings.finditer(text):
+                yield found.span()
 
 
 def _forms(value: bytes) -> set[bytes]:
     forms = {value, value.hex().encode(), value.hex().upper().encode(), *_base64_forms(value)}
     text = value.decode(errors="replace")
     if text.encode() == value:
-        escaped = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-        forms.update(form.encode() for form in (*escaped, escaped[0].replace("/", "\\/")))
-        forms.update(
-            form.encode() for form in (quote(text, safe=""), quote(text), quote_plus(text))
-        )
-        forms.update((text.encode("utf-16-le"), text.encode("utf-16-be")))
+        wide = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+        forms.update(text.encode(encoding) for encoding in wide)
     return forms
 
 

@@ -25,7 +25,7 @@ __all__ = ["MAX_DEPTH", "UNFINISHED", "Base64Runs", "find_matches", "read_base64
 MAX_DEPTH: Final = 4
 """How many containers may be inside one another."""
 
-UNFINISHED: Final = 32
+UNFINISHED: Final = 160
 """A run that comes so near to the end of a window may go on, after an escaped line end, say."""
 
 
@@ -74,8 +74,8 @@ def read_base64(
         if start >= stop:
             break
         if end > len(text) - UNFINISHED and not is_last:
-            long_run = start
-            break
+            long_run = start if long_run is None else long_run
+            continue
         decoded = decode_base64(text[start:end])
         if opener_for(decoded[:HEAD_SIZE]):
             containers.append(decoded)

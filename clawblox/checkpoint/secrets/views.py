@@ -14,17 +14,50 @@ import attrs
 
 __all__ = ["View", "views_of"]
 
-# Each begins with a literal, so that searching a text without any is cheap.
-_ESCAPES: Final = (
-    re.compile(rb"\x1b\[[0-9;]{0,20}[mK]"),
-    re.compile(rb"\\x1b\[[0-9;]{0,20}[mK]"),
-    re.compile(rb"\\u001[bB]\[[0-9;]{0,20}[mK]"),
-    re.compile(rb"\\u00(?P<hex>[0-7][0-9A-Fa-f])"),
-    re.compile(rb"\\/"),
-    re.compile(rb"%(?P<hex>2[0-9A-Fa-f])"),
-    re.compile(rb"%(?P<hex>3[0-9A-Fa-f])"),
-    re.compile(rb"%(?P<hex>40)"),
+_COLOUR: Final = rb"\[[0-9;]{0,20}[mK]"
+_HEX: Final = rb"(?P<hex>[2-7][0-9A-Fa-f]|0[9AaDd])"
+_SHORT_HEX: Final = rb"[2-7][0-9A-Fa-f]|[9AaDd]"
+_HTML: Final = (
+    rb"&(?:amp;){0,4}(?:(?P<name>amp|apos|quot);"
+    rb"|#(?:[xX]0{0,6}(?P<hex>" + _SHORT_HEX + rb")(?![0-9A-Fa-f])"
+    rb"|0{0,6}(?P<decimal>9|1[03]|3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6])(?![0-9]));?)"
 )
+_ESCAPES: Final = {
+    pair.encode(): re.compile(pattern)
+    for pairs, pattern in (
+        ("\x1b[", rb"\x1b" + _COLOUR),
+        ("\\x", rb"\\x(?:1[bB]" + _COLOUR + rb"|" + _HEX + rb")"),
+        ("\\0", rb"\\(?:033" + _COLOUR + rb"|(?P<octal>01[125]|0[4-7][0-7]))"),
+        ("\\1", rb"\\(?P<octal>1[0-7][0-7])"),
+        ("\\u", rb"\\u(?:001[bB]" + _COLOUR + rb"|00(?P<hex>[0-7][0-9A-Fa-f])"
+                rb"|\{0{0,6}?(?P<braced>" + _SHORT_HEX + rb")\})"),
+        ("\\U", rb"\\U000000" + _HEX),
+        ("\\/", rb"\\/"),
+        ("%0 %2 %3 %4 %5 %6 %7", rb"%(?:25){0,4}" + _HEX),
+        ("&# &a &q", _HTML),
+        ("=\n =\r =3", rb"=(?:\r?\n|(?P<hex>3D))"),
+    )
+    for pair in pairs.split(" ")
+}  # fmt: skip
+"""What each escape looks like, by its first two bytes: of JSON and of programs, of URLs, of HTML
+and of mail (quoted-printable), and what colours a terminal."""
+
+# Every pair is a byte of one class and a byte of another, so that one step finds all of them.
+_MARK: Final = re.compile(rb"AB")
+_MARKS: Final = bytes(
+    ord("A" if byte in {pair[0] for pair in _ESCAPES} else "B" if byte in seconds else " ")
+    for seconds in [{pair[1] for pair in _ESCAPES}]
+    for byte in range(256)
+)
+_NAMED: Final = {b"amp": b"&", b"apos": b"'", b"quot": b'"'}
+_MAX_BACKSLASHES: Final = 64
+
+
+@attrs.frozen
+class _Escape:
+    start: int
+    end: int
+    meaning: bytes
 
 
 class View(Protocol):
@@ -42,8 +75,8 @@ def views_of(text: bytes) -> Iterator[View]:
     """Yield every other reading that is worth a search."""
     if b"\0" in text:
         yield WithoutNuls(text)
-    if escapes := _escapes_in(text):
-        yield unescaped(text, escapes)
+    if escapes := list(_escapes_in(text)):
+        yield _unescaped(text, escapes)
 
 
 class WithoutNuls:
@@ -67,7 +100,7 @@ class WithoutNuls:
 
 @attrs.frozen
 class Unescaped:
-    """The text with percent and JSON escapes replaced and what colours a terminal removed."""
+    """The text with its escapes replaced and what colours a terminal removed."""
 
     text: bytes = attrs.field(repr=False)
     _starts: Sequence[int]
@@ -79,34 +112,47 @@ class Unescaped:
         return self._origins[part] + at - self._starts[part]
 
 
-def unescaped(original: bytes, escapes: Iterable[re.Match[bytes]]) -> Unescaped:
-    """Return the view of a text whose escapes are replaced, once."""
+def _unescaped(original: bytes, escapes: Iterable[_Escape]) -> Unescaped:
     parts: list[bytes] = []
     starts: list[int] = []
     origins: list[int] = []
     length = at = 0
     for escape in escapes:
-        if escape.start() < at:
-            continue
-        for part, origin in (
-            (original[at : escape.start()], at),
-            (_meaning(escape), escape.start()),
-        ):
+        for part, origin in ((original[at : escape.start], at), (escape.meaning, escape.start)):
             starts.append(length)
             origins.append(origin)
             parts.append(part)
             length += len(part)
-        at = escape.end()
+        at = escape.end
     return Unescaped(b"".join((*parts, original[at:])), (*starts, length), (*origins, at))
 
 
-def _escapes_in(text: bytes) -> list[re.Match[bytes]]:
-    found = [escape for pattern in _ESCAPES for escape in pattern.finditer(text)]
-    return sorted(found, key=lambda escape: escape.start())
+def _escapes_in(text: bytes) -> Iterator[_Escape]:
+    end = 0
+    for mark in _MARK.finditer(text.translate(_MARKS)):
+        at = mark.start()
+        pattern = _ESCAPES.get(text[at : at + 2])
+        if pattern and at >= end and (found := pattern.match(text, at)):
+            start, end = _start(text, at, end), found.end()
+            yield _Escape(start, end, _meaning(found))
+
+
+def _start(text: bytes, at: int, least: int) -> int:
+    """Return where an escape begins: text that is quoted again has more backslashes."""
+    start = at
+    if text[at] == ord("\\"):
+        least = max(least, at - _MAX_BACKSLASHES)
+        while start > least and text[start - 1] == ord("\\"):
+            start -= 1
+    return start
 
 
 def _meaning(escape: re.Match[bytes]) -> bytes:
     if escape[0] == b"\\/":
         return b"/"
-    digits = escape.groupdict().get("hex")
-    return bytes.fromhex(digits.decode()) if digits else b""
+    kind = escape.lastgroup
+    if kind is None:
+        return b""
+    if kind == "name":
+        return _NAMED[escape[kind]]
+    return bytes((int(escape[kind], {"decimal": 10, "octal": 8}.get(kind, 16)),))

@@ -15,6 +15,14 @@ KINDS = ("picture.png", "uv.lock", "README", "model.safetensors", ".hidden", "no
 
 
 WITHIN_A_WINDOW = {"utf-16-base64", "base64-slashes-in-json"}
+ESCAPES = {
+    "backslash-x", "backslash-x-in-json", "backslash-u-in-json-in-json", "backslash-u-braces",
+    "octal", "percent", "percent-twice", "html", "html-hexadecimal", "html-in-html",
+}  # fmt: skip
+"""They make a text several times as long."""
+
+TWICE = {"base64-odd-columns", "base64-comment", "quoted-printable"}
+"""The first line of a token that is broken is found as well."""
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -32,12 +40,13 @@ def test_every_family_is_found_in_every_encoding(encoding: str) -> None:
 def test_a_token_is_found_anywhere_in_a_large_encoded_file(encoding: str) -> None:
     token = fake("anthropic-oauth-token").encode()
     # Base64 that is itself written in escapes or wide is decoded as far as one window shows it.
-    size = STRIDE // 20 if encoding in WITHIN_A_WINDOW else STRIDE
+    size = STRIDE // 20 if encoding in WITHIN_A_WINDOW | ESCAPES else STRIDE
     noise = base64.b85encode(random.Random(1).randbytes(size)) + b" "
     for before, after in ((b"", noise), (noise, b""), (noise * 2, noise)):
         data = ENCODINGS[encoding](before + token + b" " + after)
-        found = scan(data, "file")
-        assert [finding.rule for finding in found] == ["anthropic-oauth-token"]
+        rules = [finding.rule for finding in scan(data, "file")]
+        assert set(rules) == {"anthropic-oauth-token"}
+        assert len(rules) == 1 or encoding in TWICE
 
 
 @pytest.mark.parametrize("encoding", ["base64", "base64-lines", "base64-lines-in-json"])

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
+import quopri
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -16,11 +18,53 @@ ODD = 'pass/word+ "quoted" \\ & ümläut'
 PLAIN = Maker("known")(40, "abcdefghijklmnopqrstuvwxyz0123456789-_")
 LONG = Maker("long")(3000)
 
+VALUES = {
+    "odd": ODD,
+    "plain": PLAIN,
+    "long": LONG,
+    "lines": "-----BEGIN\nab\tcd/ef+gh==\n12\n",
+    "cyrillic": "\u043f\u0430\u0440\u043e\u043b\u044c \u21167 \u0438 \u0435\u0449\u0451",
+    "emoji": "correct \U0001f40e battery \U0001f9f7 staple",
+}
+
+
+def nested(value: str, depth: int) -> str:
+    """Return a value in JSON in JSON..."""
+    for _ in range(depth):
+        value = json.dumps({"text": f"see {value}"})
+    return value
+
+
 FORMS = {
     "raw": lambda value: value.encode(),
     "json": lambda value: json.dumps(value).encode(),
     "json-utf-8": lambda value: json.dumps(value, ensure_ascii=False).encode(),
     "json-slash": lambda value: json.dumps(value).replace("/", "\\/").encode(),
+    **{
+        f"json {depth} times": lambda value, depth=depth: nested(value, depth).encode()
+        for depth in (2, 3, 4, 5)
+    },
+    "json in json in UTF-8": lambda value: json.dumps(
+        json.dumps({"text": value}, ensure_ascii=False)
+    ).encode(),
+    "json in a url": lambda value: quote(json.dumps(value)).encode(),
+    "url twice": lambda value: quote(quote(value, safe=""), safe="").encode(),
+    "html": lambda value: html.escape(value).encode("ascii", "xmlcharrefreplace"),
+    "html in html": lambda value: html.escape(html.escape(value)).encode(),
+    "html by numbers": lambda value: "".join(f"&#{ord(char)};" for char in value).encode(),
+    "html by hexadecimal": lambda value: "".join(f"&#x{ord(char):X};" for char in value).encode(),
+    "repr": lambda value: repr(value).encode(),
+    "ascii": lambda value: ascii(value).encode(),
+    "bytes": lambda value: repr(value.encode()).encode(),
+    "json of bytes": lambda value: json.dumps(repr(value.encode())).encode(),
+    "\\xHH": lambda value: "".join(f"\\x{byte:02x}" for byte in value.encode()).encode(),
+    "%HH": lambda value: "".join(f"%{byte:02X}" for byte in value.encode()).encode(),
+    "octal": lambda value: "".join(f"\\{byte:03o}" for byte in value.encode()).encode(),
+    "quoted-printable": lambda value: quopri.encodestring(value.encode()),
+    "utf-32-le": lambda value: f"see {value}".encode("utf-32-le"),
+    "utf-32-be": lambda value: f"see {value}".encode("utf-32-be"),
+    "json in utf-16": lambda value: json.dumps({"x": value}).encode("utf-16-le"),
+    "latin-1": lambda value: value.encode("latin-1", "xmlcharrefreplace"),
     "url": lambda value: quote(value, safe="").encode(),
     "url-path": lambda value: quote(value).encode(),
     "form": lambda value: quote_plus(value).encode(),
@@ -40,7 +84,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("value", [ODD, PLAIN, LONG], ids=["odd", "plain", "long"])
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_a_known_value_is_found_in_every_form(value: str, form: str) -> None:
     (finding,) = scan(b"before: " + FORMS[form](value) + b" after\n", known={"label": value})
     assert finding.rule == "known-value:label"
@@ -59,6 +103,18 @@ def test_a_known_value_on_the_edge_of_a_window_is_found(form: str) -> None:
     for displacement in (-len(written), -len(written) // 2, -1, 0):
         data = b"." * (STRIDE + displacement) + written
         assert rules_in(data, known={"k": PLAIN}) == ["known-value:k"]
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+def test_text_like_a_known_value_takes_time_in_proportion_to_its_size(value: str) -> None:
+    anchored = value[: len(value) // 2]
+    for almost in ("\\" * 70_000, anchored * 9000, (anchored + "\\" * 31) * 2000, "&amp;" * 20_000):
+        assert rules_in(almost[:200_000], known={"k": value}) == []
+
+
+def test_a_value_of_many_odd_characters_is_not_found_in_others() -> None:
+    for other in (ODD[1:], ODD[:-1], ODD.replace("/", "|"), ODD.replace("\\", "")):
+        assert rules_in(nested(other, 2), known={"k": ODD}) == []
 
 
 def test_a_short_value_is_ignored() -> None:

@@ -6,8 +6,11 @@ import base64
 import bz2
 import gzip
 import hashlib
+import html
 import io
+import json
 import lzma
+import quopri
 import struct
 import tarfile
 import zipfile
@@ -106,6 +109,12 @@ def mime(data: bytes) -> bytes:
     return base64.encodebytes(data)
 
 
+def columns(data: bytes, width: int) -> bytes:
+    """Return base64 in lines of a width."""
+    encoded = base64.b64encode(data)
+    return b"\n".join(encoded[at : at + width] for at in range(0, len(encoded), width))
+
+
 def as_is(data: bytes) -> bytes:
     return data
 
@@ -116,6 +125,19 @@ ENCODINGS: Mapping[str, Callable[[bytes], bytes]] = {
     "utf-16-be": lambda data: data.decode().encode("utf-16-be"),
     "utf-16": lambda data: data.decode().encode("utf-16"),
     "utf-32-le": lambda data: data.decode().encode("utf-32-le"),
+    "utf-32-be": lambda data: data.decode().encode("utf-32-be"),
+    "backslash-x": lambda data: b"".join(b"\\x%02x" % byte for byte in data),
+    "backslash-x-in-json": lambda data: b"".join(b"\\\\x%02X" % byte for byte in data),
+    "backslash-u-in-json-in-json": lambda data: b"".join(b"\\\\\\\\u%04x" % byte for byte in data),
+    "backslash-u-braces": lambda data: b"".join(b"\\u{%02x}" % byte for byte in data),
+    "octal": lambda data: b"".join(b"\\%03o" % byte for byte in data),
+    "percent": lambda data: b"".join(b"%%%02X" % byte for byte in data),
+    "percent-twice": lambda data: b"".join(b"%%25%02x" % byte for byte in data),
+    "html": lambda data: b"".join(b"&#%d;" % byte for byte in data),
+    "html-hexadecimal": lambda data: b"".join(b"&#x%x;" % byte for byte in data),
+    "html-in-html": lambda data: b"".join(b"&amp;#x%X;" % byte for byte in data),
+    "html-names": lambda data: html.escape(data.decode()).encode(),
+    "quoted-printable": quopri.encodestring,
     "base64": base64.b64encode,
     "base64-url": base64.urlsafe_b64encode,
     "base64-lines": mime,
@@ -124,6 +146,21 @@ ENCODINGS: Mapping[str, Callable[[bytes], bytes]] = {
     "base64-slashes-in-json": lambda data: (
         b'{"x": "' + base64.b64encode(b"\xff\xff\xff" + data).replace(b"/", b"\\/") + b'"}'
     ),
+    "base64-columns": lambda data: columns(data, 20),
+    "base64-odd-columns": lambda data: columns(data + b"\nthe end\n", 50),
+    "base64-list": lambda data: json.dumps(columns(data, 76).decode().split(), indent=2).encode(),
+    "base64-list-in-json": lambda data: json.dumps(
+        {"text": json.dumps(columns(data, 24).decode().split(), indent=2)}
+    ).encode(),
+    "base64-list-of-lines": lambda data: json.dumps(
+        columns(data, 64).decode().splitlines(keepends=True), indent=1
+    ).encode(),
+    "base64-list-in-a-line": lambda data: repr(columns(data, 32).decode().split()).encode(),
+    "base64-sum": lambda data: b'x = "' + columns(data, 40).replace(b"\n", b'" +\n    "') + b'"',
+    "base64-strings": lambda data: b"x = ('" + columns(data, 60).replace(b"\n", b"'\n  '") + b"')",
+    "base64-comment": lambda data: b"# " + columns(data, 70).replace(b"\n", b"\n# "),
+    "base64-quoted-mail": lambda data: b"> " + mime(data).replace(b"\n", b"\n> "),
+    "base64-shell": lambda data: b"echo " + columns(data, 68).replace(b"\n", b"\\\n"),
     "utf-16-base64": lambda data: base64.b64encode(data).decode().encode("utf-16-le"),
     "base64-twice": lambda data: base64.b64encode(base64.b64encode(data)),
     "base64-utf-16": lambda data: base64.b64encode(data.decode().encode("utf-16-le")),
