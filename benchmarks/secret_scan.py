@@ -73,13 +73,14 @@ def main() -> None:
 def _pass(name: str, scanner: Scanner, files: Sequence[Path]) -> list[Finding]:
     ticker = Ticker()
     ticker.start()
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     findings = [finding for file in files for finding in scanner.scan(str(file), _chunks(file))]
-    elapsed = time.perf_counter() - begun
+    elapsed, cpu = time.perf_counter() - begun, time.process_time() - begun_cpu
     lags = ticker.stop()
     size = sum(file.stat().st_size for file in files)
     print(
-        f"{name:>6} pass: {size / 1e6:.0f} MB in {elapsed:.1f} s, {size / 1e6 / elapsed:.1f} MB/s;"
+        f"{name:>6} pass: {size / 1e6:.0f} MB in {elapsed:.1f} s, {size / 1e6 / elapsed:.1f} MB/s,"
+        f" {cpu:.1f} s of CPU;"
         f" another thread came {lags[len(lags) // 2] * 1e3:.1f} ms late,"
         f" p99 {lags[len(lags) * 99 // 100] * 1e3:.1f} ms, at most {lags[-1] * 1e3:.1f} ms"
     )

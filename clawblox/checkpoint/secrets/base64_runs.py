@@ -12,7 +12,10 @@ from clawblox.checkpoint.secrets.shapes import ALNUM, character_mask, runs_of
 __all__ = ["Base64Stream", "base64_runs", "continue_run", "decode_base64", "skip_run"]
 
 _MIN_RUN: Final = 40
-_MIN_LINE: Final = 16
+_MIN_LINE: Final = 20
+_MIN_UNEVEN: Final = 32
+"""A line that a shorter one follows, which may be the last, and is no shorter itself."""
+
 _CHARACTERS: Final = ALNUM + b"+/-_"
 _CHARACTERS_FROM: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
 _MASK: Final = character_mask(_CHARACTERS)
@@ -31,6 +34,8 @@ _LINE: Final = re.compile(
     _SEPARATOR + rb"(?=[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}=)([A-Za-z0-9+/]+)|[A-Za-z0-9+/_-]+"
 )
 _SEPARATORS: Final = re.compile(_SEPARATOR)
+_MAY_FOLLOW: Final = frozenset((b"\r", b"\n", b"\\", b'"', b"'", b" ", b"\t", b","))
+_ESCAPE_LETTERS: Final = frozenset((b"n", b"r", b"t", b"b", b"f"))
 _FAR: Final = 160
 """No separator is longer."""
 _BLANKS: Final = b" \t\r\n"
@@ -52,7 +57,8 @@ def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
             continue
         size = end - start
         is_wrapped = following <= size or (size % 4 == 0 and size >= _MIN_WRAPPED)
-        last = continue_run(text, end) if is_wrapped and start >= joined else end
+        is_followed = text[end : end + 1] in _MAY_FOLLOW
+        last = continue_run(text, end) if is_followed and is_wrapped and start >= joined else end
         is_alone = last == end or size % 4 > 0  # lines of odd sizes may be a text each
         if is_alone and size >= _MIN_RUN:
             yield start, end
@@ -67,18 +73,19 @@ def _lines(text: bytes, begin: int) -> Iterator[tuple[int, int, int]]:
 
     Short ones count only when such a line follows them.
     """
-    known: tuple[int, int] | None = None
-    for run in (*runs_of(_MASK, _MIN_LINE, text, begin), (len(text) + _FAR, len(text) + _FAR)):
-        start, end = run
+    line = line_end = 0
+    for start, end in (*runs_of(_MASK, _MIN_LINE, text, begin), (len(text), len(text))):
         # The letter of an escaped newline or tab would shift everything by one.
-        start += 0 < start < len(text) and text[start - 1] == ord("\\") and text[start] in b"nrtbf"
-        if known:
-            following = end - start if start - known[1] < _FAR else 0
-            size = known[1] - known[0]
-            is_line = size == following or (0 < following < size and size % 4 == 0)
-            if size >= _MIN_RUN or is_line:
-                yield *known, following
-        known = start, end
+        if text[start - 1 : start] == b"\\" and text[start : start + 1] in _ESCAPE_LETTERS:
+            start += 1
+        size = line_end - line
+        following = end - start if start - line_end < _FAR else 0
+        if size >= _MIN_RUN or (
+            (size == following > 0 or (0 < following < size >= _MIN_UNEVEN and not size % 4))
+            and text[line_end : line_end + 1] in _MAY_FOLLOW
+        ):
+            yield line, line_end, following
+        line, line_end = start, end
 
 
 def continue_run(text: bytes, at: int) -> int:

@@ -44,9 +44,6 @@ _BEGINNING: Final = 4096
 _A_WHILE: Final = 512
 """This many bytes of deflate are decoded. Noise can decode to much, but not for that long."""
 
-_BLOCK_TYPE: Final = 0x06
-"""The bits of the first byte of deflate that say how a block is compressed."""
-
 _MOST: Final = 16 << 10
 """No more is decoded of it, however small it was made."""
 
@@ -142,12 +139,7 @@ def _zstd(head: bytes) -> Opener | None:
 
 
 def _zlib(head: bytes) -> Opener | None:
-    if not is_zlib(head) or not _is_stream(head, 15):
-        return None
-    # A first block that is not compressed is no more than five bytes that fit; it is searched as
-    # it stands. Only a checksum that is right makes it a stream.
-    is_certain = head[2] & _BLOCK_TYPE or _is_whole(head)
-    return open_zlib if is_certain else None
+    return open_zlib if is_zlib(head) and _is_stream(head, 15) else None
 
 
 def _zip(head: bytes) -> Opener | None:
@@ -180,20 +172,17 @@ def _rar(head: bytes) -> Opener | None:
 
 def _is_stream(head: bytes, window_bits: int) -> bool:
     inflate = zlib.decompressobj(window_bits)
+    beginning = head[:_A_WHILE]
     try:
-        size = len(inflate.decompress(head[:_A_WHILE], _MOST))
+        decoded = inflate.decompress(beginning, _MOST)
+        if not inflate.eof and decoded[-_LEAST:] in beginning:
+            # A block that is not compressed is five bytes that fit, and searched as it stands.
+            # Only a checksum that is right makes it a stream.
+            decoded += inflate.decompress(head[_A_WHILE:], _MOST)
+            return inflate.eof
     except zlib.error:
         return False
-    return size > 0 if inflate.eof else size >= _LEAST
-
-
-def _is_whole(head: bytes) -> bool:
-    inflate = zlib.decompressobj()
-    try:
-        inflate.decompress(head, _BEGINNING)
-    except zlib.error:
-        return False
-    return inflate.eof
+    return len(decoded) > 0 if inflate.eof else len(decoded) >= _LEAST
 
 
 def _has_checksum(checksum: bytes, data: bytes, bits: int) -> bool:

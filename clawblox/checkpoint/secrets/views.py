@@ -18,7 +18,7 @@ _COLOUR: Final = rb"\[[0-9;]{0,20}[mK]"
 _HEX: Final = rb"(?P<hex>[2-7][0-9A-Fa-f]|0[9AaDd])"
 _SHORT_HEX: Final = rb"[2-7][0-9A-Fa-f]|[9AaDd]"
 _HTML: Final = (
-    rb"&(?:amp;){0,4}(?:(?P<name>amp|apos|quot);"
+    rb"&(?:amp;){0,4}(?:(?P<quote>quot);"
     rb"|#(?:[xX]0{0,6}(?P<hex>" + _SHORT_HEX + rb")(?![0-9A-Fa-f])"
     rb"|0{0,6}(?P<decimal>9|1[03]|3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6])(?![0-9]));?)"
 )
@@ -35,7 +35,7 @@ _ESCAPES: Final = {
         ("\\/", rb"\\/"),
         ("%0 %2 %3 %4 %5 %6 %7", rb"%(?:25){0,4}" + _HEX),
         ("&# &a &q", _HTML),
-        ("=\n =\r =3", rb"=(?:\r?\n|(?P<hex>3D))"),
+        ("=\n =\r =3", rb"(?:(?<=[\w/+.~-])=\r?\n(?=[\w/+.~-])|=(?P<hex>3D))"),
     )
     for pair in pairs.split(" ")
 }  # fmt: skip
@@ -49,8 +49,10 @@ _MARKS: Final = bytes(
     for seconds in [{pair[1] for pair in _ESCAPES}]
     for byte in range(256)
 )
-_NAMED: Final = {b"amp": b"&", b"apos": b"'", b"quot": b'"'}
 _MAX_BACKSLASHES: Final = 64
+_NEAR: Final = 6 << 10
+"""How far from an escape the view goes; no secret is longer, and what has no escape in it is found
+without the view."""
 
 
 @attrs.frozen
@@ -100,7 +102,7 @@ class WithoutNuls:
 
 @attrs.frozen
 class Unescaped:
-    """The text with its escapes replaced and what colours a terminal removed."""
+    """The text near escapes, with these replaced and what colours a terminal removed."""
 
     text: bytes = attrs.field(repr=False)
     _starts: Sequence[int]
@@ -117,14 +119,24 @@ def _unescaped(original: bytes, escapes: Iterable[_Escape]) -> Unescaped:
     starts: list[int] = []
     origins: list[int] = []
     length = at = 0
+
+    def add(part: bytes, origin: int) -> None:
+        nonlocal length
+        starts.append(length)
+        origins.append(origin)
+        parts.append(part)
+        length += len(part)
+
     for escape in escapes:
-        for part, origin in ((original[at : escape.start], at), (escape.meaning, escape.start)):
-            starts.append(length)
-            origins.append(origin)
-            parts.append(part)
-            length += len(part)
+        if escape.start - at > 2 * _NEAR:
+            if at:
+                add(original[at : at + _NEAR] + b"\n", at)
+            at = escape.start - _NEAR
+        add(original[at : escape.start], at)
+        add(escape.meaning, escape.start)
         at = escape.end
-    return Unescaped(b"".join((*parts, original[at:])), (*starts, length), (*origins, at))
+    add(original[at : at + _NEAR], at)
+    return Unescaped(b"".join(parts), starts, origins)
 
 
 def _escapes_in(text: bytes) -> Iterator[_Escape]:
@@ -153,6 +165,6 @@ def _meaning(escape: re.Match[bytes]) -> bytes:
     kind = escape.lastgroup
     if kind is None:
         return b""
-    if kind == "name":
-        return _NAMED[escape[kind]]
+    if kind == "quote":
+        return b'"'
     return bytes((int(escape[kind], {"decimal": 10, "octal": 8}.get(kind, 16)),))

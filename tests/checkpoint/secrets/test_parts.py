@@ -268,8 +268,20 @@ def test_what_begins_everywhere_is_tried_a_bounded_number_of_bytes(
     monkeypatch.setattr(beginnings_module.zlib, "decompressobj", Counting)
     text = b"\xff" + magic * (STRIDE // len(magic))
     beginnings_module.beginnings(text, 0, len(text), is_start=False, is_deepest=False)
-    assert len(decoded) <= len(text) // 2
+    assert len(decoded) <= len(text)
     assert max(decoded, default=0) <= 4096
+
+
+def test_a_compressed_blob_that_continues_on_other_pages_is_refused() -> None:
+    dense = base64.b85encode(NOISE.randbytes(40_000)) + TOKEN
+    assert rules_in(database(1, "text", zlib.compress(dense))) == ["unscannable"]
+
+
+def test_what_is_not_compressed_is_no_stream_because_its_first_bytes_fit() -> None:
+    block = b"x\x01\0\xff\x0f\0\xf0" + bytes(range(256)) * 20
+    assert rules_in(b"\xff" * 99 + block + b"\xff" * 9000) == []
+    whole = zlib.compress(LINES + gzip.compress(TOKEN), 0)
+    assert rules_in(b"\xff" * 99 + whole) == ["github-token"]
 
 
 CLEAN: Mapping[str, Callable[[], bytes]] = {
