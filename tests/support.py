@@ -434,8 +434,13 @@ class Resources:
         )
 
     def processes_since(self, before: Resources) -> dict[int, str]:
-        """Return the processes that came since ``before``, without this process's guard."""
-        added = _added(self.processes, before.processes)
+        """Return the processes that came since ``before``, without this process's guard.
+
+        By their ids: for an instant after its exec, a process shows no command line.
+        """
+        added = {
+            pid: command for pid, command in self.processes.items() if pid not in before.processes
+        }
         if guard := next((pid for pid, command in added.items() if GUARD_NAME in command), None):
             del added[guard]
         return added

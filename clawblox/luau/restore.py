@@ -311,8 +311,9 @@ class Loader:
             if meta is not None:
                 raise ValueError("a table has a metatable that its class does not allow")
             return
-        table.__class__ = _CLASSES.get(letter, MetaTable)
+        # First: a table of such a class has one, also for a collection in another thread.
         table._meta = self._one_of(meta, LuaTable if letter in "mo" else _TABLE_OR_NIL)
+        table.__class__ = _CLASSES.get(letter, MetaTable)
         if table._meta is not None:
             self._with_meta.append(table)
         if letter == "o":

@@ -393,3 +393,16 @@ def test_a_restored_circle_of_metatables_ends_as_before() -> None:
     assert before == "script:1: '__index' chain too long; possibly loop"
     vm = VM.restore(vm.snapshot())
     assert vm.call(vm.load("return select(2, pcall(function() return t.x end))")) == (before,)
+
+
+def test_what_a_refused_document_leaves_does_not_hinder_a_collection() -> None:
+    vm = VM()
+    vm.call(vm.load("x = setmetatable({}, {__index = {}})"))
+    document = vm.snapshot()
+    (table,) = [each for each in document["objects"] if each[:2] == ["table", "m"]]
+    table[2] = "no metatable"
+    with pytest.raises(SnapshotError) as refused:
+        VM.restore(document)
+    # Its tables live as long as the traceback does.
+    assert vm.call(vm.load("collectgarbage() return 'collected'")) == ("collected",)
+    assert refused.value

@@ -33,6 +33,7 @@ _SEPARATOR: Final = (
 _LINE: Final = re.compile(
     _SEPARATOR + rb"(?=[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}=)([A-Za-z0-9+/]+)|[A-Za-z0-9+/_-]+"
 )
+_LAST_CHARACTERS: Final = re.compile(_SEPARATOR + rb"[A-Za-z0-9+/]{1,3}(?![A-Za-z0-9+/=_-])")
 _SEPARATORS: Final = re.compile(_SEPARATOR)
 _MAY_FOLLOW: Final = frozenset((b"\r", b"\n", b"\\", b'"', b"'", b" ", b"\t", b","))
 _ESCAPE_LETTERS: Final = frozenset((b"n", b"r", b"t", b"b", b"f"))
@@ -92,7 +93,9 @@ def continue_run(text: bytes, at: int) -> int:
     """Return where a run ends that goes on at ``at``, all its lines together."""
     while line := _LINE.match(text, at):
         at = line.end()
-    return at
+    # They complete a line of an odd size, and where they are a word, it changes nothing before it.
+    last = _LAST_CHARACTERS.match(text, at)
+    return last.end() if last else at
 
 
 def skip_run(text: bytes, at: int) -> int:

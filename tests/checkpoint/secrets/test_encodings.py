@@ -8,7 +8,7 @@ import pytest
 
 from clawblox.checkpoint.secrets.windows import STRIDE
 from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_of, scan
-from tests.checkpoint.secrets.wrapping import ENCODINGS, as_is
+from tests.checkpoint.secrets.wrapping import ENCODINGS, as_is, columns
 
 SEED = random.randrange(1 << 32)
 KINDS = ("picture.png", "uv.lock", "README", "model.safetensors", ".hidden", "notes.docx")
@@ -34,6 +34,18 @@ def test_every_family_is_found_in_every_encoding(encoding: str) -> None:
         found = scan(ENCODINGS[encoding](text.encode()), f"agents/a/workspace/{kind}")
         case = (SEED, family, embedding, kind)
         assert rule_of(family) in {finding.rule for finding in found}, case
+
+
+@pytest.mark.parametrize("prefix", [b"", b"# "])
+def test_the_few_characters_of_a_last_line_belong_to_a_token(prefix: bytes) -> None:
+    token = fake("firecrawl-key").encode()
+    sizes = set()
+    for before in range(40, 80):
+        lines = columns(b"." * before + b"\n" + token, 70).rstrip(b"\n=").split(b"\n")
+        sizes.add(len(lines[-1]))
+        found = scan(b"\n".join(prefix + line for line in lines), "agents/a/workspace/.hidden")
+        assert {finding.rule for finding in found} == {rule_of("firecrawl-key")}, lines
+    assert {1, 2, 3} & sizes
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
