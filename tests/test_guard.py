@@ -237,22 +237,21 @@ for number in range(int(rounds)):
     print(number, world_dir, *fatal, event, f"+{patience * 1000:.2f} ms", flush=True)
 """
 
-ROUNDS = 24
 
-
-def test_whenever_an_orchestrator_is_killed_nothing_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [8, pytest.param(24, marks=pytest.mark.thorough)])
+def test_whenever_an_orchestrator_is_killed_nothing_is_left(tmp_path: Path, rounds: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     worlds = [
         make_world(tmp_path, *flags, name=name, wrapper=wrapper, sidecars={"feed": []})
         for name, (flags, wrapper) in TREES.items()
     ]
-    arguments = [str(seed), str(ROUNDS), str(tmp_path / "run"), *map(str, worlds)]
+    arguments = [str(seed), str(rounds), str(tmp_path / "run"), *map(str, worlds)]
     command = [sys.executable, "-c", DRIVER, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120)
     print(done.stdout)
     assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == ROUNDS
+    assert len(done.stdout.splitlines()) == rounds
     wait_for_nothing(tmp_path)
 
 
@@ -604,8 +603,9 @@ def test_what_carries_no_mark_is_ended_with_the_tree_that_it_is_part_of(
 
 
 @pytest.fixture
-def client() -> Iterator[Guard]:
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     """Give a client of its own; at the end the guard sees its orchestrator go."""
+    monkeypatch.setattr(guard, "_KEEPER_PAUSE_S", 0.01)
     found = Guard()
     yield found
     with found._lock:

@@ -64,6 +64,7 @@ def counted() -> tuple[int, int, int]:
     return len(open_fds()), len(lasting), len(descendants(os.getpid()))
 
 
+@pytest.mark.thorough
 async def test_two_hundred_starts_and_stops_leave_descriptors_threads_and_children_stable(
     tmp_path: Path,
 ) -> None:

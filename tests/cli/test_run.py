@@ -6,6 +6,7 @@ import array
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -420,7 +421,9 @@ def test_a_world_that_does_not_get_ready_in_time_is_told_with_what_was_seen(
     world = make_world(tmp_path, "--unavailable", "inf")
     command = call("run", str(world), "--port", "0", "--health-timeout", "0.3")
     assert command.wait() == 1
-    assert "not ready within 0.3 s; last probe: GET /api.md answered 503" in command.err
+    # On a busy machine the last probe may have had no answer yet.
+    seen = r"(GET /api\.md answered 503|connected, no answer to GET /api\.md)"
+    assert re.search(rf"not ready within 0\.3 s; last probe: {seen}", command.err)
     assert not marked_processes()
 
 

@@ -43,7 +43,7 @@ ENDLESS = {
     "loadstring": "local s = ('x = 1 '):rep(1000) while true do loadstring(s) end",
     "format": "local s = ('%%'):rep(1e4) while true do string.format(s) end",
     "pack": "local s = (' '):rep(1e5) while true do string.pack(s) end",
-    "garbage": "while true do collectgarbage() end",
+    "garbage": "local t = table.create(1e5, 1) while true do collectgarbage() end",
     "counting": "local t = table.create(1e5, 1) while true do collectgarbage('count') end",
     "move": "local t = {} while true do table.move(t, 1, 1000, 2) end",
 }
