@@ -86,13 +86,13 @@ class Tasks:
                 got that.
 
         Raises:
-            UsageError: The group was left before the function was done.
+            UsageError: The group was left already, or before the function was done.
 
         Cancellation: cancels the function and waits until it has cleaned up, even where the
         cancellation is asyncio's own ``Task.cancel``, and comes again and again.
         """
         outcome: _Outcome[_T] = _Outcome()
-        self._group.start_soon(_run, function, outcome)
+        self.start_soon(_run, function, outcome)
         try:
             await outcome.is_done.wait()
         except BaseException:

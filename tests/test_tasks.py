@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from clawblox.checkpoint.api import run_interruptible
+from clawblox.errors import UsageError
 from clawblox.metrics import Recorder
 from clawblox.prometheus import MetricsEndpoint
 from clawblox.tasks import Residence, Tasks, in_own_task, outlast
@@ -106,6 +107,13 @@ async def test_what_a_cancelled_caller_never_got_is_taken_back():
         with pytest.raises(asyncio.CancelledError):
             await caller
     assert taken_back == ["value"]
+
+
+async def test_a_group_that_was_left_takes_no_more_calls():
+    async with Tasks() as tasks:
+        pass
+    with pytest.raises(UsageError, match="closed meanwhile"):
+        await tasks.own(lambda: anyio.sleep(0))
 
 
 async def test_a_wait_that_outlasts_cancellations_raises_them_at_its_end():
