@@ -43,7 +43,7 @@ def last_lines(log: Path) -> str:
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_cancellations_at_random_moments_end_and_leave_nothing(tmp_path: Path, backend: str):
-    cancel_at_random(tmp_path, backend, 40)
+    cancel_at_random(tmp_path, backend, 24)
 
 
 @pytest.mark.thorough
