@@ -115,7 +115,7 @@ def partial_name(stem: str) -> str:
     """Return a new name for what this process is writing, as :func:`sweep_partials` knows it.
 
     Args:
-        stem: A word for the name, for whoever finds it.
+        stem: A word for the name, for those who find it.
     """
     return f".{stem}.{_identity(os.getpid())}.{secrets.token_hex(4)}.partial"
 

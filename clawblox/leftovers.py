@@ -49,7 +49,7 @@ def remove_leftovers(run_dir: Path) -> None:
     """Remove what killed writers left half-written in a run directory.
 
     What the manifests of killed writers hold is put into the manifest before. A file that cannot be
-    removed stays; whoever writes there next tries again.
+    removed stays; the next writer there tries again.
     """
     records = [one for one in read_records(run_dir) if not _has_owner(one)]
     homes = {Path(record.instance_dir) for record in records}

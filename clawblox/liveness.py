@@ -2,8 +2,8 @@
 
 The words are the kubelet's: every ``period`` seconds a look that may take ``timeout`` seconds, and
 ``failure_threshold`` failures in a row mean that the world hangs. A world that says itself that it
-has halted is believed at once. It has nothing to do with
-readiness, and only a world whose ``world.toml`` asks for it is looked at.
+has halted is believed at once. It has nothing to do with readiness, and only a world whose
+``world.toml`` asks for it is looked at.
 """
 
 from __future__ import annotations

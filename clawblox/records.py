@@ -127,7 +127,7 @@ class InstanceRecord:
         """Return the record of an instance that has ended without its orchestrator.
 
         Args:
-            was_interrupted: Whether it had ended when somebody looked, nobody knows how.
+            was_interrupted: Whether it had ended before anyone looked, in an unknown way.
         """
         state: RecordState = "exited" if self.state == "ready" else "failed"
         state = "interrupted" if was_interrupted else state

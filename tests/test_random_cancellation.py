@@ -19,7 +19,7 @@ SEED = 20_000
 
 
 def cancel_at_random(tmp_path: Path, backend: str, rounds: int) -> None:
-    """Run a program that is cancelled so often; fail, and say where, when it does not end."""
+    """Run a program that is cancelled in each round; fail, and say where, when it does not end."""
     world, runs, log = make_world(tmp_path), tmp_path / "runs", tmp_path / "log"
     numbers = (str(rounds), str(SEED))
     command = [sys.executable, "-m", "tests.cancelling", backend, str(world), str(runs), *numbers]

@@ -14,7 +14,7 @@ MANY = 100  # values in a row from which on copying them is charged
 LONG_TEXT = 4096  # strings from this length on are charged for being read, as in comparisons
 BYTES_A_STEP = 1024  # as many are copied in about the time of a step
 SHORT_TEXT = 200  # strings of so many bytes are counted, and saved, wherever they stand
-STEPS_A_COLLECTION = 300_000  # so often dead entries leave weak tables
+STEPS_A_COLLECTION = 300_000  # after this many, dead entries leave weak tables
 STEP_BYTES = 100  # the most a step can add to the heap without being charged for it
 
 

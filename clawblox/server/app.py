@@ -263,4 +263,4 @@ async def _answer_refused_input(request: Request, error: Exception) -> Response:
 
 
 async def _answer_gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=408)  # nobody reads it; an error of the world it is not
+    return Response(status_code=408)  # it is not read, and not an error of the world

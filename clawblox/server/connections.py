@@ -1,7 +1,7 @@
 """The connections of a world: how many there are, and how long a client may take.
 
 uvicorn waits for ever for the rest of a request, and asyncio accepts until no descriptor is left
-and logs every failure. Here a request has to come within a time, whoever waits between two
+and logs every failure. Here a request has to come within a time, a client that waits between two
 requests makes room for others, and what does not fit waits in the backlog of the socket.
 """
 
@@ -106,7 +106,7 @@ class Connection(H11Protocol):
 
     def _answer_late(self) -> None:
         if self.conn.their_state is h11.SEND_BODY:
-            self.cycle.disconnected = True  # whoever reads the body sees that it ends here
+            self.cycle.disconnected = True  # the reader of the body sees that it ends here
             self.cycle.message_event.set()
         text = f"The request did not come within {self._request_timeout:g} s".encode()
         headers = [

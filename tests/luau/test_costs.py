@@ -1,4 +1,4 @@
-"""What grows with its arguments is charged for that: so many steps bound the time of any script."""
+"""What grows with its arguments is charged for that: steps bound the time of any script."""
 
 from __future__ import annotations
 
