@@ -35,7 +35,7 @@ from benchmarks.measure import (
     watch,
 )
 from clawblox import async_save_checkpoint, load_checkpoint, save_checkpoint
-from clawblox.checkpoint.inspection import scan_checkpoint, verify_checkpoint
+from clawblox.checkpoint.audit.verify import scan_checkpoint, verify_checkpoint
 
 _SEED = 20261120
 _FILES = 2_000

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.worlds import HOST, Readiness, WorldSpec, kill
-from clawblox.ports import take_free_port
+from clawblox.system.ports import take_free_port
 
 __all__ = ["leased_specs", "save_floor", "start_floor"]
 

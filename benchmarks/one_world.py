@@ -23,7 +23,7 @@ import anyio
 
 from benchmarks.measure import Row, median, report, watch
 from clawblox import AsyncWorld, World
-from clawblox.ports import take_free_port
+from clawblox.system.ports import take_free_port
 
 WORLD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("light_world.py"))]
 HOST = "127.0.0.1"

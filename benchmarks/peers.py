@@ -26,7 +26,7 @@ from benchmarks.floors import leased_specs, start_floor
 from benchmarks.measure import median
 from benchmarks.tools import TOOLS
 from benchmarks.worlds import Readiness, WorldSpec, end_carriers, kill, poll_until
-from clawblox.proctree import all_processes
+from clawblox.system.process_tree import all_processes
 
 __all__ = ["ToolRow", "bench_peers", "print_tools", "use_tool"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets import RULESET, Scanner
-from clawblox.checkpoint.secrets.accelerator import is_accelerated
+from clawblox.checkpoint.secrets.patterns.accelerator import is_accelerated
 
 _CHUNK_BYTES = 256 << 10
 _TICK_S = 0.001

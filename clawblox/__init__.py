@@ -10,7 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clawblox.async_world import AsyncWorld
     from clawblox.checkpoint import (
         async_load_checkpoint,
         async_read_metadata,
@@ -49,9 +48,7 @@ if TYPE_CHECKING:
         WorldStartError,
         WorldStopError,
     )
-    from clawblox.manifest import Manifest, read_manifest, read_runs
-    from clawblox.metrics import Histogram, Metrics
-    from clawblox.model import (
+    from clawblox.results import (
         Batch,
         InstanceSpec,
         LogLine,
@@ -62,12 +59,15 @@ if TYPE_CHECKING:
         WorldEvent,
         WorldExit,
     )
-    from clawblox.world import World
+    from clawblox.rundir.manifest import Manifest, read_manifest, read_runs
+    from clawblox.telemetry.metrics import Histogram, Metrics
+    from clawblox.world.async_world import AsyncWorld
+    from clawblox.world.sync_world import World
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "clawblox.async_world": ("AsyncWorld",),
+    "clawblox.world.async_world": ("AsyncWorld",),
     "clawblox.checkpoint": (
         "async_load_checkpoint",
         "async_read_metadata",
@@ -76,10 +76,10 @@ _HOMES = {
         "read_metadata",
         "save_checkpoint",
     ),
-    "clawblox.world": ("World",),
-    "clawblox.manifest": ("Manifest", "read_manifest", "read_runs"),
-    "clawblox.metrics": ("Histogram", "Metrics"),
-    "clawblox.model": (
+    "clawblox.world.sync_world": ("World",),
+    "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
+    "clawblox.telemetry.metrics": ("Histogram", "Metrics"),
+    "clawblox.results": (
         "Batch",
         "InstanceSpec",
         "LogLine",

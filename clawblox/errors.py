@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clawblox.checkpoint.model import Finding
-    from clawblox.model import WorldExit
+    from clawblox.results import WorldExit
 
 _SHOWN_FINDINGS = 20
 

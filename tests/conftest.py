@@ -44,10 +44,10 @@ def _never_block_the_loop() -> Iterator[None]:
     blockbuster = BlockBuster(scanned_modules=["clawblox"])
     for function in blockbuster.functions.values():
         # The two constructors read small local files, as their documentation says.
-        function.can_block_in("clawblox/config.py", {"read_world_config"})
-        function.can_block_in("clawblox/async_world.py", {"attach"})
+        function.can_block_in("clawblox/config/world_toml.py", {"read_world_config"})
+        function.can_block_in("clawblox/world/async_world.py", {"attach"})
         # The sync facade blocks its caller's loop, which is what its caller asked for.
-        function.can_block_in("clawblox/portal.py", {"run", "enter", "leave"})
+        function.can_block_in("clawblox/world/portal.py", {"run", "enter", "leave"})
     blockbuster.activate()
     for name in ("os.path.abspath", "os.getcwd"):  # they look at no disk
         blockbuster.functions[name].deactivate()

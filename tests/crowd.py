@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from clawblox import AsyncWorld, StartedWorld, WorldEvent
-from clawblox.events import EventStream
+from clawblox.telemetry.events import EventStream
 from tests.running import Bot, manifest_of
 from tests.support import ask, is_listening, make_world, marked_processes, world_command
 

@@ -12,7 +12,7 @@ import anyio
 import attrs
 
 from clawblox import AsyncWorld, StartedWorld, WorldEvent
-from clawblox.events import EventStream
+from clawblox.telemetry.events import EventStream
 from tests.support import ask, make_world
 
 HANG_S = 30.0

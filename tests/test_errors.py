@@ -26,7 +26,7 @@ from clawblox.errors import (
     UsageError,
     WorldError,
 )
-from clawblox.model import WorldExit
+from clawblox.results import WorldExit
 
 CLASSES: list[type[ClawbloxError]] = [getattr(errors, name) for name in errors.__all__]
 each_class = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -50,16 +50,20 @@ def test_the_help_of_the_command_line_loads_click_alone() -> None:
 
 
 def test_looking_at_a_run_loads_what_reads_its_files_alone() -> None:
-    loaded = loaded_by("from clawblox.cli import ps")
+    loaded = loaded_by("from clawblox.cli.commands import ps")
     assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", *ANYIO}
 
 
 @pytest.mark.parametrize("name", ["ps", "logs", "stop"])
 def test_dealing_with_a_run_loads_neither_an_http_client_nor_the_orchestrator(name: str) -> None:
-    loaded = loaded_by(f"from clawblox.cli import {name}")
+    loaded = loaded_by(f"from clawblox.cli.commands import {name}")
     known = {"attr", "attrs", "click", "msgspec", "tomlkit", *ANYIO, *STRUCTLOG}
     assert third_parties(loaded) <= known
-    assert not loaded & {"clawblox.fleet", "clawblox.supervisor", "clawblox.http"}
+    assert not loaded & {
+        "clawblox.world.fleet",
+        "clawblox.instance.supervisor",
+        "clawblox.system.http",
+    }
 
 
 def test_the_public_names_are_those_of_the_table_and_each_of_them_is_there() -> None:

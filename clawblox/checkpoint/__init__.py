@@ -10,15 +10,15 @@ from clawblox.checkpoint.api import (
     read_metadata,
     save_checkpoint,
 )
-from clawblox.checkpoint.compare import Difference, diff_checkpoints
-from clawblox.checkpoint.inspection import (
+from clawblox.checkpoint.audit.compare import Difference, diff_checkpoints
+from clawblox.checkpoint.audit.repair import Repair, repair_checkpoints
+from clawblox.checkpoint.audit.verify import (
     Scan,
     Verification,
     scan_checkpoint,
     verify_checkpoint,
 )
 from clawblox.checkpoint.model import Allowance, Finding, Limits
-from clawblox.checkpoint.repair import Repair, repair_checkpoints
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,

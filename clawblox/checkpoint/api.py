@@ -16,14 +16,15 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
-from clawblox.arguments import file_of, path_of
-from clawblox.checkpoint import loader, reader
+from clawblox.checkpoint.archive import reader
+from clawblox.checkpoint.load import load as loader
 from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.request import OnUnarchivable, check_request, checked_secrets
 from clawblox.checkpoint.save import save
-from clawblox.tasks import in_own_task
-from clawblox.threads import run_blocking
+from clawblox.concurrency.tasks import in_own_task
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.arguments import file_of, path_of
 
 __all__ = [
     "DEFAULT_IDLE_WAIT_S",

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.checkpoint.metadata import serialise_metadata
+from clawblox.checkpoint.archive.metadata import serialise_metadata
+from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Allowance, Excluded
-from clawblox.checkpoint.tiers import Plan
 
 __all__ = ["Document"]
 

@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from clawblox.arguments import path_of, snapshot_of
-from clawblox.checkpoint.metadata import RESERVED_KEYS, serialise_metadata
+from clawblox.checkpoint.archive.metadata import RESERVED_KEYS, serialise_metadata
+from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.model import Allowance
 from clawblox.checkpoint.names import check_name
 from clawblox.checkpoint.secrets import KnownValues
-from clawblox.checkpoint.sessions import FORMATS
+from clawblox.config.arguments import path_of, snapshot_of
 from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
 from clawblox.protocol import ARCHIVE_SUFFIX
 

@@ -14,15 +14,18 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint import registry, tiers
+from clawblox.checkpoint.archive import registry
+from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
+from clawblox.checkpoint.archive.publish import partial_file, publish, refuse_existing
+from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.archive.writer import ArchiveWriter
+from clawblox.checkpoint.audit.examine import examine
+from clawblox.checkpoint.collect import plan as tiers
+from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document
-from clawblox.checkpoint.examine import examine
-from clawblox.checkpoint.intake import UnreadableSource, VanishedSource
 from clawblox.checkpoint.model import Allowance, Excluded, Finding, Source
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.progress import Progress, Report
-from clawblox.checkpoint.publish import partial_file, publish, refuse_existing
-from clawblox.checkpoint.reader import Archive
 from clawblox.checkpoint.refusals import (
     secret_refusal,
     unarchivable_refusal,
@@ -30,12 +33,10 @@ from clawblox.checkpoint.refusals import (
 )
 from clawblox.checkpoint.request import SaveRequest, label_secrets
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
-from clawblox.checkpoint.tiers import Plan
 from clawblox.checkpoint.tokens import live_tokens
 from clawblox.checkpoint.world_document import read_world, world_source
-from clawblox.checkpoint.writer import ArchiveWriter
-from clawblox.clock import format_utc, utc_now
 from clawblox.errors import CheckpointError, CheckpointSecretError, ManifestError
+from clawblox.system.clock import format_utc, utc_now
 
 __all__ = ["save"]
 

@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from clawblox.checkpoint.registry import above
+from clawblox.checkpoint.archive.registry import above
 from clawblox.checkpoint.secrets import KnownValues
-from clawblox.proctree import environment
 from clawblox.protocol import SECRET_ENV
-from clawblox.records import InstanceRecord, read_running
+from clawblox.rundir.records import InstanceRecord, read_running
+from clawblox.system.process_tree import environment
 
 __all__ = ["live_tokens"]
 

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from clawblox.checker import Check, CheckerLost
 from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
-from clawblox.header import Header, InvalidDocument
 from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
+from clawblox.snapshot.checker import Check, CheckerLost
+from clawblox.snapshot.header import Header, InvalidDocument
 
 __all__ = ["read_world", "world_source"]
 

@@ -65,7 +65,7 @@ class _CommandLine(click.Group):
         """Import a command; None when there is none of that name."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"clawblox.cli.{cmd_name}")
+        module = importlib.import_module(f"clawblox.cli.commands.{cmd_name}")
         command: click.Command = module.command
         return command
 
@@ -100,7 +100,7 @@ def _replace_closed_streams() -> None:
 
 
 def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
-    from clawblox.cli.output import printable_lines
+    from clawblox.cli.terminal.output import printable_lines
 
     click.echo(f"Error: {printable_lines(message)}", err=True)
     ctx.exit(exit_code)

@@ -10,8 +10,8 @@ import click
 
 from clawblox.cli import WORDS_KEY
 from clawblox.errors import ClawbloxError
-from clawblox.ports import MAX_LEASES
-from clawblox.status import select_records
+from clawblox.rundir.status import select_records
+from clawblox.system.ports import MAX_LEASES
 
 __all__ = [
     "PATH",

@@ -17,8 +17,8 @@ import anyio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from clawblox.seldom import Seldom
 from clawblox.server.settings import Settings
+from clawblox.telemetry.throttle import Seldom
 
 __all__ = ["Acceptor", "Connection"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import attrs
 
+from clawblox.checkpoint.collect.sessions import SessionFormat
 from clawblox.checkpoint.model import Source
-from clawblox.checkpoint.sessions import SessionFormat
 
 BACKENDS = ("claude", "codex", "kimi")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import attrs
 
 from clawblox.checkpoint import save_checkpoint, verify_checkpoint
-from clawblox.manifest import Update, read_manifest
-from clawblox.manifest_file import ManifestFile
-from clawblox.manifest_updates import run_update
+from clawblox.rundir.manifest import Update, read_manifest
+from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.rundir.manifest_updates import run_update
 
 TOKEN_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from clawblox.checkpoint import tiers
-from clawblox.checkpoint.sessions import format_of_backend
+from clawblox.checkpoint.collect import plan as tiers
+from clawblox.checkpoint.collect.sessions import format_of_backend
 from tests.checkpoint.agents import archived_content, restore_session
 from tests.checkpoint.model_api import ANSWER, ModelApi, model_api
 from tests.support import wait_until

@@ -24,13 +24,13 @@ from clawblox.checkpoint import (
     scan_checkpoint,
     verify_checkpoint,
 )
+from clawblox.checkpoint.collect.plan import Plan
+from clawblox.checkpoint.collect.sessions import format_of_backend
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Link, Source
-from clawblox.checkpoint.sessions import format_of_backend
-from clawblox.checkpoint.tiers import Plan
 from clawblox.errors import ConfigError
-from clawblox.files import digest_of
-from clawblox.manifest_updates import run_update
+from clawblox.rundir.manifest_updates import run_update
+from clawblox.system.files import digest_of
 from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation
 from tests.checkpoint.runs import Run, contents, fake_token, make_run, update_manifest
 from tests.support import make_world, open_fds
@@ -433,7 +433,9 @@ def test_a_save_waits_for_an_idle_moment_but_not_for_ever(
     path = save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir}, idle_wait=0.0)
     assert read_metadata(path)["agents"]["rocky"]["mid_turn"] is True
     answers = iter([False, False, True])
-    monkeypatch.setattr("clawblox.checkpoint.tiers.is_idle", lambda agents, backend: next(answers))
+    monkeypatch.setattr(
+        "clawblox.checkpoint.collect.plan.is_idle", lambda agents, backend: next(answers)
+    )
     told: list[tuple[int, int]] = []
     save_checkpoint(
         tmp_path / "b.ckpt",

@@ -18,7 +18,7 @@ from clawblox.checkpoint import (
     verify_checkpoint,
 )
 from clawblox.errors import CheckpointError, CheckpointSecretError, ConfigError
-from clawblox.files import digest_of
+from clawblox.system.files import digest_of
 from tests.checkpoint.runs import Run, contents, fake_token, make_run
 from tests.support import open_fds, wait_until_async
 
@@ -161,7 +161,7 @@ async def test_a_save_that_is_cancelled_too_late_is_complete_and_registered(run:
 async def test_a_save_that_waits_for_an_idle_agent_can_be_cancelled(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("clawblox.checkpoint.tiers.is_idle", lambda agents, backend: False)
+    monkeypatch.setattr("clawblox.checkpoint.collect.plan.is_idle", lambda agents, backend: False)
     gate = Gate(1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: save(run, idle_wait=30.0, progress=gate))

@@ -14,7 +14,7 @@ import pytest
 
 from clawblox.checkpoint import verify_checkpoint
 from clawblox.errors import CheckpointError, CheckpointSecretError
-from clawblox.files import digest_of
+from clawblox.system.files import digest_of
 from tests.checkpoint.faults import Dies, Disk, Fails, FallsShort, FaultFS, crash_states
 from tests.checkpoint.runs import Run, check_archives, contents, fake_token, make_run
 from tests.support import open_fds

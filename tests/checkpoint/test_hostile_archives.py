@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.loader import load
+from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.load.load import load
 from clawblox.checkpoint.model import Limits
-from clawblox.checkpoint.reader import Archive
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,

@@ -10,8 +10,8 @@ from shutil import which
 
 import pytest
 
-from clawblox.checkpoint import layout
-from clawblox.checkpoint.layout import (
+from clawblox.checkpoint.archive import layout
+from clawblox.checkpoint.archive.layout import (
     DEFLATED,
     MAX_TAIL,
     STORED,

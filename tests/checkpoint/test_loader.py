@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from clawblox import linux
-from clawblox.checkpoint import staging, tiers
-from clawblox.checkpoint.loader import load
+from clawblox.checkpoint.collect import plan as tiers
+from clawblox.checkpoint.collect.policy import git_config
+from clawblox.checkpoint.collect.sessions.claude import project_slug
+from clawblox.checkpoint.load import staging
+from clawblox.checkpoint.load.load import load
 from clawblox.checkpoint.model import Limits
-from clawblox.checkpoint.policy import git_config
-from clawblox.checkpoint.sessions.claude import project_slug
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,
     CheckpointLimitError,
     CheckpointPathError,
 )
+from clawblox.system import linux
 from tests.checkpoint.archives import (
     EXECUTABLE,
     Member,
@@ -350,7 +351,7 @@ def test_a_killed_load_leaves_a_partial_directory_that_the_next_one_sweeps(
     path.write_bytes(checkpoint(CONTENTS))
     program = (
         "import os, signal, sys, pathlib\n"
-        "from clawblox.checkpoint.loader import load\n"
+        "from clawblox.checkpoint.load.load import load\n"
         "from clawblox.checkpoint.model import Limits\n"
         "def die(done, total):\n"
         "    if done > 15: os.kill(os.getpid(), signal.SIGKILL)\n"

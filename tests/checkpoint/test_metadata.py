@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.layout import Entry
-from clawblox.checkpoint.metadata import (
+from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.archive.metadata import (
     RESERVED_KEYS,
     check_tree,
     compare_members,

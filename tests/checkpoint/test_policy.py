@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.policy import (
+from clawblox.checkpoint.collect.policy import (
     find_repositories,
     git_config,
     link_stays_inside,

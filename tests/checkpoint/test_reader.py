@@ -8,8 +8,8 @@ import zipfile
 
 import pytest
 
+from clawblox.checkpoint.archive.reader import Archive, read_metadata
 from clawblox.checkpoint.model import Limits
-from clawblox.checkpoint.reader import Archive, read_metadata
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,

@@ -10,9 +10,9 @@ import pytest
 
 from clawblox.checkpoint import CheckpointError, read_metadata, repair_checkpoints
 from clawblox.errors import ManifestError
-from clawblox.files import digest_of
-from clawblox.manifest import manifest_path, read_manifest
-from clawblox.manifest_updates import checkpoint_update
+from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.rundir.manifest_updates import checkpoint_update
+from clawblox.system.files import digest_of
 from tests.checkpoint.runs import Run, make_run, update_manifest
 
 

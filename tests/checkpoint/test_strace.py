@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.files import digest_of
+from clawblox.system.files import digest_of
 from tests.checkpoint.runs import Run, check_archives, make_run
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.checkpoint import names, tiers
+from clawblox.checkpoint import names
+from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.model import AgentState, Excluded, Link
 from clawblox.errors import CheckpointError, ConfigError
 from tests.checkpoint.agents import BACKENDS, build_agent

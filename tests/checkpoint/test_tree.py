@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.checkpoint import tree
+from clawblox.checkpoint.collect import tree
 from clawblox.errors import CheckpointError
 
 

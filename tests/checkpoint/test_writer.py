@@ -12,12 +12,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from clawblox.checkpoint.intake import CHUNK_BYTES, UnreadableSource, VanishedSource
-from clawblox.checkpoint.layout import DEFLATED, STORED, Entry
+from clawblox.checkpoint.archive.intake import CHUNK_BYTES, UnreadableSource, VanishedSource
+from clawblox.checkpoint.archive.layout import DEFLATED, STORED, Entry
+from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.progress import Progress
-from clawblox.checkpoint.reader import Archive
-from clawblox.checkpoint.writer import ArchiveWriter
 from clawblox.errors import CheckpointError
 
 PREFIX = "agents/rocky/workspace"

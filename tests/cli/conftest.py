@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import attrs
 import pytest
 
-from clawblox.status import read_instances
+from clawblox.rundir.status import read_instances
 from tests.support import free_port, make_world, marked_processes, wait_until, world_command
 
 TIMEOUT_S = 20.0

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.cli.board import Row, View, render, row_of
-from clawblox.cli.happenings import Chronicle, Happening, changes_between, happening_of
-from clawblox.cli.live import Look, pressure_between, rows_between
-from clawblox.cli.output import (
+from clawblox.cli.running.live import Look, pressure_between, rows_between
+from clawblox.cli.tables.board import Row, View, render, row_of
+from clawblox.cli.tables.event_lines import Chronicle, Happening, changes_between, happening_of
+from clawblox.cli.tables.instance_states import Roster
+from clawblox.cli.terminal.output import (
     format_age,
     format_bytes,
     format_table,
@@ -18,10 +19,9 @@ from clawblox.cli.output import (
     printable_lines,
     suggest,
 )
-from clawblox.cli.roster import Roster
 from clawblox.errors import ClawbloxError, WorldStartError
-from clawblox.model import EventKind, WorldEvent, WorldExit
-from clawblox.status import InstanceState, InstanceStatus
+from clawblox.results import EventKind, WorldEvent, WorldExit
+from clawblox.rundir.status import InstanceState, InstanceStatus
 
 AT = "2026-06-22T18:59:25Z"
 

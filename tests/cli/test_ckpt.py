@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clawblox import save_checkpoint
-from clawblox.checkpoint.metadata import serialise_metadata
+from clawblox.checkpoint.archive.metadata import serialise_metadata
 from tests.cli.conftest import TIMEOUT_S, Start
 from tests.cli.terminal import terminal
 from tests.support import wait_until

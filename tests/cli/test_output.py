@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from clawblox.cli.output import OutputGone
-from clawblox.cli.relay import relay
+from clawblox.cli.running.relay import relay
+from clawblox.cli.terminal.output import OutputGone
 
 pytestmark = pytest.mark.anyio
 
 FULL_TERMINAL = """
 import os, select, anyio
-from clawblox.cli.output import Output
+from clawblox.cli.terminal.output import Output
 
 master, slave = os.openpty()
 filler = os.open(os.ttyname(slave), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)

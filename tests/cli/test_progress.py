@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.cli.progress import Progress
-from clawblox.config import read_world_config
-from clawblox.status import own_start
-from clawblox.tasks import Tasks
+from clawblox.cli.running.progress import Progress
+from clawblox.concurrency.tasks import Tasks
+from clawblox.config.world_toml import read_world_config
+from clawblox.rundir.status import own_start
 from tests.cli.conftest import Start
 from tests.cli.terminal import COLUMNS, terminal
 from tests.support import make_world, wait_until

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import pytest
 
-from clawblox.cli.run import command as run_command
+from clawblox.cli.commands.run import command as run_command
 from tests.cli.conftest import Served, Start, assert_nothing_runs
 from tests.support import (
     ask,

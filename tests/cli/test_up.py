@@ -16,7 +16,7 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from clawblox.cli.up import command as up_command
+from clawblox.cli.commands.up import command as up_command
 from tests.cli.conftest import (
     TIMEOUT_S,
     Command,

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from clawblox.checkpoint.secrets.allowances import read_allowances
 from clawblox.checkpoint.secrets.content import UNSCANNABLE
-from clawblox.checkpoint.secrets.known import KnownValues, known_values
-from clawblox.checkpoint.secrets.rules import RULESET
+from clawblox.checkpoint.secrets.patterns.known import KnownValues, known_values
+from clawblox.checkpoint.secrets.patterns.rules import RULESET
 from clawblox.checkpoint.secrets.scanner import Scanner
 
 __all__ = [

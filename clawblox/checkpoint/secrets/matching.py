@@ -12,13 +12,13 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.accelerator import can_match
-from clawblox.checkpoint.secrets.base64_runs import base64_runs, decode_base64
-from clawblox.checkpoint.secrets.beginnings import beginnings
-from clawblox.checkpoint.secrets.containers import HEAD_SIZE, opener_for
-from clawblox.checkpoint.secrets.known import KnownSecrets
-from clawblox.checkpoint.secrets.shapes import Match, find_shapes, long_words
-from clawblox.checkpoint.secrets.views import views_of
+from clawblox.checkpoint.secrets.containers.beginnings import beginnings
+from clawblox.checkpoint.secrets.containers.detect import HEAD_SIZE, opener_for
+from clawblox.checkpoint.secrets.patterns.accelerator import can_match
+from clawblox.checkpoint.secrets.patterns.base64_runs import base64_runs, decode_base64
+from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
+from clawblox.checkpoint.secrets.patterns.shapes import Match, find_shapes, long_words
+from clawblox.checkpoint.secrets.patterns.views import views_of
 
 __all__ = ["MAX_DEPTH", "UNFINISHED", "Base64Runs", "find_matches", "read_base64"]
 

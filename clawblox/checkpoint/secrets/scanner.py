@@ -11,9 +11,9 @@ import attrs
 
 from clawblox.checkpoint.model import Allowance, Finding
 from clawblox.checkpoint.secrets.content import UNSCANNABLE, Content
-from clawblox.checkpoint.secrets.known import KnownSecrets
 from clawblox.checkpoint.secrets.matching import find_matches
-from clawblox.checkpoint.secrets.rules import RULESET
+from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
+from clawblox.checkpoint.secrets.patterns.rules import RULESET
 from clawblox.checkpoint.secrets.verdicts import PROCESS_KEY
 from clawblox.checkpoint.secrets.windows import finding_of, preview_of
 from clawblox.errors import CheckpointError

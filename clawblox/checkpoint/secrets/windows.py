@@ -9,10 +9,9 @@ from typing import Final, Protocol
 import attrs
 
 from clawblox.checkpoint.model import Finding
-from clawblox.checkpoint.secrets.base64_runs import Base64Stream, continue_run, skip_run
-from clawblox.checkpoint.secrets.beginnings import beginnings
-from clawblox.checkpoint.secrets.container import Sink
-from clawblox.checkpoint.secrets.known import KnownSecrets
+from clawblox.checkpoint.secrets.containers.beginnings import beginnings
+from clawblox.checkpoint.secrets.containers.decoder import Sink
+from clawblox.checkpoint.secrets.containers.parts import Parts
 from clawblox.checkpoint.secrets.matching import (
     MAX_DEPTH,
     UNFINISHED,
@@ -20,8 +19,9 @@ from clawblox.checkpoint.secrets.matching import (
     find_matches,
     read_base64,
 )
-from clawblox.checkpoint.secrets.parts import Parts
-from clawblox.checkpoint.secrets.shapes import Match
+from clawblox.checkpoint.secrets.patterns.base64_runs import Base64Stream, continue_run, skip_run
+from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
+from clawblox.checkpoint.secrets.patterns.shapes import Match
 from clawblox.checkpoint.secrets.verdicts import Verdict, key_of, verdicts
 
 __all__ = ["LEAD", "OVERLAP", "STRIDE", "Report", "Windows", "finding_of", "preview_of"]

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.secrets import accelerator, matching
-from clawblox.checkpoint.secrets.accelerator import Untranslatable, can_match, superset_of
-from clawblox.checkpoint.secrets.known import KnownSecrets
+from clawblox.checkpoint.secrets import matching
 from clawblox.checkpoint.secrets.matching import find_matches
-from clawblox.checkpoint.secrets.rules import CONTEXT_RULES, WORD_RULES, Rule
+from clawblox.checkpoint.secrets.patterns import accelerator
+from clawblox.checkpoint.secrets.patterns.accelerator import Untranslatable, can_match, superset_of
+from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
+from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES, Rule
 from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_of
 from tests.checkpoint.secrets.test_clean import CLEAN
 from tests.checkpoint.secrets.wrapping import ENCODINGS

@@ -16,7 +16,8 @@ import zlib
 import pytest
 import zstandard
 
-from clawblox.checkpoint.secrets import Scanner, parts
+from clawblox.checkpoint.secrets import Scanner
+from clawblox.checkpoint.secrets.containers import parts
 from tests.checkpoint.secrets import wrapping
 from tests.checkpoint.secrets.fakes import fake, pieces, rules_in, scan
 

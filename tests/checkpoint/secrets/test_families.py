@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from clawblox.checkpoint.secrets.credible import SAMPLES
-from clawblox.checkpoint.secrets.rules import CONTEXT_RULES, WORD_RULES
+from clawblox.checkpoint.secrets.patterns.plausible import SAMPLES
+from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES
 from tests.checkpoint.secrets.fakes import (
     EMBEDDINGS,
     FAMILIES,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 import pytest
 import zstandard
 
-from clawblox.checkpoint.secrets import beginnings as beginnings_module
+from clawblox.checkpoint.secrets.containers import beginnings as beginnings_module
 from clawblox.checkpoint.secrets.windows import OVERLAP, STRIDE
 from tests.checkpoint.secrets import wrapping
 from tests.checkpoint.secrets.fakes import fake, rules_in, scan

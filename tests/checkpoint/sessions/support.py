@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clawblox.checkpoint.sessions import format_of_backend
+from clawblox.checkpoint.collect.sessions import format_of_backend
 from tests.checkpoint.agents import BuiltAgent, archived_content, restore_session
 
 CLAUDE_ID = "c0e128cf-2dc1-4bb3-9e54-08cdc2359ffb"

@@ -9,7 +9,7 @@ import shutil
 import attrs
 import pytest
 
-from clawblox.checkpoint.sessions import format_of_backend
+from clawblox.checkpoint.collect.sessions import format_of_backend
 from clawblox.errors import CheckpointError
 from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation, lines
 from tests.checkpoint.sessions.support import archived, collect, restored

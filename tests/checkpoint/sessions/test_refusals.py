@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from clawblox.checkpoint.sessions import FORMATS, format_of_backend
+from clawblox.checkpoint.collect.sessions import FORMATS, format_of_backend
 from clawblox.errors import CheckpointError, CheckpointFormatError, ConfigError
 from tests.checkpoint.agents import BACKENDS, build_agent, kimi_records
 from tests.checkpoint.sessions.support import CLAUDE_ID, KIMI_ID, collect
@@ -122,7 +122,7 @@ def test_formats_are_known_by_their_names():
 
 
 def test_a_record_longer_than_memory_should_hold_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr("clawblox.checkpoint.sessions.transcripts._MAX_LINE", 100_000)
+    monkeypatch.setattr("clawblox.checkpoint.collect.sessions.transcripts._MAX_LINE", 100_000)
     form = FORMATS["kimi-code-v1"]
     place = form.place("agents/main/wire.jsonl", session_id=KIMI_ID, workspace=tmp_path)
     wire = kimi_records("wd_x", "MELON", False)

@@ -1,0 +1,337 @@
+"""``metadata.json``: the document that says what an archive holds, as bytes and back.
+
+The caller's own keys stand at its top level, beside the reserved ones. It comes from a stranger,
+so it is read strictly: one meaning for every reader, every reserved key in its shape. An archive
+with ``files`` says of each member its size, digest, mode and time, and holds nothing else; one
+without ``files`` is of the same schema and loads too, but what it holds cannot be verified.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NoReturn
+
+from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.model import SCHEMA_VERSION
+from clawblox.checkpoint.names import METADATA_NAME, check_name, is_name
+from clawblox.errors import (
+    CheckpointFormatError,
+    CheckpointLimitError,
+    CheckpointVersionError,
+    ConfigError,
+)
+
+__all__ = [
+    "RESERVED_KEYS",
+    "check_tree",
+    "compare_members",
+    "parse_metadata",
+    "serialise_metadata",
+]
+
+RESERVED_KEYS: Final = frozenset(
+    (
+        "schema_version",
+        "created_at",
+        "session_format",
+        "agents",
+        "files",
+        "symlinks",
+        "directories",
+        "excluded",
+        "secret_scan",
+        "world",
+        "lineage",
+    )
+)
+"""Keys at the top level whose meaning is this package's; a caller cannot give them."""
+
+_MAX_DEPTH: Final = 100
+_MAX_DIGITS: Final = 1000
+_MODES: Final = (0o600, 0o700)
+_HEXADECIMAL: Final = frozenset("0123456789abcdef")
+
+
+def serialise_metadata(document: Mapping[str, Any]) -> bytes:
+    """Return ``metadata.json``: UTF-8, keys in their order, the same for the same document.
+
+    Args:
+        document: The whole document; or a caller's own keys, to see that they can be written.
+
+    Raises:
+        ConfigError: It holds what JSON cannot say, or what a reader would refuse.
+    """
+    try:
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        data = text.encode()
+        _load_json(data)
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = error.message if isinstance(error, CheckpointFormatError) else error
+        raise ConfigError(f"the metadata cannot be written as JSON: {reason}") from error
+    return data
+
+
+def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, Any]:
+    """Read ``metadata.json``.
+
+    Args:
+        data: The whole member.
+        max_values: How many values it may hold, each of which takes far more memory than text;
+            None sets no limit.
+
+    Raises:
+        CheckpointVersionError: It was written by a newer clawblox.
+        CheckpointLimitError: It holds more values than that.
+        CheckpointFormatError: It is not JSON with one meaning, or a reserved key is not in shape.
+    """
+    if max_values is not None and sum(map(data.count, (b",", b"[", b"{"))) > max_values:
+        message = f"metadata.json holds more than {max_values} values"
+        raise CheckpointLimitError(message, entry=METADATA_NAME)
+    document = _load_json(data)
+    if not isinstance(document, dict):
+        _refuse("is not an object")
+    _check_version(document)
+    for key, is_right in _SHAPES.items():
+        if key in document and not is_right(document[key]):
+            _refuse(f"has {key} in another shape than it should have")
+    for path in _recorded_paths(document):
+        check_name(path)
+    return document
+
+
+def compare_members(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> bool:
+    """Check that an archive holds exactly the members that its metadata tells of.
+
+    Args:
+        metadata: What :func:`parse_metadata` returned.
+        entries: All members of the archive.
+
+    Returns:
+        False when the metadata tells of none (there is no ``files``), so nothing is known.
+
+    Raises:
+        CheckpointFormatError: One is missing or too many, or has another size or mode.
+    """
+    files = metadata.get("files")
+    if files is None:
+        return False
+    members = {entry.name: entry for entry in entries if entry.name != METADATA_NAME}
+    for name in members.keys() ^ files.keys():
+        where = "in the archive" if name in files else "in the manifest of metadata.json"
+        raise CheckpointFormatError(f"an entry is missing {where}", entry=name)
+    for name, entry in members.items():
+        if (entry.size, entry.mode) != (files[name]["size"], files[name]["mode"]):
+            message = "size or mode of an entry disagree with the manifest of metadata.json"
+            raise CheckpointFormatError(message, entry=name)
+    return True
+
+
+def check_tree(metadata: Mapping[str, Any], entries: Iterable[Entry], *, max_paths: int) -> None:
+    """Check that members, links and empty directories can stand in one tree.
+
+    Args:
+        metadata: What :func:`parse_metadata` returned.
+        entries: All members of the archive, no two of one name.
+        max_paths: How many there may be, and as many directories again.
+
+    Raises:
+        CheckpointLimitError: There are more.
+        CheckpointFormatError: Two of them have one name, or one stands below a member or a
+            link.
+    """
+    members = {entry.name for entry in entries}
+    links = [link["path"] for link in metadata.get("symlinks", ())]
+    directories = metadata.get("directories", ())
+    leaves = members.union(links)
+    paths = leaves.union(directories)
+    if len(paths) > max_paths:
+        raise CheckpointLimitError(f"the archive has more than {max_paths} paths")
+    if len(paths) != len(members) + len(links) + len(directories):
+        raise CheckpointFormatError("metadata.json records a path twice", entry=METADATA_NAME)
+    parents: set[str] = set()
+    for path in paths:
+        parent = path.rpartition("/")[0]
+        while parent and parent not in parents:
+            if parent in leaves:
+                raise CheckpointFormatError(
+                    "an entry is below one that is no directory", entry=path
+                )
+            parents.add(parent)
+            parent = parent.rpartition("/")[0]
+        if len(parents) > max_paths:
+            raise CheckpointLimitError(f"the archive has more than {max_paths} directories")
+
+
+# JSON with one meaning
+
+
+def _load_json(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
+    try:
+        document = json.loads(
+            data.decode(),
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_short,
+        )
+        _check_depth(document)
+        if b"\\u" in data:  # UTF-8 itself cannot say half a surrogate pair
+            json.dumps(document, ensure_ascii=False).encode()
+    except CheckpointFormatError:
+        raise
+    except UnicodeError:
+        _refuse("is not UTF-8")
+    except (ValueError, RecursionError) as error:
+        _refuse(f"is not JSON: {str(error) or 'too deep'}")
+    return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        _refuse("has the same key twice in an object")
+    return members
+
+
+def _no_constant(text: str) -> NoReturn:
+    _refuse(f"holds {text}, which is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        _refuse("holds a number that is too large")
+    return value
+
+
+def _short(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        _refuse(f"holds a number of more than {_MAX_DIGITS} digits")
+    return int(text)
+
+
+def _check_depth(document: object) -> None:
+    level: list[Any] = [[document]]
+    for _ in range(_MAX_DEPTH + 1):
+        level = [
+            child
+            for value in level
+            for child in (value.values() if isinstance(value, dict) else value)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    _refuse(f"is nested deeper than {_MAX_DEPTH} levels")
+
+
+# Shapes
+
+
+def _check_version(document: Mapping[str, Any]) -> None:
+    version = document.get("schema_version")
+    if type(version) is not int or version < 1:
+        _refuse("has no schema_version")
+    if version > SCHEMA_VERSION:
+        message = f"schema_version {version}; this clawblox reads up to {SCHEMA_VERSION}"
+        raise CheckpointVersionError(message, entry=METADATA_NAME)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_natural(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 64 and _HEXADECIMAL.issuperset(value)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _or_null(is_right: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or is_right(value)
+
+
+def _all_of(is_right: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(is_right, value))
+
+
+def _record(
+    required: Mapping[str, Callable[[object], bool]],
+    optional: Mapping[str, Callable[[object], bool]] | None = None,
+) -> Callable[[object], bool]:
+    """Return a check for an object with those keys; others of a later writer do not matter."""
+    known = {**required, **(optional or {})}
+
+    def is_right(value: object) -> bool:
+        return (
+            isinstance(value, dict)
+            and required.keys() <= value.keys()
+            and all(known[key](value[key]) for key in known.keys() & value.keys())
+        )
+
+    return is_right
+
+
+_is_file: Final = _record(
+    {
+        "size": _is_natural,
+        "sha256": _is_digest,
+        "mode": lambda value: type(value) is int and value in _MODES,
+        "mtime_ns": lambda value: type(value) is int,
+    },
+    {"unstable": lambda value: value is True},
+)
+_is_agent: Final = _record(
+    {},
+    {
+        "backend": _or_null(_is_text),
+        "session_format": _or_null(_is_text),
+        "session_id": _or_null(_is_text),
+        "state_dir": _or_null(_is_text),
+        "mid_turn": lambda value: value is None or isinstance(value, bool),
+    },
+)
+
+
+def _is_agent_name(value: object) -> bool:
+    return isinstance(value, str) and "/" not in value and is_name(f"agents/{value}/workspace/_")
+
+
+def _are_agents(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_agent_name, value)) and all(map(_is_agent, value.values()))
+    return _all_of(_is_agent_name)(value)  # an archive without ``files`` may just name them
+
+
+def _are_files(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_file, value.values()))
+
+
+_SHAPES: Final[Mapping[str, Callable[[object], bool]]] = {
+    "created_at": _is_text,
+    "session_format": _or_null(_is_text),
+    "agents": _are_agents,
+    "files": _are_files,
+    "symlinks": _all_of(_record({"path": _is_text, "target": _is_text})),
+    "directories": _all_of(_is_text),
+    "excluded": _all_of(_record({"path": _is_text, "reason": _is_text})),
+    "secret_scan": _is_object,
+    "world": _or_null(_is_object),
+    "lineage": _or_null(_is_object),
+}
+
+
+def _recorded_paths(document: Mapping[str, Any]) -> Iterator[str]:
+    yield from (link["path"] for link in document.get("symlinks", ()))
+    yield from document.get("directories", ())
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise CheckpointFormatError(f"metadata.json {problem}", entry=METADATA_NAME)

@@ -1,0 +1,310 @@
+"""Reading archives that may come from anybody.
+
+Opening one reads its directory, the header before each member and ``metadata.json``, and refuses
+it unless all of that is in order; a member's content is checked as it is read. Nothing is ever
+written. The bytes of the format are told by ``layout``, where content goes by ``loader``.
+
+Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn, Self
+
+from clawblox.checkpoint.archive.layout import (
+    MAX_TAIL,
+    STORED,
+    End,
+    Entry,
+    Record,
+    check_local_header,
+    max_local_header,
+    parse_directory,
+    parse_end,
+)
+from clawblox.checkpoint.archive.metadata import check_tree, compare_members, parse_metadata
+from clawblox.checkpoint.model import Limits
+from clawblox.checkpoint.names import METADATA_NAME
+from clawblox.checkpoint.progress import Progress, Report
+from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
+
+__all__ = ["Archive", "located", "read_metadata"]
+
+_CHUNK: Final = 256 << 10
+"""Largest piece of content that is in memory at a time."""
+_WINDOW: Final = 4 << 10
+"""So much is read at once where headers of small members stand close together."""
+_RAW: Final = -15
+
+
+class Archive:
+    """An archive whose every header has been checked; a context manager.
+
+    Attributes:
+        path: Where it is, for messages.
+        entries: Its members in the order in which they stand, ``metadata.json`` first.
+        metadata: What ``metadata.json`` says.
+        is_verified: Whether it says of each member what it must be. Otherwise only a checksum
+            tells whether a member is as it was written.
+    """
+
+    def __init__(self, fd: int, path: Path, limits: Limits, *, owns_fd: bool) -> None:
+        self.path = path
+        self._fd = fd
+        self._owns_fd = owns_fd
+        with _reading(path):
+            records = _read_directory(fd, limits)
+            self._starts = _check_headers(fd, *records)
+            self.entries = tuple(record.entry for record in records[0])
+            _check_sizes(self.entries, limits)
+            self.metadata: dict[str, Any] = {}
+            self.metadata = self._read_metadata(limits)
+            self.is_verified = compare_members(self.metadata, self.entries)
+            check_tree(self.metadata, self.entries, max_paths=limits.entries)
+
+    @classmethod
+    def open(cls, path: Path, limits: Limits = Limits()) -> Self:  # noqa: B008 - frozen
+        """Open the archive at ``path``, which may not be a symbolic link.
+
+        Args:
+            path: The file.
+            limits: How large it may be.
+
+        Raises:
+            CheckpointFormatError: It is no archive as this package writes them, or one of its
+                subclasses: a name is not allowed, it is too large, it is too new.
+            CheckpointError: It cannot be opened or read.
+        """
+        fd = _open_regular(path)
+        try:
+            return cls(fd, path, limits, owns_fd=True)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @classmethod
+    def from_fd(cls, fd: int, path: Path, limits: Limits = Limits()) -> Self:  # noqa: B008
+        """Read the archive in an open file, which stays its owner's to close.
+
+        Args:
+            fd: The file, open for reading; its position does not matter and is not changed.
+            path: What to call it in messages.
+            limits: How large it may be.
+
+        Raises:
+            CheckpointError: As :meth:`open` says.
+        """
+        return cls(fd, path, limits, owns_fd=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file if it is this archive's own."""
+        if self._owns_fd:
+            self._owns_fd = False
+            os.close(self._fd)
+
+    def stream(self, entry: Entry) -> Iterator[bytes]:
+        """Yield the content of a member in pieces of at most 256 KiB.
+
+        It is what was written when the last piece has been taken and nothing was raised.
+
+        Args:
+            entry: One of ``entries``.
+
+        Raises:
+            CheckpointFormatError: The content is damaged, or is not the one that
+                ``metadata.json`` tells of.
+            CheckpointError: The archive cannot be read.
+        """
+        digest, crc, size = hashlib.sha256(), 0, 0
+        with _reading(self.path):
+            for chunk in self._chunks(entry):
+                digest.update(chunk)
+                crc = zlib.crc32(chunk, crc)
+                size += len(chunk)
+                yield chunk
+            if (size, crc) != (entry.size, entry.crc):
+                _refuse("the content of an entry disagrees with its checksum or size", entry)
+            recorded = self.metadata.get("files", {}).get(entry.name)
+            if recorded is not None and recorded["sha256"] != digest.hexdigest():
+                _refuse("an entry disagrees with the manifest of metadata.json", entry)
+
+    def verify(self, progress: Report | None = None) -> None:
+        """Read everything and see that it is what was written.
+
+        Args:
+            progress: Takes bytes done and bytes in all; what it raises ends the reading.
+
+        Raises:
+            CheckpointError: As :meth:`stream` says.
+        """
+        counter = Progress(progress, sum(entry.size for entry in self.entries))
+        for entry in self.entries:
+            for _ in counter.counted(self.stream(entry)):
+                pass
+
+    def _read_metadata(self, limits: Limits) -> dict[str, Any]:
+        content = b"".join(self.stream(self.entries[0]))
+        return parse_metadata(content, max_values=limits.metadata_values)
+
+    def _chunks(self, entry: Entry) -> Iterator[bytes]:
+        packed = _read_range(self._fd, self._starts[entry.name], entry.compressed_size, entry)
+        return packed if entry.method == STORED else _inflated(packed, entry)
+
+
+def read_metadata(path: Path, limits: Limits = Limits()) -> dict[str, Any]:  # noqa: B008 - frozen
+    """Return ``metadata.json`` of the archive at ``path``; nothing is extracted.
+
+    Args:
+        path: The file.
+        limits: How large the archive may be.
+
+    Raises:
+        CheckpointError: As :meth:`Archive.open` says.
+    """
+    with Archive.open(path, limits) as archive:
+        return archive.metadata
+
+
+@contextlib.contextmanager
+def located(path: Path) -> Iterator[None]:
+    """Say in every checkpoint error that does not say it which file it is about."""
+    try:
+        yield
+    except CheckpointError as error:
+        error.path = error.path or path
+        raise
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        with located(path):
+            yield
+    except OSError as error:
+        message = f"the archive cannot be read: {error.strerror}"
+        raise CheckpointError(message, path=path) from error
+
+
+def _open_regular(path: Path) -> int:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise CheckpointFormatError("an archive is a regular file", path=path) from error
+        message = f"the archive cannot be opened: {error.strerror}"
+        raise CheckpointError(message, path=path) from error
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise CheckpointFormatError("an archive is a regular file", path=path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+# Headers
+
+
+def _read_directory(fd: int, limits: Limits) -> tuple[list[Record], End]:
+    file_size = os.fstat(fd).st_size
+    tail = os.pread(fd, MAX_TAIL, max(0, file_size - MAX_TAIL))
+    end = parse_end(tail, file_size)
+    if end.members > limits.entries:
+        _exceed(f"the archive has {end.members} entries, more than {limits.entries}")
+    if end.size > limits.directory_bytes:
+        _exceed(f"the archive's directory is larger than {limits.directory_bytes} bytes")
+    records = list(parse_directory(os.pread(fd, end.size, end.offset), end.members))
+    if not records or records[0].entry.name != METADATA_NAME:
+        _refuse("metadata.json is not the first entry")
+    return records, end
+
+
+def _check_headers(fd: int, records: list[Record], end: End) -> dict[str, int]:
+    """Check that members tile the file, and each header; return where each content begins."""
+    starts: dict[str, int] = {}
+    window, window_start, position = b"", 0, 0
+    for record in records:
+        entry = record.entry
+        if entry.offset != position or position >= end.offset:
+            _refuse("an entry is not contiguous with the one before it", entry)
+        if entry.name in starts:
+            _refuse("an entry has the same name as another", entry)
+        if position + max_local_header(record) > window_start + len(window):
+            window = os.pread(fd, max(_WINDOW, max_local_header(record)), position)
+            window_start = position
+        in_window = position - window_start
+        header = window[in_window : in_window + max_local_header(record)]
+        starts[entry.name] = position + check_local_header(record, header)
+        position = starts[entry.name] + entry.compressed_size
+    if position != end.offset:
+        _refuse("there are bytes between the last entry and the directory, or some are missing")
+    return starts
+
+
+def _check_sizes(entries: Iterable[Entry], limits: Limits) -> None:
+    total = 0
+    for entry in entries:
+        is_metadata = entry.name == METADATA_NAME
+        most = limits.metadata_bytes if is_metadata else limits.file_bytes
+        total += entry.size
+        if entry.size > most:
+            _exceed(f"an entry is larger than {most} bytes", entry)
+        if entry.size > limits.ratio * entry.compressed_size:
+            _exceed(f"an entry becomes more than {limits.ratio} times as large", entry)
+        if total > limits.total_bytes:
+            _exceed(f"the entries are larger than {limits.total_bytes} bytes together", entry)
+
+
+# Content
+
+
+def _read_range(fd: int, start: int, length: int, entry: Entry) -> Iterator[bytes]:
+    end = start + length
+    while start < end:
+        chunk = os.pread(fd, min(_CHUNK, end - start), start)
+        if not chunk:
+            _refuse("the archive became shorter while it was read", entry)
+        start += len(chunk)
+        yield chunk
+
+
+def _inflated(packed: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+    inflater = zlib.decompressobj(_RAW)
+    left = entry.size
+    while not inflater.eof:
+        source = inflater.unconsumed_tail or next(packed, b"")
+        try:
+            # One byte more than may come tells that there is more.
+            chunk = inflater.decompress(source, min(_CHUNK, left + 1))
+        except zlib.error:
+            _refuse("the content of an entry is damaged", entry)
+        left -= len(chunk)
+        if left < 0 or not (source or chunk):
+            _refuse("the content of an entry is longer or shorter than it says", entry)
+        if chunk:
+            yield chunk
+    if inflater.unused_data or next(packed, b""):
+        _refuse("there are bytes after the content of an entry", entry)
+
+
+def _refuse(message: str, entry: Entry | None = None) -> NoReturn:
+    raise CheckpointFormatError(message, entry=entry.name if entry else None)
+
+
+def _exceed(message: str, entry: Entry | None = None) -> NoReturn:
+    raise CheckpointLimitError(message, entry=entry.name if entry else None)

@@ -1,0 +1,132 @@
+"""The run that an archive belongs to: what its manifest says of it, and says of the archive.
+
+A run is the nearest directory above an archive that has a manifest; there may be none, and an
+archive is complete without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from clawblox.errors import ManifestError
+from clawblox.rundir.manifest import Entry, find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.rundir.manifest_updates import checkpoint_update
+
+__all__ = [
+    "ARCHIVE_FORMAT",
+    "Entry",
+    "above",
+    "checkpoint_entry",
+    "digest_fd",
+    "read_lineage",
+    "register",
+    "runs_of",
+]
+
+ARCHIVE_FORMAT: Final = "clawblox-ckpt-v1"
+"""What tells an archive from a world's snapshot among the checkpoints of a manifest."""
+
+_LOCK_WAIT_S: Final = 10.0
+
+
+def runs_of(path: Path) -> tuple[Path, ...]:
+    """Return the run directories that ``path`` lies in, the innermost first. Blocks."""
+    return tuple(directory for directory in above(path) if manifest_path(directory).exists())
+
+
+def above(path: Path) -> tuple[Path, ...]:
+    """Return the directories that ``path`` lies in by its spelling, the innermost first."""
+    return tuple(Path(os.path.abspath(path)).parents)  # noqa: PTH100 - no link is followed
+
+
+def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str | None]:
+    """Return what the innermost run is and comes from; what is not known is None. Blocks.
+
+    Args:
+        runs: The run directories that the archive lies in, the innermost first.
+        snapshot: The world's document, which may be of another run than the one that was
+            labelled last in its directory.
+    """
+    run = _read_run(runs[0]) if runs else {}
+    run_id = None if snapshot is None else _find_run_id(snapshot)
+    if run_id is not None and run_id != run.get("id"):
+        run = {"id": run_id} if "id" in run else {**run, "id": run_id}
+    resume_from = _text(run.get("resume_from"))
+    return {
+        "run_id": _text(run.get("id")),
+        "resume_from": None if resume_from is None else _portable(resume_from),
+        "parent_sha256": _text(run.get("parent_sha256")),
+    }
+
+
+def _read_run(run_dir: Path) -> Entry:
+    try:
+        return read_manifest(run_dir).run
+    except ManifestError:  # not a reason to lose the state of a run
+        return {}
+
+
+def _find_run_id(snapshot: Path) -> str | None:
+    """Return the id of the run that a snapshot is registered for."""
+    found = find_checkpoint(snapshot)
+    return None if found is None else _text(found[1].get("run_id"))
+
+
+def checkpoint_entry(
+    path: Path,
+    fd: int,
+    *,
+    created_at: object,
+    world: Mapping[str, Any] | None,
+    run_id: object,
+) -> Entry:
+    """Return what a manifest says of an archive. Blocks; reads the whole archive.
+
+    Args:
+        path: Where it is, or will be.
+        fd: It, open for reading.
+        created_at: As its metadata says it.
+        world: As its metadata says it.
+        run_id: Id of its run, as its metadata says it.
+    """
+    digest, size = digest_fd(fd)
+    return {
+        **({"run_id": run_id} if isinstance(run_id, str) else {}),
+        "path": str(path.absolute()),
+        "format": ARCHIVE_FORMAT,
+        "time": None if world is None else world.get("time"),
+        "created_at": created_at,
+        "size_bytes": size,
+        "sha256": digest,
+    }
+
+
+def register(run_dir: Path, *entries: Entry) -> None:
+    """Put archives into the manifest of a run, durably. Blocks.
+
+    Raises:
+        ManifestError: They are not there; or perhaps not durably.
+    """
+    manifest = ManifestFile(manifest_path(run_dir), lock_wait=_LOCK_WAIT_S)
+    manifest.apply([checkpoint_update(entry) for entry in entries])
+
+
+def digest_fd(fd: int) -> tuple[str, int]:
+    """Return the SHA-256 digest of an open file, in hexadecimal, and its size in bytes. Blocks."""
+    with open(fd, "rb", closefd=False) as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _portable(path: str) -> str:
+    # A place outside the run means nothing on another machine, and tells of this one.
+    return PurePath(path).name if PurePath(path).is_absolute() else path

@@ -1,0 +1,137 @@
+"""Putting archives that are on disk back into the manifest of their run.
+
+A save that was interrupted between publishing and registering leaves an archive that loads and
+that no manifest names. Nothing is ever removed here but what killed savers left half-written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.archive.registry import ARCHIVE_FORMAT, Entry, checkpoint_entry, register
+from clawblox.config.arguments import path_of
+from clawblox.errors import CheckpointError
+from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.system.files import sweep_partials
+
+__all__ = ["Repair", "repair_checkpoints"]
+
+_PATTERN: Final = "*.ckpt"
+
+
+@attrs.frozen(kw_only=True)
+class Repair:
+    """What the repair of a run came to. Paths are in order.
+
+    Attributes:
+        registered: Archives that the manifest did not name as they are, and names now.
+        intact: How many it named already.
+        refused: Archives that are not sound, with the reason; they were left alone.
+        missing: Archives that the manifest names and that are gone; their entries stay, for
+            they tell what there was.
+    """
+
+    registered: tuple[Path, ...]
+    intact: int
+    refused: Mapping[Path, CheckpointError]
+    missing: tuple[Path, ...]
+
+
+def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
+    """Register every sound archive of a run that its manifest lacks. Blocks.
+
+    Args:
+        run_dir: The run directory; its archives are those in it and below ``checkpoints`` in it.
+
+    Raises:
+        CheckpointError: It is no directory, or cannot be looked through.
+        ManifestError: The manifest cannot be read or written; nothing was registered.
+        ConfigError: ``run_dir`` is no path.
+    """
+    root = path_of(run_dir, "run_dir").absolute()
+    known = _known_entries(root)
+    registered: dict[Path, Entry] = {}
+    refused: dict[Path, CheckpointError] = {}
+    found = _archives_of(root)
+    for path in found:
+        try:
+            if not _is_known(path, known.get(path)):
+                registered[path] = _entry_of(path)
+        except CheckpointError as error:
+            refused[path] = error
+    if registered:
+        register(root, *registered.values())
+    return Repair(
+        registered=tuple(registered),
+        intact=len(found) - len(registered) - len(refused),
+        refused=refused,
+        missing=tuple(sorted(path for path in known if not path.exists())),
+    )
+
+
+def _archives_of(root: Path) -> list[Path]:
+    try:
+        directories = [root, *_directories_below(root / "checkpoints")]
+        for directory in directories:
+            sweep_partials(directory)
+        return sorted(path for directory in directories for path in directory.glob(_PATTERN))
+    except OSError as error:
+        message = f"the archives of a run cannot be looked for: {error.strerror}"
+        raise CheckpointError(message, path=root) from error
+
+
+def _directories_below(directory: Path) -> Iterator[Path]:
+    return (Path(found) for found, _, _ in os.walk(directory))
+
+
+def _known_entries(root: Path) -> dict[Path, Entry]:
+    if not manifest_path(root).exists():
+        return {}
+    manifest = read_manifest(root)
+    return {
+        Path(os.path.normpath(manifest.resolve(entry["path"]))): entry
+        for entry in manifest.checkpoints
+        if _names_archive(entry)
+    }
+
+
+def _names_archive(entry: object) -> bool:
+    """Say whether an entry is one of an archive; worlds write to the manifest, too."""
+    return (
+        isinstance(entry, dict)
+        and entry.get("format") == ARCHIVE_FORMAT
+        and isinstance(entry.get("path"), str)
+    )
+
+
+def _is_known(path: Path, entry: Entry | None) -> bool:
+    """Say whether the manifest tells of this archive; another may have had its name."""
+    if entry is None:
+        return False
+    with Archive.open(path) as archive:
+        created_at = archive.metadata.get("created_at")
+    return (entry.get("size_bytes"), entry.get("created_at")) == (path.stat().st_size, created_at)
+
+
+def _entry_of(path: Path) -> Entry:
+    with Archive.open(path) as archive:
+        archive.verify()
+        metadata: Mapping[str, Any] = archive.metadata
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        lineage = metadata.get("lineage") or {}
+        return checkpoint_entry(
+            path,
+            fd,
+            created_at=metadata.get("created_at"),
+            world=metadata.get("world"),
+            run_id=lineage.get("run_id"),
+        )
+    finally:
+        os.close(fd)

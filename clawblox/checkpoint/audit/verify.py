@@ -1,0 +1,115 @@
+"""What can be said of an archive that exists: is it sound, and is a secret in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.audit.examine import examine
+from clawblox.checkpoint.model import Allowance, Finding, Limits
+from clawblox.checkpoint.progress import Progress, Report
+from clawblox.checkpoint.request import checked_secrets, label_secrets
+from clawblox.checkpoint.secrets import Scanner, known_values
+from clawblox.config.arguments import file_of
+
+__all__ = ["Scan", "Verification", "scan_checkpoint", "verify_checkpoint"]
+
+
+@attrs.frozen(kw_only=True)
+class Verification:
+    """An archive that was read to its end, and is sound.
+
+    Attributes:
+        path: The archive.
+        is_verified: Whether it names the digest of every member, and they agree. Otherwise only
+            checksums do, as in archives of other programs.
+        members: How many members it has, ``metadata.json`` included.
+        size_bytes: Size of their content.
+        metadata: What ``metadata.json`` says.
+    """
+
+    path: Path
+    is_verified: bool
+    members: int
+    size_bytes: int
+    metadata: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Scan:
+    """What a search for secrets came to.
+
+    Attributes:
+        path: The archive.
+        findings: Every place that looks like a credential, or cannot be searched for one.
+        summary: What was searched, as ``secret_scan`` in an archive's metadata.
+    """
+
+    path: Path
+    findings: tuple[Finding, ...]
+    summary: Mapping[str, Any]
+
+
+def verify_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    progress: Report | None = None,
+) -> Verification:
+    """Read all of an archive and see that it is what was written. Blocks.
+
+    Args:
+        path: The archive.
+        limits: How large it may be.
+        progress: Called with bytes done and bytes in all; what it raises ends the reading.
+
+    Raises:
+        CheckpointFormatError: It is not.
+        CheckpointError: It cannot be read.
+        ConfigError: ``path`` is no path.
+    """
+    with Archive.open(file_of(path, "path"), limits) as archive:
+        archive.verify(progress)
+        return Verification(
+            path=archive.path,
+            is_verified=archive.is_verified,
+            members=len(archive.entries),
+            size_bytes=sum(entry.size for entry in archive.entries),
+            metadata=archive.metadata,
+        )
+
+
+def scan_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    known_secrets: Iterable[str] = (),
+    allow: Iterable[Allowance] = (),
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    progress: Report | None = None,
+) -> Scan:
+    """Search all of an archive for secrets, with the rules of today. Blocks.
+
+    Args:
+        path: The archive.
+        known_secrets: Secrets to look for besides those in this process's environment.
+        allow: Findings that are none.
+        limits: How large it may be.
+        progress: Called with bytes done and bytes in all; what it raises ends the search.
+
+    Raises:
+        ConfigError: ``known_secrets`` are not strings, or ``path`` is no path.
+        CheckpointFormatError: The archive is not sound.
+        CheckpointError: It cannot be read.
+    """
+    known_secrets = checked_secrets(known_secrets)
+    known = known_values(os.environ, ()) | label_secrets(known_secrets)
+    scanner = Scanner(known, tuple(allow))
+    with Archive.open(file_of(path, "path"), limits) as archive:
+        counter = Progress(progress, sum(entry.size for entry in archive.entries))
+        found = examine(archive, archive.entries, scanner, counter)
+    return Scan(path=archive.path, findings=tuple(found), summary=scanner.summary())

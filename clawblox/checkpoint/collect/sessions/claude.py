@@ -1,0 +1,90 @@
+"""Conversations of Claude Code (``claude-code-v1``).
+
+Its state directory is what ``CLAUDE_CONFIG_DIR`` names; the layout is that of 2.1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, Homes
+from clawblox.checkpoint.collect.sessions.shape import UUID
+from clawblox.checkpoint.collect.sessions.transcripts import Record
+
+__all__ = ["ClaudeFormat", "project_slug"]
+
+_MAX_SLUG: Final = 200
+_BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class ClaudeFormat(BucketFormat):
+    """The transcript, its sub-agents', large tool results, memory and task list."""
+
+    name = "claude-code-v1"
+    backend = "claude"
+    own_dir = ".claude"
+    id_pattern = re.compile(UUID)
+    allowed = re.compile(
+        r"transcript\.jsonl"
+        r"|subagents/agent-[0-9A-Za-z]+\.(jsonl|meta\.json)"
+        r"|tool-results/[A-Za-z0-9_-]{1,80}\.(txt|json)"
+        r"|memory/(?:[A-Za-z0-9 _.-]+/){0,3}[A-Za-z0-9 _.-]+\.md"
+        r"|tasks/[0-9]+\.json"
+    )
+    transcript = "transcript.jsonl"
+    searched = ("projects", "tasks")
+
+    def bucket(self, workspace: Path) -> str:
+        """Return the name of the project directory of a workspace."""
+        return project_slug(workspace)
+
+    def homes(self, session_id: str, bucket: str) -> Homes:
+        """Return where each part of a session is."""
+        project = f"projects/{bucket}"
+        return (
+            ("transcript.jsonl", f"{project}/{session_id}.jsonl"),
+            ("subagents/", f"{project}/{session_id}/subagents/"),
+            ("tool-results/", f"{project}/{session_id}/tool-results/"),
+            ("memory/", f"{project}/memory/"),
+            ("tasks/", f"tasks/{session_id}/"),
+        )
+
+    def ends_turn(self, record: Record) -> bool | None:
+        """Say whether an answer is complete; bookkeeping between them does not tell."""
+        if record.get("isSidechain") or record.get("type") not in ("user", "assistant"):
+            return None
+        message = record.get("message")
+        stop = message.get("stop_reason") if isinstance(message, dict) else None
+        return record["type"] == "assistant" and stop not in (None, "tool_use", "pause_turn")
+
+
+def project_slug(directory: Path) -> str:
+    """Return the name that Claude Code gives the project of a working directory.
+
+    Links are resolved, every UTF-16 unit that is no ASCII letter or digit becomes a dash, and
+    a long name is cut and told apart by Java's string hash in base 36.
+
+    Args:
+        directory: The working directory, absolute; it need not exist.
+    """
+    path = os.path.realpath(directory)
+    encoded = path.encode("utf-16-le", "surrogatepass")
+    units = [low | high << 8 for low, high in zip(encoded[::2], encoded[1::2], strict=True)]
+    slug = "".join(chr(unit) if unit < 128 and chr(unit).isalnum() else "-" for unit in units)
+    if len(slug) <= _MAX_SLUG:
+        return slug
+    value = 0
+    for unit in units:
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    return f"{slug[:_MAX_SLUG]}-{_base36(min(value, 2**32 - value))}"
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _BASE36[digit] + digits
+    return digits or "0"

@@ -1,0 +1,6 @@
+"""From an archive to files in a run directory, completely or not at all.
+
+- ``load``: the order of one load.
+- ``placing``: where each member belongs.
+- ``staging``: a tree that appears at once.
+"""

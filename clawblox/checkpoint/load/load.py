@@ -1,0 +1,148 @@
+"""Loading an archive into a run directory, completely or not at all.
+
+Owns the order of things: every header is checked before anything is written, every byte before
+anything appears. How archives are read is ``reader``'s, where things belong ``placing``'s, how a
+tree appears ``staging``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.archive.reader import Archive, located
+from clawblox.checkpoint.collect.policy import git_config
+from clawblox.checkpoint.load.placing import Place, Placing, agent_names
+from clawblox.checkpoint.load.staging import Staging, Target
+from clawblox.checkpoint.model import Limits
+from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
+from clawblox.checkpoint.progress import Progress, Report
+from clawblox.errors import CheckpointLimitError
+
+__all__ = ["load"]
+
+_USABLE: Final = 0.9
+"""The part of the free disk that a checkpoint may take."""
+_FILE_MODE: Final = 0o600
+_LATEST_NS: Final = 4_102_444_800 * 10**9
+"""2100-01-01, which every file system can say."""
+
+
+def load(
+    path: Path, run_dir: Path, *, limits: Limits, progress: Report | None = None
+) -> dict[str, Any]:
+    """Put what is in an archive into a run directory. Blocks.
+
+    A load that raises has changed nothing. One that is killed leaves a directory
+    ``.load.….partial`` at most, which a later one sweeps; and, when it was killed in between two
+    things appearing in a directory that was there before, the first of them.
+
+    Args:
+        path: The archive.
+        run_dir: Where it goes. It need not exist; if it does, other things may be in it.
+        limits: How large the archive may be.
+        progress: Takes bytes done and bytes in all; what it raises ends the load.
+
+    Returns:
+        ``world_snapshot``, the path of the document or None; ``agents``, the agents' directories
+        by name; ``metadata``; ``excluded``, what was not put there, each with ``path`` and
+        ``reason``; ``verified``, whether the archive names the digest of every member.
+
+    Raises:
+        CheckpointFormatError: It is no sound archive, or one of its subclasses.
+        CheckpointError: It cannot be read, or not be written there; or something is there
+            already that it would write.
+    """
+    with Archive.open(path, limits) as archive, located(path):
+        target = Target.at(run_dir)
+        _check_room(archive, target)
+        return _Load(archive, target).run(progress)
+
+
+class _Load:
+    def __init__(self, archive: Archive, target: Target) -> None:
+        self._archive = archive
+        self._target = target
+        self._agents = agent_names(archive.metadata, archive.entries)
+        self._members = [entry for entry in archive.entries if entry.name != METADATA_NAME]
+        self._has_snapshot = any(entry.name == SNAPSHOT_NAME for entry in self._members)
+
+    def run(self, progress: Report | None) -> dict[str, Any]:
+        archive = self._archive
+        placing = Placing(archive.metadata, archive.entries, self._target.path)
+        names: list[tuple[str, ...]] = [("agents", agent) for agent in self._agents]
+        if self._has_snapshot:
+            names.append((SNAPSHOT_NAME,))
+        with Staging(self._target) as staging:
+            staging.refuse_existing(names)
+            self._build(staging, placing, Progress(progress, _total(archive)))
+            staging.publish(names)
+        return self._result(placing)
+
+    def _build(self, staging: Staging, placing: Placing, counter: Progress) -> None:
+        staging.new_directory(())
+        for agent in self._agents:
+            staging.new_directory(("agents", agent, "workspace"))
+        for entry in self._members:
+            place = placing.place(entry)
+            content = counter.counted(self._archive.stream(entry))
+            if place is not None:
+                self._write(staging, entry, place, content)
+            # What is left out is checked all the same, and a rewriting may not read to the end.
+            for _ in content:
+                pass
+        for place in placing.directories():
+            staging.new_directory(place.parts)
+        for place, target in placing.links():
+            staging.new_link(place.parts, target)
+
+    def _write(
+        self, staging: Staging, entry: Entry, place: Place, content: Iterator[bytes]
+    ) -> None:
+        chunks = content if place.transform is None else place.transform(content)
+        mtime_ns = self._mtime_ns(entry)
+        with staging.new_file(place.parts, mode=entry.mode, mtime_ns=mtime_ns) as write:
+            for chunk in chunks:
+                write(chunk)
+        if place.parts[-2:] == (".git", "HEAD"):
+            config = (*place.parts[:-1], "config")
+            with staging.new_file(config, mode=_FILE_MODE) as write:
+                write(git_config(self._beside(entry)))
+
+    def _beside(self, entry: Entry) -> Iterator[str]:
+        """Yield the names of all members in a member's directory, relative to it."""
+        directory = entry.name.rpartition("/")[0] + "/"
+        for other in self._members:
+            if other.name.startswith(directory):
+                yield other.name.removeprefix(directory)
+
+    def _mtime_ns(self, entry: Entry) -> int | None:
+        if not self._archive.is_verified:
+            return None
+        recorded: int = self._archive.metadata["files"][entry.name]["mtime_ns"]
+        return max(0, min(recorded, _LATEST_NS))
+
+    def _result(self, placing: Placing) -> dict[str, Any]:
+        root = self._target.path
+        return {
+            "world_snapshot": root / SNAPSHOT_NAME if self._has_snapshot else None,
+            "agents": {agent: root / "agents" / agent for agent in self._agents},
+            "metadata": self._archive.metadata,
+            "excluded": [attrs.asdict(excluded) for excluded in placing.excluded],
+            "verified": self._archive.is_verified,
+        }
+
+
+def _total(archive: Archive) -> int:
+    return sum(entry.size for entry in archive.entries if entry.name != METADATA_NAME)
+
+
+def _check_room(archive: Archive, target: Target) -> None:
+    total, free = _total(archive), target.free_bytes()
+    if total > free * _USABLE:
+        message = f"the archive holds {total} bytes, and there are {free} bytes free"
+        raise CheckpointLimitError(message, path=target.path)

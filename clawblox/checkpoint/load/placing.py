@@ -1,0 +1,171 @@
+"""Where in a run directory each thing of an archive belongs, if anywhere.
+
+State loads, policy doesn't: what ``policy`` keeps out of archives is not taken out of one either,
+and of a conversation only what its format names. Pure: ``loader`` does it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.collect.policy import (
+    find_repositories,
+    link_stays_inside,
+    workspace_exclusion,
+)
+from clawblox.checkpoint.collect.sessions import FORMATS, STATE_DIR
+from clawblox.checkpoint.model import Excluded, Transform
+from clawblox.checkpoint.names import SNAPSHOT_NAME, check_name, split_name
+
+__all__ = ["Place", "Placing", "agent_names"]
+
+_NO_WORKSPACE = "is in no workspace"
+_OUTSIDE = "would lead out of the workspace"
+_NO_SESSION = "the archive records no session of a known format"
+_NO_PART = "no part of a session that is restored"
+
+
+@attrs.frozen
+class Place:
+    """Where something belongs.
+
+    Attributes:
+        parts: Its path in the run directory.
+        transform: Rewrites its content for that place; None leaves it as it is.
+    """
+
+    parts: tuple[str, ...]
+    transform: Transform | None = None
+
+
+class Placing:
+    """Decides for one archive and one run directory.
+
+    Args:
+        metadata: The archive's metadata.
+        entries: Its members.
+        run_dir: The run directory's real path; it need not exist.
+
+    Attributes:
+        excluded: What has been found to belong nowhere, and why.
+    """
+
+    def __init__(
+        self, metadata: Mapping[str, Any], entries: Iterable[Entry], run_dir: Path
+    ) -> None:
+        self.excluded: list[Excluded] = []
+        self._metadata = metadata
+        links = (link["path"] for link in metadata.get("symlinks", ()))
+        self._repositories = _repositories_in((*(entry.name for entry in entries), *links))
+        self._run_dir = run_dir
+
+    def place(self, entry: Entry) -> Place | None:
+        """Say where a member belongs, ``metadata.json`` aside; None when nowhere.
+
+        Raises:
+            CheckpointFormatError: What the metadata says of its session cannot be.
+        """
+        place = self._find(entry.name)
+        if isinstance(place, Place):
+            return place
+        self._exclude(entry.name, place)
+        return None
+
+    def links(self) -> Iterator[tuple[Place, str]]:
+        """Yield the links to make, with what they say."""
+        for link in self._metadata.get("symlinks", ()):
+            path, target = link["path"], link["target"]
+            reason = self._link_exclusion(path, target)
+            if reason is None:
+                yield Place(_parts(path)), target
+            else:
+                self._exclude(path, reason)
+
+    def directories(self) -> Iterator[Place]:
+        """Yield the directories to make although nothing is in them."""
+        for path in self._metadata.get("directories", ()):
+            reason = self._workspace_exclusion(path, directory=True)
+            if reason is None:
+                yield Place(_parts(path))
+            else:
+                self._exclude(path, reason)
+
+    def _find(self, name: str) -> Place | str:
+        """Return where a member belongs, or why nowhere."""
+        split = split_name(name)
+        if split is not None and split[1] == "session":
+            return self._find_session(split[0], split[2])
+        reason = None if name == SNAPSHOT_NAME else self._workspace_exclusion(name)
+        return Place(_parts(name)) if reason is None else reason
+
+    def _find_session(self, agent: str, path: str) -> Place | str:
+        state = _state_of(self._metadata, agent)
+        session_format = FORMATS.get(state.get("session_format") or "")
+        session_id = state.get("session_id")
+        if session_format is None or session_id is None:
+            return _NO_SESSION
+        workspace = self._run_dir / "agents" / agent / "workspace"
+        placement = session_format.place(
+            path,
+            session_id=session_id,
+            workspace=workspace,
+            state_dir=state.get("state_dir") or STATE_DIR,
+        )
+        if placement is None:
+            return _NO_PART
+        # The session id is the archive's word too: what became of it is a name like any other.
+        check_name(f"agents/{agent}/session/{placement.path}")
+        return Place(("agents", agent, *_parts(placement.path)), placement.transform)
+
+    def _workspace_exclusion(self, name: str, *, directory: bool = False) -> str | None:
+        split = split_name(name)
+        if split is None or split[1] != "workspace":
+            return _NO_WORKSPACE
+        repositories = self._repositories.get(split[0], ())
+        return workspace_exclusion(split[2], directory=directory, repositories=repositories)
+
+    def _link_exclusion(self, name: str, target: str) -> str | None:
+        reason = self._workspace_exclusion(name)
+        if reason is None and not link_stays_inside(name.split("/", 3)[-1], target):
+            return _OUTSIDE
+        return reason
+
+    def _exclude(self, path: str, reason: str) -> None:
+        self.excluded.append(Excluded(path=path, reason=reason))
+
+
+def agent_names(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the agents of an archive: those that its metadata names, and those that have members.
+
+    Args:
+        metadata: The archive's metadata.
+        entries: Its members.
+    """
+    members = (split_name(entry.name) for entry in entries)
+    return tuple(dict.fromkeys((*metadata.get("agents", ()), *(m[0] for m in members if m))))
+
+
+def _state_of(metadata: Mapping[str, Any], agent: str) -> Mapping[str, Any]:
+    agents = metadata.get("agents", {})
+    state = agents.get(agent, {}) if isinstance(agents, dict) else {}
+    shared = metadata.get("session_format")
+    return {**state, "session_format": state.get("session_format") or shared}
+
+
+def _repositories_in(names: Iterable[str]) -> Mapping[str, frozenset[tuple[str, ...]]]:
+    """Return for each agent what :func:`find_repositories` finds in its workspace."""
+    paths: defaultdict[str, list[str]] = defaultdict(list)
+    for split in filter(None, map(split_name, names)):
+        if split[1] == "workspace":
+            paths[split[0]].append(split[2])
+    return {agent: find_repositories(found) for agent, found in paths.items()}
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(path.split("/"))

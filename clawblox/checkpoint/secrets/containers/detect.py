@@ -1,0 +1,183 @@
+"""Which container a content is or begins with, told by its first bytes and never by its name."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from clawblox.checkpoint.secrets.containers.decoder import Decoder, Host, Refusal, StreamDecoder
+from clawblox.checkpoint.secrets.containers.git_objects import ObjectContent
+from clawblox.checkpoint.secrets.containers.git_packs import PackDecoder, is_pack_header
+from clawblox.checkpoint.secrets.containers.streams import (
+    Inflate,
+    bunzip2,
+    is_zlib,
+    unxz,
+    zstd_codec,
+)
+from clawblox.checkpoint.secrets.containers.tars import TarDecoder, is_tar_header
+
+__all__ = [
+    "HEAD_SIZE",
+    "Opener",
+    "is_bzip2",
+    "is_doubtful",
+    "is_gzip",
+    "is_xz",
+    "is_zstd",
+    "open_bzip2",
+    "open_gzip",
+    "open_xz",
+    "open_zlib",
+    "open_zstd",
+    "opener_for",
+]
+
+HEAD_SIZE: Final = 512
+"""This many first bytes tell every container that is known."""
+
+Opener = Callable[[Host, str], Decoder]
+"""Opens a container. It is given the content and what to add to the names of what is inside."""
+
+_GZIP: Final = b"\x1f\x8b\x08"
+_XZ: Final = b"\xfd7zXZ\0"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_BZIP2: Final = b"BZh"
+_BZIP2_BLOCKS: Final = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
+_CLOSED: Final = {
+    b"7z\xbc\xaf\x27\x1c": "7z archive",
+    b"Rar!\x1a\x07": "rar archive",
+    b"\x04\x22\x4d\x18": "lz4 stream",
+    b"LZIP\x01": "lzip stream",
+}
+_MAGIC: Final = re.compile(
+    b"|".join(map(re.escape, (_GZIP, _XZ, _ZSTD, _BZIP2, b"PACK", *_CLOSED)))
+    + rb"|[\x08\x18\x28\x38\x48\x58\x68\x78][^\x20-\x3f\x60-\x7f\xa0-\xbf\xe0-\xff]"
+)
+"""What every container but a tar archive begins with; most contents do not."""
+
+_SURE_ZLIB: Final = 1024
+"""Two bytes are no proof of a zlib stream; this many decoded ones are."""
+
+
+def opener_for(head: bytes) -> Opener | None:
+    """Return what opens the container that a content is; None when it begins like none.
+
+    Args:
+        head: Its first :data:`HEAD_SIZE` bytes, or all when there are fewer.
+    """
+    if not _MAGIC.match(head):
+        return TarDecoder if is_tar_header(head) else None
+    return _stream(head) or _archive(head) or _closed(head)
+
+
+def is_doubtful(head: bytes) -> bool:
+    """Return whether what :func:`opener_for` takes for a container may be none.
+
+    Args:
+        head: As for :func:`opener_for`.
+    """
+    if not is_zlib(head):
+        return False
+    inflate = zlib.decompressobj()
+    try:
+        decoded = inflate.decompress(head, _SURE_ZLIB)
+    except zlib.error:
+        return True
+    return not inflate.eof and len(decoded) < _SURE_ZLIB and len(head) < HEAD_SIZE
+
+
+def _archive(head: bytes) -> Opener | None:
+    if is_pack_header(head):
+        return PackDecoder
+    return TarDecoder if is_tar_header(head) else None
+
+
+def _stream(head: bytes) -> Opener | None:
+    if is_gzip(head):
+        return open_gzip
+    if is_bzip2(head):
+        return open_bzip2
+    if is_xz(head):
+        return open_xz
+    if head.startswith(_ZSTD):
+        return open_zstd
+    return open_zlib if is_zlib(head) else None
+
+
+def is_gzip(head: bytes) -> bool:
+    """Return whether a gzip stream begins so: its flags and its system are known (RFC 1952)."""
+    return (
+        head.startswith(_GZIP)
+        and len(head) >= 10
+        and head[3] < 0x20
+        and head[8] in (0, 2, 4)
+        and (head[9] <= 13 or head[9] == 255)
+    )
+
+
+def is_bzip2(head: bytes) -> bool:
+    """Return whether a bzip2 stream begins so."""
+    return head.startswith(_BZIP2) and head[4:10] in _BZIP2_BLOCKS
+
+
+def is_xz(head: bytes) -> bool:
+    """Return whether an xz stream begins so, with the right checksum."""
+    flags, checksum = head[6:8], head[8:12]
+    return head.startswith(_XZ) and zlib.crc32(flags) == int.from_bytes(checksum, "little")
+
+
+def is_zstd(head: bytes) -> bool:
+    """Return whether a Zstandard frame begins so (RFC 8878): no bit is set that must not be."""
+    if not head.startswith(_ZSTD) or len(head) < 16:
+        return False
+    descriptor = head[4]
+    single = descriptor >> 5 & 1
+    sizes = (not single, (0, 1, 2, 4)[descriptor & 3], (single, 2, 4, 8)[descriptor >> 6])
+    at = 5 + sum(sizes)
+    block = int.from_bytes(head[at : at + 3], "little")
+    return not descriptor & 8 and block >> 1 & 3 != 3 and block >> 3 <= 128 << 10
+
+
+def open_gzip(host: Host, where: str = "") -> Decoder:
+    """Open gzip streams."""
+    return StreamDecoder(host.spawn(f"gzip{where}"), lambda: Inflate(31), magic=_GZIP)
+
+
+def open_bzip2(host: Host, where: str = "") -> Decoder:
+    """Open bzip2 streams; what is damaged before anything is decoded never was one."""
+    inside = host.spawn(f"bzip2{where}")
+    return StreamDecoder(inside, bunzip2, magic=_BZIP2, sure_after=1 if where else 0)
+
+
+def open_xz(host: Host, where: str = "") -> Decoder:
+    """Open xz streams."""
+    return StreamDecoder(host.spawn(f"xz{where}"), unxz, magic=_XZ)
+
+
+def open_zlib(host: Host, where: str = "") -> Decoder:
+    """Open a zlib stream, which can be a loose object of git."""
+    inside = ObjectContent(host.spawn(f"zlib{where}"))
+    return StreamDecoder(inside, Inflate, sure_after=_SURE_ZLIB)
+
+
+def open_zstd(host: Host, where: str = "") -> Decoder:
+    """Open Zstandard frames, where there is a decoder."""
+    codec = zstd_codec()
+    if codec is None:
+        raise Refusal("zstd stream; Python 3.14 or the package zstandard can decode it")
+    sure_after = 1 if where else 0
+    return StreamDecoder(host.spawn(f"zstd{where}"), codec, magic=_ZSTD, sure_after=sure_after)
+
+
+def _closed(head: bytes) -> Opener | None:
+    for magic, what in _CLOSED.items():
+        if head.startswith(magic):
+            return lambda _host, _where: _refuse(what)
+    return None
+
+
+def _refuse(what: str) -> Decoder:
+    raise Refusal(what)

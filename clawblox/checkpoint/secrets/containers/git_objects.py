@@ -1,0 +1,49 @@
+"""Git's loose objects: zlib streams that begin with the object's type and size.
+
+What is behind that is the content as it was committed, which can be a container itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from clawblox.checkpoint.secrets.containers.decoder import Sink
+
+__all__ = ["ObjectContent"]
+
+_HEADER: Final = re.compile(rb"(?:blob|commit|tag|tree) \d{1,20}\0")
+_HEADER_SIZE: Final = 32
+"""No header is longer."""
+
+
+class ObjectContent:
+    """Passes on a git object without its header, and anything else as it is.
+
+    Args:
+        inside: Where it goes.
+    """
+
+    def __init__(self, inside: Sink) -> None:
+        self._inside = inside
+        self._head: bytes | None = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the object."""
+        if self._head is None:
+            self._inside.feed(data)
+            return
+        self._head += data
+        if len(self._head) >= _HEADER_SIZE:
+            self._begin(self._head)
+
+    def close(self) -> None:
+        """Take note that nothing follows."""
+        if self._head is not None:
+            self._begin(self._head)
+        self._inside.close()
+
+    def _begin(self, head: bytes) -> None:
+        self._head = None
+        header = _HEADER.match(head)
+        self._inside.feed(head[header.end() :] if header else head)

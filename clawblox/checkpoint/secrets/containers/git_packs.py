@@ -1,0 +1,170 @@
+"""Git pack files: every object and delta in them, as gitformat-pack(5) lays them out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clawblox.checkpoint.secrets.containers.decoder import Host, Refusal, Sink, Stream
+from clawblox.checkpoint.secrets.containers.streams import Damaged, Inflate, is_zlib
+
+__all__ = ["PackDecoder", "is_pack_header", "stream_of_first_entry"]
+
+_HEADER_SIZE: Final = 12
+_OFFSET_DELTA: Final = 6
+_NAMED_DELTA: Final = 7
+_NAME_SIZES: Final = (20, 32)
+"""Of what names the base of a delta: SHA-1, SHA-256. The pack does not say which."""
+_ZLIB_HEADER: Final = 3
+_MORE: Final = 0x80
+_MAX_VARIABLE: Final = 10
+"""Bytes of the longest number of variable length."""
+
+
+def is_pack_header(head: bytes) -> bool:
+    """Return whether these are the first bytes of a pack."""
+    return head[:4] == b"PACK" and head[4:8] in (b"\0\0\0\2", b"\0\0\0\3")
+
+
+class PackDecoder:
+    """Finds the entries of a pack.
+
+    Args:
+        host: The content.
+        where: What to add to their names.
+    """
+
+    def __init__(self, host: Host, where: str = "") -> None:
+        self._host = host
+        self._where = where
+        self._pending = b""
+        self._offset = 0
+        self._left: int | None = None  # entries; None before the header
+        self._entry: Sink | None = None
+        self._stream: Stream | None = None
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes of the pack; return those that follow its entries."""
+        data, self._pending = self._pending + data, b""
+        while data and self._left != 0:
+            rest = self._inflate(self._stream, data) if self._stream else self._begin(data)
+            if rest is None:
+                return None
+            self._offset += len(data) - len(rest)
+            data = rest
+        return data if self._left == 0 else None
+
+    def close(self) -> None:
+        """Close the entry that is open."""
+        if self._entry:
+            self._entry.close()
+
+    def _begin(self, data: bytes) -> bytes | None:
+        if self._left is None:
+            size = _HEADER_SIZE
+            is_complete = len(data) >= size
+        else:
+            size = _entry_header_size(data)
+            is_complete = 0 < size <= len(data)
+        if not is_complete:
+            self._pending = data
+            return None
+        if self._left is None:
+            self._left = int.from_bytes(data[8:12], "big")
+        else:
+            self._open(data)
+        return data[size:]
+
+    def _open(self, header: bytes) -> None:
+        inside = self._host.spawn(f"entry {self._offset}{self._where}")
+        is_delta = header[0] >> 4 & 7 in (_OFFSET_DELTA, _NAMED_DELTA)
+        self._entry = Inserts(inside) if is_delta else inside
+        self._stream = Stream(Inflate(), self._entry)
+
+    def _inflate(self, stream: Stream, data: bytes) -> bytes | None:
+        try:
+            rest = stream.feed(data)
+        except Damaged:
+            raise Refusal("damaged") from None
+        if rest is None:
+            self._offset += len(data)
+            return None
+        assert self._entry
+        assert self._left
+        self._entry.close()
+        self._entry = self._stream = None
+        self._left -= 1
+        return rest
+
+
+def stream_of_first_entry(pack: bytes) -> bytes:
+    """Return the stream of a pack's first entry, as far as it is in the beginning of the pack."""
+    size = _entry_header_size(pack[_HEADER_SIZE:])
+    return pack[_HEADER_SIZE + size :] if size else b""
+
+
+def _entry_header_size(data: bytes) -> int:
+    """Return the size of what precedes the stream of an entry, 0 where it is not complete."""
+    size = _variable_size(data)
+    kind = data[0] >> 4 & 7 if data else 0
+    if size and kind == _OFFSET_DELTA:
+        base = _variable_size(data[size : size + _MAX_VARIABLE])
+        return size + base if base else 0
+    return size + _name_size(data[size:]) if size and kind == _NAMED_DELTA else size
+
+
+def _name_size(data: bytes) -> int:
+    """Return the size of the name that a zlib stream follows."""
+    short, long = _NAME_SIZES
+    if len(data) < short + _ZLIB_HEADER:
+        return short + _ZLIB_HEADER  # not complete
+    return short if is_zlib(data[short:]) else long
+
+
+def _variable_size(data: bytes) -> int:
+    for at, byte in enumerate(data[:_MAX_VARIABLE]):
+        if not byte & _MORE:
+            return at + 1
+    if len(data) >= _MAX_VARIABLE:
+        raise Refusal("damaged")
+    return 0
+
+
+class Inserts:
+    """Passes on what a delta inserts: neighbours as one text, copies from elsewhere as a line end.
+
+    Args:
+        inside: Where it goes.
+    """
+
+    def __init__(self, inside: Sink) -> None:
+        self._inside = inside
+        self._numbers = 2  # sizes of base and result come first
+        self._left = 0  # bytes of an insertion, or of the operands of a copy
+        self._is_copy = False
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the delta."""
+        at = 0
+        inserted: list[bytes] = []
+        while at < len(data):
+            if self._left:
+                piece = data[at : at + self._left]
+                self._left -= len(piece)
+                inserted.append(b"" if self._is_copy else piece)
+                at += len(piece)
+            else:
+                inserted.append(self._instruct(data[at]))
+                at += 1
+        self._inside.feed(b"".join(inserted))
+
+    def close(self) -> None:
+        """Take note that nothing follows."""
+        self._inside.close()
+
+    def _instruct(self, byte: int) -> bytes:
+        if self._numbers:
+            self._numbers -= not byte & _MORE
+            return b""
+        self._is_copy = bool(byte & _MORE)
+        self._left = (byte & 0x7F).bit_count() if self._is_copy else byte
+        return b"\n" if self._is_copy else b""

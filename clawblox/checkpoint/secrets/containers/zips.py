@@ -1,0 +1,158 @@
+"""Members of zip archives, as their bytes pass: of wheels, jars, office documents.
+
+Members are found by their local headers, not by the directory at the end: what no directory
+names is found too, and so is an archive behind a script. Stored members are content of the
+archive itself; they are searched once more for what they contain.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from clawblox.checkpoint.secrets.containers.decoder import Decoder, Host, Refusal, Sink, Stream
+from clawblox.checkpoint.secrets.containers.streams import (
+    Codec,
+    Damaged,
+    Inflate,
+    bunzip2,
+    unxz,
+    zstd_codec,
+)
+
+__all__ = ["Member"]
+
+_MAGIC: Final = b"PK\x03\x04"
+_FIXED: Final = struct.Struct("<4s5H3I2H")
+_SATURATED: Final = 0xFFFFFFFF
+_IS_ENCRYPTED: Final = 0x1
+_SIZE_FOLLOWS: Final = 0x8
+_RESERVED: Final = 0xC780
+_MAX_VERSION: Final = 63
+_STORED: Final = 0
+_METHODS: Final = frozenset((*range(15), 16, 18, 19, *range(93, 100)))
+_CODECS: Final[dict[int, Callable[[], Codec]]] = {
+    8: lambda: Inflate(-15),
+    12: bunzip2,
+    95: unxz,
+}
+_ZSTD: Final = 93
+
+
+@attrs.frozen
+class Member:
+    """A member as its local header describes it.
+
+    Attributes:
+        header_size: Of the header itself.
+        name: Of the member, as much of it as is known.
+        is_encrypted: Whether it needs a password.
+        method: How it is compressed.
+        content_size: Of the compressed member; None when the header does not say it.
+    """
+
+    header_size: int
+    name: str
+    is_encrypted: bool
+    method: int
+    content_size: int | None
+
+    @classmethod
+    def parse(cls, data: bytes) -> Member | None:
+        """Read a header; return None for anything else, and for a member with no content."""
+        if len(data) < _FIXED.size or not data.startswith(_MAGIC):
+            return None
+        _, version, flags, method, _, _, _, packed, full, name_size, extra_size = (
+            _FIXED.unpack_from(data)
+        )
+        name = data[_FIXED.size : _FIXED.size + name_size]
+        is_plausible = (
+            version & 0xFF <= _MAX_VERSION
+            and method in _METHODS
+            and not flags & _RESERVED
+            and name
+            and min(name) >= ord(" ")
+        )
+        size = _FIXED.size + name_size + extra_size
+        if packed == _SATURATED:
+            packed = _packed_size(data[_FIXED.size + name_size : size], full)
+        content_size = None if flags & _SIZE_FOLLOWS and not packed else packed
+        # Stored to an end that only the next header tells, it is searched as what it is.
+        has_content = content_size or (content_size is None and method != _STORED)
+        if not is_plausible or not has_content:
+            return None
+        is_encrypted = bool(flags & _IS_ENCRYPTED)
+        return cls(size, name.decode(errors="replace"), is_encrypted, method, content_size)
+
+    def open(self, host: Host, _where: str) -> Decoder:
+        """Open the member."""
+        codec = zstd_codec() if self.method == _ZSTD else _CODECS.get(self.method)
+        if self.is_encrypted:
+            raise Refusal("encrypted member")
+        if not codec and self.method != _STORED:
+            raise Refusal(f"compression method {self.method}")
+        inside = host.spawn(self.name)
+        stream = Stream(codec(), inside) if codec else None
+        return _MemberDecoder(inside, stream, self.header_size, self.content_size)
+
+
+class _MemberDecoder:
+    """Decodes a member.
+
+    Args:
+        inside: Where its content goes.
+        stream: Decodes it; None when it is stored.
+        header_size: What precedes it.
+        content_size: Of what is to be decoded; None up to the end of the stream.
+    """
+
+    def __init__(
+        self, inside: Sink, stream: Stream | None, header_size: int, content_size: int | None
+    ) -> None:
+        self._inside = inside
+        self._stream = stream
+        self._header = header_size
+        self._left = content_size
+        self._is_over = False  # the stream, before its member
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes of header and member; return those that follow it."""
+        skipped = min(self._header, len(data))
+        self._header -= skipped
+        data = data[skipped:]
+        if not data:
+            return None
+        try:
+            return self._read(data)
+        except Damaged:
+            raise Refusal("damaged member") from None
+
+    def close(self) -> None:
+        """Close what is inside."""
+        self._inside.close()
+
+    def _read(self, data: bytes) -> bytes | None:
+        if self._left is None:
+            assert self._stream
+            return self._stream.feed(data)
+        piece, rest = data[: self._left], data[self._left :]
+        self._left -= len(piece)
+        if not self._stream:
+            self._inside.feed(piece)
+        elif not self._is_over and self._stream.feed(piece) is not None:
+            self._is_over = True
+        return None if self._left else rest
+
+
+def _packed_size(extra: bytes, full: int) -> int:
+    # Fields of zip64 are there only when they are saturated, the full size first.
+    while len(extra) >= 4:
+        kind, size = struct.unpack_from("<2H", extra)
+        at = 8 if full == _SATURATED else 0
+        if kind == 1 and size >= at + 8:
+            return int.from_bytes(extra[4 + at : 12 + at], "little")
+        extra = extra[4 + size :]
+    return 0

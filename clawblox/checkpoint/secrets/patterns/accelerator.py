@@ -1,0 +1,142 @@
+"""Telling at once that no rule matches in a text, where the package ``google-re2`` is installed.
+
+RE2 looks for all rules in one pass, but knows no lookaround. Each pattern is therefore turned
+into one that matches wherever the rule does, and elsewhere too: only a text in which RE2 finds
+nothing at all is left out, every other one is searched as if there were no RE2. It reads a text
+without keeping the interpreter from other threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES
+
+__all__ = ["can_match", "is_accelerated", "superset_of"]
+
+_FLAGS: Final = re.IGNORECASE | re.DOTALL
+_BYTES: Final = frozenset(range(256))
+_MAX_REPEATS: Final = 16
+"""So many repetitions tell nearly as much as more of them, and keep RE2's automaton small."""
+
+
+class Untranslatable(Exception):  # noqa: N818 - says what it is
+    """A pattern uses what is not known here; RE2 must not be asked about any then."""
+
+
+def can_match(text: bytes) -> bool:
+    """Return whether a rule may match somewhere in a text; False is certain, True is not."""
+    search = _search()
+    return search is None or bool(search(text))
+
+
+def is_accelerated() -> bool:
+    """Return whether :func:`can_match` knows more than that everything may be."""
+    return _search() is not None
+
+
+@functools.cache
+def _search() -> Callable[[bytes], object] | None:
+    try:
+        re2 = importlib.import_module("re2")
+        rules = (*WORD_RULES, *CONTEXT_RULES)
+        pattern = b"|".join(superset_of(rule.pattern) for rule in rules)
+    except (ImportError, Untranslatable):
+        return None
+    try:
+        return _compile(re2, pattern)
+    except AttributeError:  # another package of that name
+        return None
+    except re2.error:  # too large for it
+        return None
+
+
+def _compile(re2: Any, pattern: bytes) -> Callable[[bytes], object]:  # noqa: ANN401
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # a byte is a character
+    options.log_errors = False
+    # No re2.Set: it reads on to the end after a match, and where much nearly matches it costs
+    # a hundred times as much.
+    search: Callable[[bytes], object] = re2.compile(pattern, options).search
+    return search
+
+
+def superset_of(pattern: re.Pattern[bytes]) -> bytes:
+    """Return a pattern for RE2, in Latin-1, that matches in every text in which this one does.
+
+    Raises:
+        Untranslatable: None is known.
+    """
+    if pattern.flags & ~_FLAGS:
+        raise Untranslatable
+    parser: Any = importlib.import_module("re._parser")  # sre_parse by its name since 3.11
+    return _sequence(parser.parse(pattern.pattern, pattern.flags), pattern.flags)
+
+
+def _sequence(items: Iterable[Any], flags: int) -> bytes:
+    return b"".join(_item(str(operation), argument, flags) for operation, argument in items)
+
+
+def _item(operation: str, argument: Any, flags: int) -> bytes:  # noqa: ANN401
+    match operation, argument:
+        case "AT" | "ASSERT" | "ASSERT_NOT", _:
+            return b""  # conditions
+        case "BRANCH", (_, branches):
+            return b"(?:" + b"|".join(_sequence(branch, flags) for branch in branches) + b")"
+        case "SUBPATTERN", (_, added, removed, items):
+            return b"(?:" + _sequence(items, (flags | added) & ~removed) + b")"
+        case "MAX_REPEAT" | "MIN_REPEAT", (least, _, items):
+            return b"(?:%s){%d,}" % (_sequence(items, flags), min(least, _MAX_REPEATS))
+    return _class(_characters(operation, argument, flags))
+
+
+def _characters(operation: str, argument: Any, flags: int) -> frozenset[int]:  # noqa: ANN401
+    """Return the bytes for which a pattern of one character stands."""
+    match operation, argument:
+        case "LITERAL", byte:
+            return _cases_of({byte}, flags)
+        case "RANGE", (first, last):
+            return _cases_of(range(first, last + 1), flags)
+        case "NOT_LITERAL", byte:
+            return _BYTES - _cases_of({byte}, flags)
+        case "ANY", _:
+            return _BYTES if flags & re.DOTALL else _BYTES - {ord("\n")}
+        case "CATEGORY", category:
+            return _category(str(category))
+        case "IN", [(negate, _), *items] if str(negate) == "NEGATE":
+            return _BYTES - _characters("IN", items, flags)
+        case "IN", items:
+            return frozenset().union(*(_characters(str(item), of, flags) for item, of in items))
+    raise Untranslatable(operation)
+
+
+def _cases_of(characters: Iterable[int], flags: int) -> frozenset[int]:
+    if not flags & re.IGNORECASE:
+        return frozenset(characters)
+    letters = bytes(characters)
+    return frozenset(letters.lower() + letters.upper())
+
+
+def _category(name: str) -> frozenset[int]:
+    pattern = _CATEGORIES.get(name)
+    if pattern is None:
+        raise Untranslatable(name)
+    return frozenset(byte for byte in _BYTES if pattern.match(bytes((byte,))))
+
+
+_CATEGORIES: Final = {
+    "CATEGORY_DIGIT": re.compile(rb"\d"),
+    "CATEGORY_NOT_DIGIT": re.compile(rb"\D"),
+    "CATEGORY_SPACE": re.compile(rb"\s"),
+    "CATEGORY_NOT_SPACE": re.compile(rb"\S"),
+    "CATEGORY_WORD": re.compile(rb"\w"),
+    "CATEGORY_NOT_WORD": re.compile(rb"\W"),
+}
+
+
+def _class(characters: frozenset[int]) -> bytes:
+    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(characters)) + b"]"

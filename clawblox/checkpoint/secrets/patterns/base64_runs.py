@@ -1,0 +1,139 @@
+"""Base64 in a text: where it stands and what it says. Pure."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from clawblox.checkpoint.secrets.patterns.shapes import ALNUM, character_mask, runs_of
+
+__all__ = ["Base64Stream", "base64_runs", "continue_run", "decode_base64", "skip_run"]
+
+_MIN_RUN: Final = 40
+_MIN_LINE: Final = 20
+_MIN_UNEVEN: Final = 32
+"""A line that a shorter one follows, which may be the last, and is no shorter itself."""
+
+_CHARACTERS: Final = ALNUM + b"+/-_"
+_CHARACTERS_FROM: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
+_MASK: Final = character_mask(_CHARACTERS)
+
+# Lines may be quoted, as in a list or a sum of strings, in a comment or a mail, and all of that
+# escaped. Between them is an end of line, or a comma or a plus between quotes.
+_LINE_END: Final = rb"(?:(?:\\+r)?\\+n|\r?\n)"
+_QUOTE: Final = rb"\\*[\"']"
+_SEPARATOR: Final = (
+    rb"(?:\\+n)?(?:"
+    rb"(?:" + _QUOTE + rb"[ \t]{0,8}(?:[+.;](?=[ \t\r\n\\]))?)?,?[ \t]{0,8}\\?" + _LINE_END
+    + rb"[ \t]{0,64}(?:[>#*] ?|- )?(?:" + _QUOTE + rb")?"
+    rb"|" + _QUOTE + rb"[ \t]?[,+]?[ \t]?" + _QUOTE + rb")"
+)  # fmt: skip
+_LINE: Final = re.compile(
+    _SEPARATOR + rb"(?=[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}=)([A-Za-z0-9+/]+)|[A-Za-z0-9+/_-]+"
+)
+_LAST_CHARACTERS: Final = re.compile(_SEPARATOR + rb"[A-Za-z0-9+/]{1,3}(?![A-Za-z0-9+/=_-])")
+_SEPARATORS: Final = re.compile(_SEPARATOR)
+_MAY_FOLLOW: Final = frozenset((b"\r", b"\n", b"\\", b'"', b"'", b" ", b"\t", b","))
+_ESCAPE_LETTERS: Final = frozenset((b"n", b"r", b"t", b"b", b"f"))
+_FAR: Final = 160
+"""No separator is longer."""
+_BLANKS: Final = b" \t\r\n"
+_MIN_WRAPPED: Final = 60
+_HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
+_TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+
+
+def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of everything that can be base64, a wrapped text as one.
+
+    Args:
+        text: What is searched.
+        begin: Where the search begins.
+    """
+    done = joined = begin
+    for start, end, following in _lines(text, begin):
+        if start < done or not text[start:end].translate(None, _HEX_DIGITS):
+            continue
+        size = end - start
+        is_wrapped = following <= size or (size % 4 == 0 and size >= _MIN_WRAPPED)
+        is_followed = text[end : end + 1] in _MAY_FOLLOW
+        last = continue_run(text, end) if is_followed and is_wrapped and start >= joined else end
+        is_alone = last == end or size % 4 > 0  # lines of odd sizes may be a text each
+        if is_alone and size >= _MIN_RUN:
+            yield start, end
+        if last > end and last - start >= _MIN_RUN:
+            yield start, last
+            joined = last
+            done = end if is_alone else last
+
+
+def _lines(text: bytes, begin: int) -> Iterator[tuple[int, int, int]]:
+    """Yield start and end of what can be a line of base64, and the size of the one that follows.
+
+    Short ones count only when such a line follows them.
+    """
+    line = line_end = 0
+    for start, end in (*runs_of(_MASK, _MIN_LINE, text, begin), (len(text), len(text))):
+        # The letter of an escaped newline or tab would shift everything by one.
+        if text[start - 1 : start] == b"\\" and text[start : start + 1] in _ESCAPE_LETTERS:
+            start += 1
+        size = line_end - line
+        following = end - start if start - line_end < _FAR else 0
+        if size >= _MIN_RUN or (
+            (size == following > 0 or (0 < following < size >= _MIN_UNEVEN and not size % 4))
+            and text[line_end : line_end + 1] in _MAY_FOLLOW
+        ):
+            yield line, line_end, following
+        line, line_end = start, end
+
+
+def continue_run(text: bytes, at: int) -> int:
+    """Return where a run ends that goes on at ``at``, all its lines together."""
+    while line := _LINE.match(text, at):
+        at = line.end()
+    # They complete a line of an odd size, and where they are a word, it changes nothing before it.
+    last = _LAST_CHARACTERS.match(text, at)
+    return last.end() if last else at
+
+
+def skip_run(text: bytes, at: int) -> int:
+    """Return where the run ends that began before ``at``; ``at`` where there is none."""
+    if at and text[at - 1] in _CHARACTERS:
+        rest = _CHARACTERS_FROM.match(text, at)
+        return rest.end() if rest else at
+    return at
+
+
+def decode_base64(run: bytes) -> bytes:
+    """Return what a run says, in either alphabet, padded or not."""
+    characters = _joined(run).translate(_TO_STANDARD)
+    whole = len(characters) // 4 * 4
+    rest = characters[whole:]
+    padded = characters[:whole] + (rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b"")
+    return binascii.a2b_base64(padded)
+
+
+def _joined(lines: bytes) -> bytes:
+    if lines.translate(None, _CHARACTERS + _BLANKS):
+        lines = _SEPARATORS.sub(b"", lines)
+    return lines.translate(None, _BLANKS)
+
+
+class Base64Stream:
+    """Decodes a run that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def decode(self, piece: bytes) -> bytes:
+        """Return what has become decodable with the next piece of the run."""
+        characters = self._rest + _joined(piece)
+        whole = len(characters) // 4 * 4
+        self._rest = characters[whole:]
+        return decode_base64(characters[:whole])
+
+    def finish(self) -> bytes:
+        """Return what the last, incomplete group of characters says."""
+        return decode_base64(self._rest)

@@ -1,0 +1,229 @@
+"""Secrets that are known by value: which ones there are, and every way in which they are written.
+
+:func:`known_values` reads the environment that it is given and the credential files of agents;
+everything else is pure. Values never appear in a representation.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from clawblox import protocol
+from clawblox.checkpoint.secrets.patterns.shapes import Match, is_word, occurrences
+from clawblox.checkpoint.secrets.patterns.spelling import anchors_of, is_plain, spellings_of
+
+__all__ = ["KnownSecrets", "KnownValues", "known_values"]
+
+_MIN_CHARACTERS: Final = 12
+_TAIL_BYTES: Final = 256
+"""Of a longer value its end is searched: a key's prefix and a token's header are not its own."""
+
+_MAX_FILE_BYTES: Final = 4 << 20
+_MAX_FILES: Final = 32
+_MAX_ENTRIES: Final = 64
+"""More than any CLI keeps; an agent that writes more would only slow the scan down."""
+
+_CREDENTIAL_FILES: Final = (
+    ".credentials.json",
+    ".claude.json",
+    "auth.json",
+    "config.toml",
+    "credentials/*.json",
+    "credentials/mcp/*.json",
+)
+_CREDENTIAL_HOMES: Final = (
+    "session",
+    *(
+        f"{home}{state}"
+        for home in ("home", "sandbox-home")
+        for state in ("", "/.claude", "/.codex", "/.kimi", "/.kimi-code")
+    ),
+)
+# The same in JSON and in TOML, and in a file that is broken. A name is tried from its beginning
+# only: from each of its letters, a long word would take for ever.
+_ENTRY: Final = re.compile(
+    r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)')"""
+)
+
+
+class KnownValues(dict[str, str]):
+    """Secrets by label. It can stand in a traceback: what it shows is how many there are."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} known secrets>"
+
+    def __rich_repr__(self) -> Iterator[object]:
+        yield len(self)
+
+    def __or__(self, other: Mapping[str, str]) -> KnownValues:  # type: ignore[override]
+        return KnownValues({**self, **other})
+
+
+def known_values(environ: Mapping[str, str], agent_dirs: Iterable[Path]) -> KnownValues:
+    """Return the secrets that can be seen from here.
+
+    Args:
+        environ: Variables; those count whose names speak of a key, token, secret, password,
+            credential or cookie. A value that is the path of something is none.
+        agent_dirs: Directories of agents, whose CLIs keep credentials in ``session`` and
+            ``home``. What cannot be read is passed over.
+
+    Returns:
+        Values by a label that says where each was found.
+    """
+    found = KnownValues()
+    for name, value in environ.items():
+        if _is_secret(name, value):
+            found[f"env:{name}"] = value
+    for agent_dir in agent_dirs:
+        for file in islice(_credential_files(agent_dir), _MAX_FILES):
+            for name, value in islice(_secrets_in(_read(file)), _MAX_ENTRIES):
+                found[f"{agent_dir.name}:{file.name}:{name}"] = value
+    return found
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return (
+        len(value) >= _MIN_CHARACTERS
+        and protocol.SECRET_NAME.search(name) is not None
+        and not (value.startswith("/") and "\0" not in value and os.path.lexists(value))
+    )
+
+
+def _credential_files(agent_dir: Path) -> Iterator[Path]:
+    for home in _CREDENTIAL_HOMES:
+        for pattern in _CREDENTIAL_FILES:
+            yield from sorted((agent_dir / home).glob(pattern))
+
+
+def _read(path: Path) -> str:
+    # The agent owns the directory: it may be a link, a fifo, or huge.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        return file.read(_MAX_FILE_BYTES).decode(errors="replace")
+
+
+def _secrets_in(text: str) -> Iterator[tuple[str, str]]:
+    for entry in _ENTRY.finditer(text):
+        name, quoted, literal = entry.groups()
+        value = literal if quoted is None else _unquote(quoted)
+        # Names of keys and files of credentials have no digit, secrets nearly always.
+        if _is_secret(name, value) and any(map(str.isdigit, value)):
+            yield name, value
+
+
+def _unquote(quoted: str) -> str:
+    try:
+        return str(json.loads(f'"{quoted}"'))
+    except ValueError:
+        return quoted
+
+
+class KnownSecrets:
+    """Finds known secrets in every form in which they can be written.
+
+    Args:
+        values: The secrets by label; those shorter than 12 characters are ignored.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        long = {value: label for label, value in values.items() if len(value) >= _MIN_CHARACTERS}
+        self._labels = {
+            value.encode(errors="surrogateescape"): label for value, label in long.items()
+        }
+        self._in_words: dict[bytes, bytes] = {}
+        self._anywhere: dict[bytes, bytes] = {}
+        self._escaped: list[_Escaped] = []
+        for value in self._labels:
+            tail = value[-_TAIL_BYTES:]
+            for form in _forms(tail):
+                (self._in_words if is_word(form) else self._anywhere)[form] = value
+            text = tail.decode(errors="ignore")
+            if text and not is_plain(text):
+                self._escaped.append(_Escaped(value, anchors_of(text), spellings_of(text)))
+
+    def __bool__(self) -> bool:
+        return bool(self._labels)
+
+    def digest(self, key: bytes) -> bytes:
+        """Return what names this set of secrets, and tells nothing to who has not the key."""
+        state = hashlib.blake2b(key=key)
+        for value in sorted(self._labels):
+            state.update(len(value).to_bytes(8, "big") + value)
+        return state.digest()
+
+    def find(self, text: bytes, words: bytes) -> Iterator[Match]:
+        """Yield where a known secret stands.
+
+        Args:
+            text: What is searched.
+            words: Its long words.
+        """
+        for forms, filtered in ((self._in_words, words), (self._anywhere, text)):
+            for form, value in forms.items():
+                if form in filtered:
+                    rule = f"known-value:{self._labels[value]}"
+                    for at in occurrences(form, text):
+                        end = at + len(form)
+                        yield Match(rule=rule, start=at, end=end, secret=value, rank=0)
+        for escaped in self._escaped:
+            rule = f"known-value:{self._labels[escaped.value]}"
+            for start, end in escaped.find(text):
+                yield Match(rule=rule, start=start, end=end, secret=escaped.value, rank=0)
+
+
+@attrs.frozen
+class _Escaped:
+    """A value of which something can be escaped.
+
+    Attributes:
+        value: Itself.
+        anchors: Each spelling of it has one of these.
+        spellings: Matches all of them.
+    """
+
+    value: bytes = attrs.field(repr=False)
+    _anchors: tuple[bytes, ...] = attrs.field(repr=False)
+    _spellings: re.Pattern[bytes] = attrs.field(repr=False)
+
+    def find(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Yield start and end of each spelling in a text."""
+        if any(anchor in text for anchor in self._anchors):
+            for found in self._spellings.finditer(text):
+                yield found.span()
+
+
+def _forms(value: bytes) -> set[bytes]:
+    forms = {value, value.hex().encode(), value.hex().upper().encode(), *_base64_forms(value)}
+    text = value.decode(errors="replace")
+    if text.encode() == value:
+        wide = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+        forms.update(text.encode(encoding) for encoding in wide)
+    return forms
+
+
+def _base64_forms(value: bytes) -> Iterator[bytes]:
+    # What precedes the value decides how it falls on groups of three bytes. The characters that
+    # it shares with its neighbours are left out.
+    for before in range(3):
+        bits = (before + len(value)) * 8
+        encoded = base64.b64encode(b"\0" * before + value)
+        inner = encoded[(before * 8 + 5) // 6 : bits // 6]
+        yield inner
+        yield inner.translate(bytes.maketrans(b"+/", b"-_"))

@@ -1,0 +1,303 @@
+"""The shapes of credentials, as data: what each looks like and which literal it cannot be without.
+
+Pure. Every shape begins at its literal and ends where its characters end: there is a left
+boundary and never a right one, because in a transcript a key is followed by an escaped quote, by
+an escaped newline or by the end of the file. How shapes are searched is ``shapes``' business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import attrs
+
+from clawblox.checkpoint.secrets.patterns.plausible import encodes_login, is_credible
+
+__all__ = ["CONTEXT_RULES", "RULESET", "WORD_RULES", "Rule"]
+
+RULESET: Final = "clawblox-secrets-3"
+"""Version of rules, placeholder filter and published samples; grows with every change."""
+
+# A token may follow a JSON newline or tab, whose letter touches it; or its own length in a binary
+# file, a pickle or a database, which may be a letter. Longer escapes are replaced before the
+# search (``views``).
+_TOUCHED: Final = rb"(?<=\\[nrtbfv])|(?<=[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\xff][A-Za-z0-9])"
+_LEFT: Final = rb"(?:(?<![A-Za-z0-9])|" + _TOUCHED + rb")"
+_GAP: Final = rb"(?:\s|\\+[nrt])"
+_IS: Final = rb"""\\*["']?\s{0,4}[:=]\s{0,4}\\*["']?"""
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """One shape.
+
+    Attributes:
+        name: What a finding calls it.
+        keywords: Literals at one of which every match begins; folded (:func:`shapes.fold`) for
+            the rules that need context.
+        pattern: Matched at a keyword. Its first group is the secret; without one, all of it.
+        check: Whether such a secret is meant; None takes every one.
+        hint: What a long word holds wherever the pattern matches, for a rule without keywords.
+        rank: Which rule counts where two match: the one of the smaller rank.
+    """
+
+    name: str
+    keywords: tuple[bytes, ...]
+    pattern: re.Pattern[bytes]
+    check: Callable[[bytes], bool] | None = None
+    hint: re.Pattern[bytes] | None = None
+    rank: int = 1
+
+
+def _word(name: str, keywords: str, body: str, left: bytes) -> Rule:
+    pattern = re.compile(left + b"(?:" + body.encode() + b")")
+    return Rule(name=name, keywords=tuple(keywords.encode().split()), pattern=pattern)
+
+
+def _words(*rules: tuple[str, str, str], left: bytes = _LEFT) -> Iterable[Rule]:
+    return (_word(*rule, left) for rule in rules)
+
+
+def _context(
+    name: str,
+    keywords: tuple[bytes, ...],
+    body: bytes,
+    check: Callable[[bytes], bool] | None = None,
+    flags: int = re.IGNORECASE,
+) -> Rule:
+    rank = 3 if check is is_credible else 2
+    pattern = re.compile(body, flags)
+    return Rule(name=name, keywords=keywords, pattern=pattern, check=check, rank=rank)
+
+
+_AGENTS = _words(
+    ("anthropic-api-key", "sk-ant-api", r"sk-ant-api\d\d-[\w-]{20,200}"),
+    ("anthropic-admin-key", "sk-ant-admin", r"sk-ant-admin\d\d-[\w-]{20,200}"),
+    ("anthropic-oauth-token", "sk-ant-o", r"sk-ant-o[ar]t\d\d-[\w-]{20,200}"),
+    ("anthropic-session-key", "sk-ant-sid", r"sk-ant-sid\d\d-[\w-]{20,200}"),
+    ("openai-key", "sk-", r"sk-(?:proj|svcacct|admin|service|None)-[\w-]{20,250}"),
+    ("openai-legacy-key", "sk-", r"sk-(?!ant-)[\w-]{16,100}?T3BlbkFJ[\w-]{16,100}"),
+    ("openai-session-key", "sess-", r"sess-[A-Za-z0-9]{40}"),
+    ("kimi-key", "sk-kimi-", r"sk-kimi-[\w-]{20,200}"),
+    ("openrouter-key", "sk-or-v", r"sk-or-v\d-[0-9a-f]{32,64}"),
+    ("langfuse-key", "sk-lf-", r"sk-lf-[0-9a-f]{8}-[0-9a-f-]{27}"),
+    ("xai-key", "xai-", r"xai-[A-Za-z0-9]{40,100}"),
+    ("groq-key", "gsk_", r"gsk_[A-Za-z0-9]{40,60}"),
+    ("cerebras-key", "csk-", r"csk-[a-z0-9]{40,60}"),
+    ("perplexity-key", "pplx-", r"pplx-[A-Za-z0-9]{40,60}"),
+    ("nvidia-key", "nvapi-", r"nvapi-[\w-]{50,100}"),
+    ("replicate-token", "r8_", r"r8_[A-Za-z0-9]{37}"),
+    ("tavily-key", "tvly-", r"tvly-[\w-]{28,64}"),
+    ("firecrawl-key", "fc-", r"fc-[0-9a-f]{32}"),
+    ("langsmith-key", "lsv2_", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    ("pinecone-key", "pcsk_", r"pcsk_[A-Za-z0-9_]{40,100}"),
+    ("huggingface-token", "hf_ api_org_", r"(?:hf|api_org)_[A-Za-z0-9]{30,60}"),
+    ("wandb-key", "wandb_v1_", r"wandb_v1_[A-Za-z0-9_]{40,100}"),
+)
+
+_FORGES = _words(
+    ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{36,251}"),
+    ("github-fine-grained-token", "github_pat_", r"github_pat_\w{60,120}"),
+    (
+        "gitlab-token",
+        "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct-",
+        r"gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)-[\w-]{20,100}",
+    ),
+    ("npm-token", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    ("pypi-token", "pypi-AgE", r"pypi-AgE[\w-]{50,300}"),
+    ("rubygems-token", "rubygems_", r"rubygems_[0-9a-f]{48}"),
+    ("docker-hub-token", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[\w-]{27,60}"),
+    ("linear-key", "lin_api_", r"lin_api_[A-Za-z0-9]{40}"),
+    ("atlassian-token", "ATATT3", r"ATATT3[\w=-]{100,300}"),
+    ("sentry-token", "sntryu_ sntrys_", r"sntry(?:u_[0-9a-f]{64}|s_eyJ[\w=+/-]{40,400})"),
+    ("postman-key", "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+)
+
+_CLOUDS = _words(
+    ("aws-access-key-id", "AKIA ASIA ABIA ACCA", r"A(?:KI|SI|BI|CC)A[A-Z2-7]{16}(?![A-Z2-7])"),
+    ("aws-bedrock-key", "bedrock-api-key-", r"bedrock-api-key-[A-Za-z0-9+/]{40,400}"),
+    ("google-api-key", "AIza", r"AIza[\w-]{35}"),
+    ("google-api-key", "AQ.Ab", r"AQ\.Ab[\w-]{40,100}"),
+    ("google-oauth-token", "ya29.", r"ya29\.[\w-]{20,400}"),
+    ("google-oauth-secret", "GOCSPX-", r"GOCSPX-[\w-]{20,60}"),
+    ("google-refresh-token", "1//0", r"1//0[\w-]{24,200}"),
+    ("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[0-9a-f]{64}"),
+    ("databricks-token", "dapi", r"dapi[0-9a-f]{32}"),
+    ("vault-token", "hvs. hvb. hvr.", r"hv[sbr]\.[\w-]{24,300}"),
+    ("pulumi-token", "pul-", r"pul-[0-9a-f]{40}"),
+    ("doppler-token", "dp.pt. dp.st. dp.ct.", r"dp\.[psc]t\.[A-Za-z0-9]{40,50}"),
+    ("tailscale-key", "tskey-", r"tskey-[a-z]+-\w{8,30}-\w{20,60}"),
+    ("supabase-key", "sbp_ sb_secret_", r"sb(?:p_[0-9a-f]{40}|_secret_[\w-]{30,60})"),
+    ("fly-token", "fo1_", r"fo1_[\w-]{40,60}"),
+    (
+        "grafana-token",
+        "glsa_ glc_eyJ",
+        r"gl(?:sa_[A-Za-z0-9]{32}_[0-9A-Fa-f]{8}|c_eyJ[\w=]{40,400})",
+    ),
+    ("newrelic-key", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
+)
+
+_SERVICES = _words(
+    (
+        "slack-token",
+        "xoxb- xoxp- xoxa- xoxr- xoxs- xoxo- xoxe- xoxe.",
+        r"xox[abeoprs][.-][\w.-]{24,250}",
+    ),
+    ("slack-app-token", "xapp-", r"xapp-\d-[A-Z0-9]{6,20}-\d{6,20}-[0-9a-f]{32,80}"),
+    (
+        "stripe-key",
+        "sk_live_ sk_test_ rk_live_ rk_test_",
+        r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,250}",
+    ),
+    ("elevenlabs-key", "sk_", r"sk_[0-9a-f]{48}"),
+    ("sendgrid-key", "SG.", r"SG\.[\w-]{16,32}\.[\w-]{32,64}"),
+    ("shopify-token", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}"),
+    ("square-token", "sq0atp- sq0csp-", r"sq0(?:atp|csp)-[\w-]{22,50}"),
+    ("figma-token", "figd_", r"figd_[\w-]{40,60}"),
+    ("1password-token", "ops_eyJ", r"ops_eyJ[\w-]{100,900}"),
+    ("age-secret-key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{50,100}"),
+    ("jwt", "eyJ", r"eyJ[\w-]{12,800}\.eyJ[\w-]{8,3000}\.[\w-]{20,700}"),
+)
+
+_INFIXES = _words(
+    ("terraform-token", ".atlasv1.", r"(?<=[A-Za-z0-9]{14})\.atlasv1\.[\w-]{60,80}"),
+    ("telegram-token", ":AA", r"(?<=\d{8}):AA[\w-]{33}"),
+    left=b"",
+)
+
+# The user's id, decimal digits in base64: no literal, but a narrow choice for every character.
+_DISCORD_USER = rb"[MNO][DTjz][AEIMQUYcgk][wxyz0-5]" * 5
+_DISCORD = Rule(
+    name="discord-token",
+    keywords=(),
+    hint=re.compile(_DISCORD_USER),
+    pattern=re.compile(_DISCORD_USER + rb"[\w-]{3,8}\.[\w-]{6}\.[\w-]{27,45}"),
+)
+
+WORD_RULES: Final = (*_AGENTS, *_FORGES, *_CLOUDS, *_SERVICES, *_INFIXES, _DISCORD)
+"""Tokens that are a long word of letters, digits, ``_`` and ``-``, or begin just before one."""
+
+_SECRET_NAME = rb"(?-i:(?<![a-z])(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?))"
+
+
+def _after(*beginnings: str) -> bytes:
+    # A lookbehind has one width; JSON names stand in quotes or go on to the left.
+    widths = (f"(?<=[\\w\"'-]{beginning}{dash})" for beginning in beginnings for dash in ("", "_"))
+    return f"(?:{'|'.join(widths)})".encode()
+
+
+_OAUTH_NAME = (
+    rb"(?:" + _after("refresh", "access", "id", "auth", "session", "bearer") + rb"token"
+    rb"|" + _after("client") + rb"secret|" + _after("api", "secret") + rb"key)"
+)
+
+CONTEXT_RULES: Final = (
+    _context(
+        "private-key",
+        (b"-----begin ",),
+        rb"-----BEGIN (?:[A-Z0-9]{2,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        rb"(?:(?!-----).){0,300}?[A-Za-z0-9+/]{40,70}",
+        flags=re.DOTALL,
+    ),
+    _context(
+        "putty-private-key",
+        (b"private-lines:",),
+        rb"Private-Lines: \d+" + _GAP + rb"{1,4}([A-Za-z0-9+/]{40,70})",
+    ),
+    _context(
+        "aws-secret-access-key",
+        (b"secret_access_key", b"secretaccesskey", b"aws_secret_key"),
+        rb"(?:secret_?access_?key|aws_secret_key)" + _IS + rb"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+    ),
+    _context(
+        "aws-session-token",
+        (b"iqojb3jpz2lux2vj", b"fwogzxivyxdz"),
+        rb"(?-i:IQoJb3JpZ2luX2Vj|FwoGZXIvYXdz)[A-Za-z0-9/+]{60,400}",
+    ),
+    _context(
+        "google-service-account",
+        (b"private_key_id=",),
+        rb"private_key_id" + _IS + rb"([0-9a-f]{40})",
+    ),
+    # Tokens whose characters break them into short words.
+    _context("aws-bedrock-key", (b"absk",), _LEFT + rb"(?-i:ABSK)[A-Za-z0-9+/]{60,200}"),
+    _context("azure-client-secret", (b"q~",), rb"(?<=[\w~.-]{3}\d)(?-i:Q)~[\w~.-]{31,34}"),
+    _context("fly-token", (b"fm2_", b"fm1r_"), _LEFT + rb"fm(?:2|1r)_[\w+/-]{40,400}"),
+    _context("stripe-webhook-secret", (b"whsec_",), _LEFT + rb"whsec_[A-Za-z0-9+/]{24,80}"),
+    _context("azure-storage-key", (b"accountkey=",), rb"AccountKey=([A-Za-z0-9+/]{80,88})"),
+    _context(
+        "slack-webhook",
+        (b"hooks.slack.com/",),
+        rb"hooks\.slack\.com/(?:services|workflows|triggers)/(T[\w/]{8,40}/\w{16,48})",
+    ),
+    _context(
+        "discord-webhook",
+        (b"/api/webhooks/",),
+        rb"/api/webhooks/(\d{15,22}/[\w-]{50,80})",
+    ),
+    _context(
+        "netrc-password",
+        (b"machine ",),
+        rb"machine\s+[^\s\"']{1,200}"
+        + _GAP
+        + rb"+login\s+[^\s\"'\\]{1,200}"
+        + _GAP
+        + rb"+password\s+([^\s\"'\\{}<>$]{6,200})",
+    ),
+    _context(
+        "wandb-key",
+        (b"wandb",),
+        rb"wandb[a-z_. ]{0,24}(?:key|login|password)[\"'\\=:,(\s]{1,8}([0-9a-f]{40})(?![0-9a-f])",
+    ),
+    _context(
+        "kubeconfig-key",
+        (b"client-key-data",),
+        rb"client-key-data" + _IS + rb"([A-Za-z0-9+/]{60,200})",
+    ),
+    _context(
+        "docker-auth",
+        (b"=auth=",),
+        rb"[\"']auth" + _IS + rb"([A-Za-z0-9+/]{16,400}={0,2})",
+        encodes_login,
+    ),
+    _context(
+        "operator-token",
+        (b"operator-token", b"operator_token"),
+        rb"operator[-_]token" + _IS + rb"((?=[A-Za-z_-]{0,40}[0-9])[\w-]{20,200})",
+    ),
+    _context(
+        "url-password",
+        (b"://",),
+        rb"(?<=[a-z0-9])://[^\s:/@\"'<>?#\\{}$]{0,128}:([^\s:/@\"'<>?#\\{}$]{8,128})@[\w\[]",
+        is_credible,
+    ),
+    _context(
+        "env-assignment",
+        (b"key=", b"token=", b"secret=", b"password=", b"passwd=", b"credential"),
+        _SECRET_NAME
+        + rb"(?:=|\\*[\"']\s{0,4}:\s{0,4}(?=\\*[\"']))\\*[\"']?"
+        + rb"([^\s\"'\\;&|<>$`(){}\[\],]{12,200})(?![(\[])",
+        is_credible,
+    ),
+    _context(
+        "oauth-json",
+        (b"token=", b"secret=", b"key="),
+        _OAUTH_NAME + rb"\\*\"\s{0,4}:\s{0,4}\\*\"([^\"'\\\s<>{}$()]{16,2000})",
+        is_credible,
+    ),
+    _context(
+        "npmrc",
+        (b"_auth", b":_password"),
+        rb"(?:(?<=[:\n])|(?<=\\n)|:)_(?:authToken|auth|password)\s{0,4}=\s{0,4}\\*\"?([^\s\"'\\$]{12,400})",
+        is_credible,
+    ),
+    _context(
+        "sk-generic",
+        (b"sk-",),
+        rb"(?:(?<![\w-])|" + _TOUCHED + rb")(?-i:sk)-[A-Za-z0-9]{32,64}",
+        is_credible,
+    ),
+)
+"""Secrets that only their surroundings give away; keywords are searched in folded text."""

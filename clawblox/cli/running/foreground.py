@@ -1,0 +1,189 @@
+"""One world from its start to its end, and the signals that end it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import anyio
+
+from clawblox import protocol
+from clawblox.cli.running.progress import Progress
+from clawblox.cli.tables.event_lines import words_of_end
+from clawblox.cli.terminal.output import Output, OutputGone, format_seconds, note
+from clawblox.concurrency.tasks import Tasks
+from clawblox.errors import WorldExitedError
+from clawblox.results import EventKind, StartedWorld, WorldEvent
+from clawblox.telemetry.events import EventStream
+from clawblox.world.async_world import AsyncWorld
+
+__all__ = ["Foreground", "stop_signals"]
+
+_TAIL_LINES = 10
+_TAIL_COLUMNS = 1000
+_DRAIN_TIMEOUT_S = 1.0
+
+_ENDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
+    "exited": words_of_end,
+    "stopped": lambda detail: f"was stopped by another process: {detail['exit']}",
+}
+
+_Start: TypeAlias = Callable[[], Awaitable[StartedWorld]]
+
+
+class Foreground:
+    """A world that lives as long as this program.
+
+    The first signal stops it, while its last words are still printed; the second one kills it.
+
+    Args:
+        world: The world, not open yet.
+        start: Starts its instance.
+        progress: Tells how far the start is.
+        grace: Seconds between TERM and KILL.
+        hidden: Values that are masked in messages.
+    """
+
+    _end: WorldEvent
+    """How the instance ended, once nobody here has stopped it."""
+
+    def __init__(
+        self,
+        world: AsyncWorld,
+        start: _Start,
+        progress: Progress,
+        *,
+        grace: float,
+        hidden: Collection[str],
+    ) -> None:
+        self._world = world
+        self._start = start
+        self._progress = progress
+        self._grace = grace
+        self._hidden = hidden
+        self._signals: list[signal.Signals] = []
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._is_output_gone = False
+
+    async def run(self) -> int:
+        """Run the world to its end.
+
+        Returns:
+            The exit status: 128 and the signal that asked for the end, or 1 when nobody reads
+            the output any more.
+
+        Raises:
+            ClawbloxError: The world could not be started, or ended by itself.
+        """
+        self._starting = anyio.CancelScope()
+        self._is_ending = anyio.Event()
+        self._is_printed = anyio.Event()
+        with anyio.open_signal_receiver(*stop_signals()) as received:
+            async with Tasks() as tasks, self._world, self._world.events() as events:
+                tasks.start_soon(self._obey, received)
+                with self._starting:
+                    started = await self._come_up()
+                    tasks.start_soon(self._print_output, started)
+                    tasks.start_soon(self._follow, events, started)
+                if self._starting.cancelled_caught:
+                    self._is_printed.set()
+                await self._is_ending.wait()
+                await self._stop()
+        if self._signals:
+            return 128 + self._signals[0]
+        if self._is_output_gone:
+            return 1
+        raise self._ended_error(started)
+
+    async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
+        """Stop the world at the first signal, and at once at the second."""
+        async for number in received:
+            self._signals.append(number)
+            if len(self._signals) == 1:
+                note("\nStopping the world. A second Ctrl-C kills it at once.")
+                self._starting.cancel()
+                self._is_ending.set()
+            else:
+                # Shortens the grace of the stop that runs, which says what there is to say.
+                await self._world.stop_all(grace_seconds=0.0)
+
+    async def _come_up(self) -> StartedWorld:
+        try:
+            async with Tasks() as tasks:
+                tasks.start_soon(self._progress.run)
+                return await self._start()
+        finally:
+            self._progress.clear()
+
+    async def _print_output(self, started: StartedWorld) -> None:
+        """Print the address, then what the world writes, until it has ended."""
+        try:
+            with Output(sys.stdout) as output:
+                for heading in _headings(started, self._world.name):
+                    await output.write_line(heading)
+                async with self._world.logs(instance=started.name, follow=True) as lines:
+                    async for line in lines:
+                        self._tail.append(line.text[:_TAIL_COLUMNS])
+                        await output.write_line(line.text)
+        except (OutputGone, OSError):
+            self._is_output_gone = True
+            self._is_ending.set()
+        self._is_printed.set()
+
+    async def _follow(self, events: EventStream, started: StartedWorld) -> None:
+        """Wait for the end of the instance, and keep how it came to it."""
+        async for event in events:
+            if event.instance == started.name and event.kind in _ENDS:
+                self._end = event
+                self._is_ending.set()
+                return
+
+    async def _stop(self) -> None:
+        """Stop the instance, and what another process had this one fork."""
+        grace = self._grace if len(self._signals) < 2 else 0.0
+        stops = await self._world.stop_all(grace_seconds=grace)
+        # A terminal or a pager that reads no further shall not keep us here.
+        with anyio.move_on_after(_DRAIN_TIMEOUT_S):
+            await self._is_printed.wait()
+        for result in stops:
+            for each in result.killed:
+                note(f"Killed {each}")
+        for error in stops.failed.values():
+            raise error
+
+    def _ended_error(self, started: StartedWorld) -> WorldExitedError:
+        """Return the error of an instance that nobody here has stopped."""
+        words = _ENDS[self._end.kind](self._end.detail)
+        return WorldExitedError(
+            f"World {self._world.name!r} {words}",
+            instance=started.name,
+            world_dir=self._world.dir,
+            command_file=started.command_file,
+            log_file=started.log_file,
+            url=started.url,
+            exit=self._end.detail["exit"],
+            log_lines=tuple(self._mask(line) for line in self._tail),
+        )
+
+    def _mask(self, text: str) -> str:
+        for value in self._hidden:
+            text = text.replace(value, protocol.MASK)
+        return text
+
+
+def stop_signals() -> list[signal.Signals]:
+    """Return the signals that end a command; HUP is not one of them under ``nohup``."""
+    is_hup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if is_hup_ignored else [signal.SIGHUP])]
+
+
+def _headings(started: StartedWorld, world: str) -> Iterator[str]:
+    yield f"World {world!r} is ready at {started.url} ({format_seconds(started.ready_s)})"
+    if started.record_dir is not None:
+        yield f"Recording to: {started.record_dir}"
+    if started.run_dir != Path.cwd():
+        yield f"Run directory: {started.run_dir}"

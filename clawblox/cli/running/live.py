@@ -1,0 +1,176 @@
+"""The live table: looks at a run directory again and again, and draws what there is to see."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import attrs
+
+from clawblox.cli.tables.board import Row, View, render, row_of
+from clawblox.cli.terminal.output import Output, OutputGone
+from clawblox.cli.terminal.screen import Screen
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.instance.ramp import read_stall_s
+from clawblox.rundir.status import InstanceStatus, read_instances
+
+__all__ = ["LiveTable", "Look", "look_at", "pressure_between", "rows_between"]
+
+_SHORT_REST_S, _LONG_REST_S = 0.25, 1.0
+"""Seconds between two looks when there are news, and when there are none."""
+_SHARE = 0.05
+"""So much of the time may be spent looking and drawing, however many instances there are."""
+_LOOKS = 8
+_PATIENCE_S = 1.0
+
+
+@attrs.frozen
+class Look:
+    """What was seen of a run directory at one moment.
+
+    Attributes:
+        at: Monotonic time, in seconds.
+        instances: What runs or ran.
+        stall_s: Time that some task has waited for a processor, in seconds since some beginning;
+            None where the kernel does not tell.
+    """
+
+    at: float
+    instances: Sequence[InstanceStatus]
+    stall_s: float | None
+
+
+def look_at(run_dir: Path) -> Look:
+    """Look at a run directory. Blocks."""
+    return Look(time.monotonic(), read_instances(run_dir), read_stall_s())
+
+
+def rows_between(before: Look | None, now: Look, states: Mapping[str, str]) -> list[Row]:
+    """Return the lines of the table.
+
+    Args:
+        before: An earlier look, to measure the use of processors from; None leaves it out.
+        now: The later look.
+        states: States that are known better than from the disk.
+    """
+    used_before = {(one.name, one.pid): one.cpu_s for one in before.instances} if before else {}
+    elapsed_s = now.at - before.at if before else 0.0
+
+    def cpu_share(one: InstanceStatus) -> float | None:
+        since = used_before.get((one.name, one.pid))
+        if since is None or one.cpu_s is None or not elapsed_s:
+            return None
+        return max(0.0, one.cpu_s - since) / elapsed_s
+
+    rows = [row_of(one, states.get(one.name, one.state), cpu_share(one)) for one in now.instances]
+    known = {one.name for one in now.instances}
+    return [*rows, *(Row(name, state) for name, state in states.items() if name not in known)]
+
+
+def pressure_between(before: Look | None, now: Look) -> float | None:
+    """Return the share of time in which some task waited for a processor; None if not known."""
+    if before is None or before.stall_s is None or now.stall_s is None or now.at <= before.at:
+        return None
+    return min(1.0, (now.stall_s - before.stall_s) / (now.at - before.at))
+
+
+class LiveTable:
+    """Draws a run on a terminal until it is cancelled.
+
+    Args:
+        output: The terminal.
+        look: Looks at the run directory. Blocks.
+        compose: Returns what is to be seen, given an earlier look and the last.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        look: Callable[[], Look],
+        compose: Callable[[Look | None, Look], View],
+    ) -> None:
+        self._screen = Screen(output)
+        self._look = look
+        self._compose = compose
+        # Many starts may be waiting for the threads that are shared by all.
+        self._limiter = anyio.CapacityLimiter(1)
+        self._looks: deque[Look] = deque(maxlen=_LOOKS)
+        self._has_news = anyio.Event()
+
+    def touch(self) -> None:
+        """Look and draw soon: there are news."""
+        self._has_news.set()
+
+    async def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Look and draw, until there is no terminal any more.
+
+        Args:
+            until: Asked after each look whether it was the last one.
+
+        Cancellation: the last lines may be drawn in part; :meth:`finish` draws them anew.
+        """
+        async with Tasks() as tasks:
+            tasks.start_soon(self._watch_terminal)
+            with contextlib.suppress(OutputGone):
+                while True:
+                    self._has_news = anyio.Event()
+                    begun_at = time.monotonic()
+                    await self._refresh()
+                    if until():
+                        return
+                    await self._rest((time.monotonic() - begun_at) / _SHARE)
+
+    async def _rest(self, least_s: float) -> None:
+        await anyio.sleep(max(_SHORT_REST_S, least_s))
+        with anyio.move_on_after(_LONG_REST_S - _SHORT_REST_S):
+            await self._has_news.wait()
+
+    async def leave(self) -> None:
+        """Leave the table as it was drawn last.
+
+        Cancellation: what was typed may stand below it.
+        """
+        await self._screen.leave()
+
+    async def finish(self) -> None:
+        """Look and draw for the last time; a terminal that takes nothing is left alone.
+
+        Cancellation: the lines may be drawn in part.
+        """
+        with anyio.move_on_after(_PATIENCE_S), contextlib.suppress(OutputGone):
+            await self._refresh()
+
+    async def clear(self) -> None:
+        """Remove the table.
+
+        Cancellation: it may be there still.
+        """
+        with anyio.move_on_after(_PATIENCE_S, shield=True), contextlib.suppress(OutputGone):
+            await self._screen.draw(())
+
+    async def _refresh(self) -> None:
+        try:
+            self._looks.append(await run_blocking(self._look, limiter=self._limiter))
+        except OSError:  # no descriptor is left, say; that must not end who runs the worlds
+            return
+        view = self._compose(self._earlier(), self._looks[-1])
+        await self._screen.draw(render(view, self._screen.columns, self._screen.lines))
+
+    def _earlier(self) -> Look | None:
+        """Return the look that the use of processors is measured from, long enough ago."""
+        *others, last = self._looks
+        old = [look for look in others if look.at <= last.at - _LONG_REST_S]
+        return old[-1] if old else next(iter(others), None)
+
+    async def _watch_terminal(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGWINCH, signal.SIGCONT) as received:
+            async for number in received:
+                if number == signal.SIGCONT:  # the shell has written below the table
+                    self._screen.forget()
+                self.touch()

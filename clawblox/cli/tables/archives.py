@@ -1,0 +1,239 @@
+"""What a person is shown of an archive. Names and metadata are a stranger's: they are escaped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from clawblox.checkpoint.archive.metadata import RESERVED_KEYS
+from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.audit.compare import Difference
+from clawblox.checkpoint.audit.repair import Repair
+from clawblox.checkpoint.audit.verify import Scan, Verification
+from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
+from clawblox.cli.terminal.output import format_bytes, format_table, printable, shorten_path
+
+__all__ = [
+    "describe",
+    "describe_difference",
+    "describe_findings",
+    "describe_loaded",
+    "describe_repair",
+    "fields_of",
+    "summarise",
+]
+
+_EXCLUDED_SHOWN: Final = 20
+_DIFFERENCES_SHOWN: Final = 200
+_DIGEST_SHOWN: Final = 12
+_MOST_BYTES: Final = 1 << 63
+
+
+def describe(archive: Archive, *, with_files: bool) -> str:
+    """Say what an archive says of itself."""
+    metadata = archive.metadata
+    parts = [
+        _describe_facts(archive),
+        _describe_agents(archive),
+        _describe_excluded(metadata.get("excluded") or ()),
+        _describe_own(metadata),
+        _describe_files(archive) if with_files else "",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def fields_of(archive: Archive) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {
+        "path": str(archive.path),
+        "size_bytes": archive.path.stat().st_size,
+        "verified": archive.is_verified,
+        "members": [
+            {"name": each.name, "size": each.size, "compressed_size": each.compressed_size}
+            for each in archive.entries
+        ],
+        "metadata": archive.metadata,
+    }
+
+
+def summarise(found: Verification) -> str:
+    """Say in a line that an archive is sound."""
+    word = "verified" if found.is_verified else "sound, but it names no digests"
+    size = format_bytes(found.size_bytes)
+    return f"{_place(found.path)}: {word}, {found.members} members, {size}"
+
+
+def describe_loaded(loaded: Mapping[str, Any]) -> str:
+    """Say where the state of an archive is now."""
+    world = loaded["world_snapshot"]
+    rows = [("world snapshot", _place(world))] if world else []
+    rows += [(f"agent {printable(name)}", _place(path)) for name, path in loaded["agents"].items()]
+    parts = [format_table(("STATE", "NOW IN"), rows), _describe_excluded(loaded["excluded"])]
+    if not loaded["verified"]:
+        parts.append("The archive names no digests: its content was checked by checksums only.")
+    return "\n\n".join(filter(None, parts))
+
+
+def describe_difference(found: Difference) -> str:
+    """Say how two archives differ, a member a line as ``diff`` does."""
+    lines = [
+        *(f"+ {printable(name)}" for name in found.added),
+        *(f"- {printable(name)}" for name in found.removed),
+        *(f"~ {printable(name)}" for name in found.changed),
+        *(f"~ {METADATA_NAME}: {printable(key)}" for key in found.metadata),
+    ]
+    counts = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
+    return "\n".join([*_cut(lines, _DIFFERENCES_SHOWN), f"{counts}, {found.unchanged} the same"])
+
+
+def describe_findings(scan: Scan) -> str:
+    """Say where an archive has something that looks like a secret."""
+    searched = _describe_scan(scan.summary)
+    if not scan.findings:
+        return f"{_place(scan.path)}: nothing found; {searched}"
+    headings = ("FILE", "LINE", "RULE", "FINGERPRINT", "PREVIEW")
+    rows = [
+        (
+            printable(each.path),
+            "" if each.line is None else str(each.line),
+            printable(each.rule),
+            each.fingerprint,
+            printable(each.preview),
+        )
+        for each in scan.findings
+    ]
+    return f"{format_table(headings, rows)}\n\n{_count(len(rows), 'finding')}; {searched}"
+
+
+def describe_repair(found: Repair) -> str:
+    """Say what the repair of a run came to."""
+    lines = [
+        *(f"registered {_place(path)}" for path in found.registered),
+        *(f"not sound  {_place(path)}: {each.message}" for path, each in found.refused.items()),
+        *(f"gone       {_place(path)}" for path in found.missing),
+    ]
+    counts = f"{len(found.registered)} registered, {found.intact} known already"
+    return "\n".join([*lines, counts])
+
+
+def _describe_facts(archive: Archive) -> str:
+    metadata = archive.metadata
+    facts = {
+        "archive": f"{_place(archive.path)}, {format_bytes(archive.path.stat().st_size)}",
+        "made": _text(metadata.get("created_at")),
+        "world": _describe_world(archive),
+        "lineage": _describe_lineage(metadata.get("lineage") or {}),
+        "digests": "of every member" if archive.is_verified else "none: an archive of another kind",
+        "searched": _describe_scan(metadata.get("secret_scan")),
+    }
+    width = max(map(len, facts))
+    return "\n".join(f"{key.ljust(width)}  {value}" for key, value in facts.items() if value)
+
+
+def _describe_world(archive: Archive) -> str:
+    sizes = [each.size for each in archive.entries if each.name == SNAPSHOT_NAME]
+    if not sizes:
+        return "no snapshot"
+    world = archive.metadata.get("world") or {}
+    time = world.get("time")
+    words = [_text(world.get("format")), format_bytes(sizes[0])]
+    return ", ".join(filter(None, [*words, "" if time is None else f"at time {_text(time)}"]))
+
+
+def _describe_lineage(lineage: Mapping[str, Any]) -> str:
+    words = {
+        "run": lineage.get("run_id"),
+        "resumed from": lineage.get("resume_from"),
+        "digest": _text(lineage.get("parent_sha256"))[:_DIGEST_SHOWN],
+    }
+    return ", ".join(f"{key} {_text(word)}" for key, word in words.items() if word)
+
+
+def _describe_scan(summary: object) -> str:
+    if not isinstance(summary, Mapping):
+        return "not at all: it may hold secrets"
+    allowed = summary.get("allowed")
+    words = [
+        _count(_number(summary.get("files")), "file"),
+        format_bytes(_number(summary.get("bytes"))),
+        f"rules {_text(summary.get('ruleset'))}",
+        f"{_count(len(allowed), 'finding')} allowed"
+        if isinstance(allowed, list) and allowed
+        else "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def _describe_agents(archive: Archive) -> str:
+    agents: Mapping[str, Any] = archive.metadata.get("agents") or {}
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for entry in archive.entries:
+        parts = entry.name.split("/", 2)
+        if parts[0] == "agents":
+            counts[parts[1]] += 1
+            sizes[parts[1]] += entry.size
+    names = sorted({*agents, *counts})
+    rows = [
+        (
+            printable(name),
+            *_describe_session(agents, name),
+            str(counts[name]),
+            format_bytes(sizes[name]),
+        )
+        for name in names
+    ]
+    return format_table(("AGENT", "BACKEND", "SESSION", "", "FILES", "SIZE"), rows) if rows else ""
+
+
+def _describe_session(agents: object, name: str) -> tuple[str, str, str]:
+    state = agents.get(name) if isinstance(agents, Mapping) else None
+    if not isinstance(state, Mapping):
+        return "", "", ""
+    backend, session = (_text(state.get(key)) for key in ("backend", "session_id"))
+    return backend, session, "mid-turn" if state.get("mid_turn") else ""
+
+
+def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str:
+    if not excluded:
+        return ""
+    rows = [(_text(one["path"]), _text(one["reason"])) for one in excluded]
+    lines = format_table(("LEFT OUT", "BECAUSE"), rows).splitlines()
+    return "\n".join(_cut(lines, _EXCLUDED_SHOWN + 1))
+
+
+def _describe_own(metadata: Mapping[str, Any]) -> str:
+    """Show what the caller of the save had to say."""
+    own = {key: value for key, value in metadata.items() if key not in RESERVED_KEYS}
+    rows = [(_text(key), _text(value)[:80]) for key, value in own.items()]
+    return format_table(("METADATA", "VALUE"), rows) if rows else ""
+
+
+def _describe_files(archive: Archive) -> str:
+    rows = [(printable(each.name), format_bytes(each.size)) for each in archive.entries]
+    return format_table(("FILE", "SIZE"), rows)
+
+
+def _cut(lines: Iterable[str], limit: int) -> list[str]:
+    shown = list(lines)
+    rest = len(shown) - limit
+    return shown if rest <= 0 else [*shown[:limit], f"… and {rest} more"]
+
+
+def _text(value: object) -> str:
+    """Return what may be shown of something that a stranger wrote, of whatever kind it is."""
+    return "" if value is None else printable(str(value))
+
+
+def _place(path: Path) -> str:
+    return printable(shorten_path(path))
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < _MOST_BYTES else 0
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

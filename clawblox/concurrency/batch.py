@@ -1,0 +1,106 @@
+"""One operation on many instances at once: outcomes as they land, or all of them as a batch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, Generic, Self, TypeAlias, TypeVar
+
+import anyio
+
+from clawblox.concurrency.tasks import Tasks, outlast
+from clawblox.errors import UsageError
+from clawblox.results import Batch, Outcome
+
+__all__ = ["Job", "Many"]
+
+_T = TypeVar("_T")
+
+Job: TypeAlias = Callable[[], Awaitable[_T]]
+"""The operation on one instance."""
+
+
+class Many(Generic[_T]):
+    """Operations on many instances, which begin when this is awaited or iterated.
+
+    ``await many`` returns the :class:`~clawblox.results.Batch` of all of them. ``async for outcome
+    in many`` yields an :class:`~clawblox.results.Outcome` for each as it lands; when the loop is
+    left early, the others go on. A failure is an outcome and never costs the others.
+
+    Args:
+        tasks: The group that the operations run in.
+        jobs: The operations by name of the instance.
+
+    Cancellation: of ``await many`` cancels every operation and waits until they have cleaned up.
+    """
+
+    def __init__(self, tasks: Tasks, jobs: Mapping[str, Job[_T]]) -> None:
+        self._tasks = tasks
+        self._jobs = jobs
+        self._outcomes: deque[Outcome[_T]] = deque()
+        self._news = anyio.Event()
+        self._is_over = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._is_begun = False
+        self._awaited = len(jobs)
+
+    def __await__(self) -> Generator[Any, Any, Batch[_T]]:
+        """Run the operations and return what they came to."""
+        return self._gather().__await__()
+
+    def __aiter__(self) -> Self:
+        """Run the operations and yield each outcome as it lands; again, go on with the rest."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._tasks.start_soon(self._run)
+        return self
+
+    async def __anext__(self) -> Outcome[_T]:
+        """Return the next outcome."""
+        if not self._awaited:
+            raise StopAsyncIteration
+        while not self._outcomes:
+            await self._wait()
+        self._awaited -= 1
+        return self._outcomes.popleft()
+
+    async def _gather(self) -> Batch[_T]:
+        if self._is_begun:
+            raise UsageError("this was awaited or iterated already", hint="call the method again")
+        outcomes = aiter(self)
+        try:
+            found = [outcome async for outcome in outcomes]
+        except BaseException:
+            self._scope.cancel()
+            await outlast(self._is_over)
+            raise
+        done = {one.instance: one for one in found if one.error is None}
+        values = {name: done[name].value for name in self._jobs if name in done}
+        failed = {one.instance: one.error for one in found if one.error is not None}
+        return Batch(values, failed)  # type: ignore[arg-type]  # no error, hence a value
+
+    async def _wait(self) -> None:
+        if self._is_over.is_set():
+            raise UsageError("the world was closed meanwhile")
+        await self._news.wait()
+        self._news = anyio.Event()
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as group:
+                    for name, job in self._jobs.items():
+                        group.start_soon(self._run_one, name, job)
+        finally:
+            self._is_over.set()
+            self._news.set()
+
+    async def _run_one(self, name: str, job: Job[_T]) -> None:
+        try:
+            self._land(Outcome(name, value=await job()))
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever looks at the outcome
+            self._land(Outcome(name, error=error))
+
+    def _land(self, outcome: Outcome[_T]) -> None:
+        self._outcomes.append(outcome)
+        self._news.set()

@@ -1,0 +1,7 @@
+"""What a person or a program can tell clawblox, checked where it is said.
+
+- ``world_toml``: reading ``world.toml``.
+- ``schema``: its keys and their types.
+- ``download``: worlds in GitHub repositories.
+- ``arguments``: checks of arguments, and the complaint that names the argument.
+"""

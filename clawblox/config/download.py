@@ -1,0 +1,388 @@
+"""Worlds from elsewhere: a folder of a GitHub repository becomes a local world directory.
+
+Owns the address, the cache and the unpacking. A folder is kept by the commit it was taken from,
+``<home>/worlds/<owner>/<repo>/<commit>/<folder>``, complete or absent: its ``world.toml`` is
+what comes last. HTTP is spoken by ``http``. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import os
+import re
+import shutil
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final, NoReturn, Self
+from urllib.parse import quote, unquote, urlsplit
+
+import attrs
+
+from clawblox.config.world_toml import CONFIG_NAME
+from clawblox.errors import ConfigError, FetchError
+from clawblox.system.files import PRIVATE_DIR, fsync_directory, partial_name, sweep_partials
+from clawblox.system.http import download, fetch_text
+
+__all__ = ["HOME_ENV", "FetchLimits", "GitHubHosts", "fetch_world", "is_world_url"]
+
+HOME_ENV: Final = "CLAWBLOX_HOME"
+"""Moves the directory for downloaded worlds, which is ``~/.clawblox`` otherwise."""
+
+_FORM: Final = "https://github.com/<owner>/<repo>/tree/<ref>/<folder>"
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+_NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+_SHA_MEDIA_TYPE: Final = "application/vnd.github.sha"
+_DAMAGE: Final = (
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    RecursionError,
+)
+"""What unpacking raises for bytes that are not a whole archive."""
+
+
+@attrs.frozen
+class GitHubHosts:
+    """Where GitHub is.
+
+    Attributes:
+        api: Base address of its API.
+        archive: Base address of its archives.
+    """
+
+    api: str = "https://api.github.com"
+    archive: str = "https://codeload.github.com"
+
+
+@attrs.frozen
+class FetchLimits:
+    """How much a download may take.
+
+    Attributes:
+        archive_bytes: Size of the archive.
+        unpacked_bytes: Size of everything in it, also of what is not wanted.
+        entries: Files and directories in it, also those not wanted.
+        header_bytes: Size of all that stands before the content of one entry.
+        timeout_s: Seconds for each request.
+    """
+
+    archive_bytes: int = 512 << 20
+    unpacked_bytes: int = 2 << 30
+    entries: int = 100_000
+    header_bytes: int = 1 << 20
+    timeout_s: float = 300.0
+
+
+@attrs.frozen
+class _Address:
+    """A parsed address; ``parts`` are those of the ref and of the folder, in this order."""
+
+    url: str
+    owner: str
+    repo: str
+    parts: tuple[str, ...]
+
+
+@attrs.frozen
+class _Folder:
+    """A folder at a commit; ``parts`` are empty for the whole repository."""
+
+    address: _Address
+    commit: str
+    parts: tuple[str, ...]
+
+    def path_in(self, home: Path) -> Path:
+        address = self.address
+        return home.joinpath("worlds", address.owner, address.repo, self.commit, *self.parts)
+
+    def __str__(self) -> str:
+        where = "/".join(self.parts) or "the top folder"
+        return f"{where} of {self.address.owner}/{self.address.repo} at {self.commit[:12]}"
+
+
+def is_world_url(text: str) -> bool:
+    """Say whether ``text`` is meant as an address and not as a path."""
+    return re.match(r"https?://", text, re.IGNORECASE) is not None
+
+
+def fetch_world(
+    url: str,
+    *,
+    home: Path | None = None,
+    hosts: GitHubHosts | None = None,
+    limits: FetchLimits | None = None,
+) -> Path:
+    """Return a world directory with the content of a GitHub folder, downloaded when needed.
+
+    A ref is looked up at every call. A full commit id is not: once it is here, no network is
+    needed.
+
+    Args:
+        url: ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``; a ref may contain
+            slashes, and without a folder the whole repository is the world.
+        home: Directory that holds the downloads; None takes ``CLAWBLOX_HOME``, else
+            ``~/.clawblox``.
+        hosts: Where GitHub is; None for github.com.
+        limits: How much a download may take; None for the defaults.
+
+    Raises:
+        ConfigError: The address is not of that form.
+        FetchError: There is no such folder, it has no ``world.toml``, it holds something that
+            cannot be unpacked safely, or the host did not deliver. Nothing is left of it.
+    """
+    hosts, limits = hosts or GitHubHosts(), limits or FetchLimits()
+    home = Path(home or os.environ.get(HOME_ENV) or Path.home() / ".clawblox").absolute()
+    folder = _resolve(_parse(url), hosts, limits)
+    destination = folder.path_in(home)
+    if not _is_complete(destination):
+        with _staging(home / "worlds", url) as staging:
+            _fetch(folder, staging, hosts, limits)
+            _publish(staging / "folder", destination)
+    return destination
+
+
+def _is_complete(directory: Path) -> bool:
+    return (directory / CONFIG_NAME).is_file()
+
+
+# --- the address ----------------------------------------------------------------------------
+
+
+def _parse(url: str) -> _Address:
+    split = urlsplit(url)
+    host = split.netloc.lower().removeprefix("www.")
+    parts = [unquote(part) for part in split.path.strip("/").split("/")]
+    if split.scheme.lower() == "https" and host == "github.com" and len(parts) >= 4:
+        owner, repo, kind, *rest = parts
+        if kind == "tree" and all(map(_NAME.fullmatch, (owner, repo))) and all(map(_is_safe, rest)):
+            return _Address(url, owner, repo, tuple(rest))
+    raise ConfigError(f"a world's address is {_FORM}", key="dir", value=url)
+
+
+def _is_safe(part: str) -> bool:
+    return part not in ("", ".", "..") and not re.search(r"[\x00-\x1f/\\]", part)
+
+
+def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Folder:
+    """Find out where in the address the ref ends, and which commit it names."""
+    first, *rest = address.parts
+    if _COMMIT.fullmatch(first):
+        return _Folder(address, first, tuple(rest))
+    refusal: FetchError | None = None
+    for length in range(1, len(address.parts) + 1):
+        ref = "/".join(address.parts[:length])
+        try:
+            commit = _commit_of(ref, address, hosts, limits)
+        except FetchError as error:
+            # 404: no such repository, or none that we may see; 422: no such ref in it.
+            if error.status not in (404, 422):
+                raise
+            refusal = refusal or error
+        else:
+            return _Folder(address, commit, address.parts[length:])
+    raise FetchError(
+        f"{address.owner}/{address.repo} has no branch, tag or commit {first!r}, or is not public",
+        url=refusal.url if refusal else None,
+        status=refusal.status if refusal else None,
+    ) from refusal
+
+
+def _commit_of(ref: str, address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> str:
+    url = f"{hosts.api}/repos/{address.owner}/{address.repo}/commits/{quote(ref)}"
+    text = fetch_text(url, timeout=limits.timeout_s, accept=_SHA_MEDIA_TYPE).strip()
+    if not _COMMIT.fullmatch(text):
+        raise FetchError(f"the host answered something else than a commit: {text[:80]!r}", url=url)
+    return text
+
+
+# --- download and unpacking -----------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _staging(worlds: Path, url: str) -> Iterator[Path]:
+    """Give a private directory in the file system of the cache, and remove what is left in it."""
+    try:
+        worlds.mkdir(parents=True, exist_ok=True)
+        sweep_partials(worlds)
+        staging = worlds / partial_name("fetch")
+        staging.mkdir(mode=PRIVATE_DIR)
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        if isinstance(error, FetchError):
+            raise
+        raise FetchError(f"the world cannot be stored: {error}", url=url) from error
+
+
+def _fetch(folder: _Folder, staging: Path, hosts: GitHubHosts, limits: FetchLimits) -> None:
+    address = folder.address
+    url = f"{hosts.archive}/{address.owner}/{address.repo}/tar.gz/{folder.commit}"
+    archive = staging / "archive.tar.gz"
+    with archive.open("wb") as sink:
+        download(url, sink, max_bytes=limits.archive_bytes, timeout=limits.timeout_s)
+    try:
+        _unpack(archive, folder, staging / "folder", limits)
+    except _DAMAGE as error:
+        raise FetchError(f"the archive is damaged: {error}", url=url) from error
+    if not (staging / "folder").is_dir():
+        raise FetchError(f"there is no folder {folder}", url=address.url)
+    if not _is_complete(staging / "folder"):
+        raise FetchError(f"{folder} is not a world: it has no {CONFIG_NAME}", url=address.url)
+
+
+def _unpack(archive: Path, folder: _Folder, target: Path, limits: FetchLimits) -> None:
+    url = folder.address.url
+    with gzip.GzipFile(archive) as file:
+        content = _Content(file, limits, url)
+        with tarfile.TarFile(fileobj=content, tarinfo=_Entry) as tar:  # type: ignore[arg-type]
+            count = 0
+            while member := tar.next():
+                count += 1
+                if count > limits.entries:
+                    raise FetchError(f"the repository has over {limits.entries} entries", url=url)
+                _unpack_member(tar, member, target, folder)
+                # tarfile would keep all entries, each with what all headers before it say.
+                tar.members.clear()  # type: ignore[attr-defined]
+                tar.pax_headers = {}
+        while content.read(1 << 16):
+            pass  # the checksum comes after the last byte
+
+
+class _Content:
+    """What an archive unzips to, for ``tarfile``, up to limits: a small one may unzip to anything.
+
+    Args:
+        file: The archive.
+        limits: How much is read.
+        url: Where it comes from, for errors.
+    """
+
+    def __init__(self, file: gzip.GzipFile, limits: FetchLimits, url: str) -> None:
+        self._file = file
+        self._limits = limits
+        self._url = url
+        self._position = 0
+        self._header_left: int | None = None
+
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._position
+
+    def seek(self, position: int) -> None:
+        """Read on to a position; what is over is never sought."""
+        while self._position < position and self.read(min(1 << 16, position - self._position)):
+            pass
+
+    def read(self, size: int) -> bytes:
+        """Return ``size`` bytes, or those that are left.
+
+        Raises:
+            FetchError: There are more than the limit.
+        """
+        if self._header_left is not None:
+            self._header_left -= size
+            if self._header_left < 0:
+                self._refuse(f"has a header larger than {self._limits.header_bytes} bytes")
+        data = self._file.read(size)
+        self._position += len(data)
+        if self._position > self._limits.unpacked_bytes:
+            self._refuse(f"is larger than {self._limits.unpacked_bytes} bytes")
+        return data
+
+    @contextlib.contextmanager
+    def header(self) -> Iterator[None]:
+        """Count what is read as the header of one entry, which ``tarfile`` holds in memory."""
+        if self._header_left is not None:  # a header that extends the next one
+            yield
+            return
+        self._header_left = self._limits.header_bytes
+        try:
+            yield
+        finally:
+            self._header_left = None
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise FetchError(f"the repository {what}", url=self._url)
+
+
+class _Entry(tarfile.TarInfo):
+    """An entry whose name, and what extends it, are no larger than the limit."""
+
+    @classmethod
+    def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
+        """Return the next entry."""
+        assert isinstance(tar.fileobj, _Content)
+        with tar.fileobj.header():
+            return super().fromtarfile(tar)
+
+
+def _unpack_member(
+    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, folder: _Folder
+) -> None:
+    # Everything lies below one directory, which the host names after the commit.
+    top, *parts = member.name.split("/")
+    depth = len(folder.parts)
+    if tuple(parts[:depth]) != folder.parts:
+        return
+    if not all(map(_is_safe, (top, *parts))):
+        raise FetchError(f"the archive has an unsafe path: {member.name!r}", url=folder.address.url)
+    path = target.joinpath(*parts[depth:])
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+        raise FetchError(
+            f"{folder} contains {'/'.join(parts)!r}, which is neither a file nor a directory",
+            url=folder.address.url,
+            hint="a world with links in it can only be used from a checkout of your own",
+        )
+    content = tar.extractfile(member)
+    if content is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_file(path, content, is_executable=bool(member.mode & 0o100))
+
+
+def _write_file(path: Path, content: IO[bytes], *, is_executable: bool) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o777 if is_executable else 0o666)
+    with open(fd, "wb") as file:  # noqa: PTH123 - it is a descriptor
+        shutil.copyfileobj(content, file)
+        file.flush()
+        os.fsync(fd)
+
+
+# --- the cache ------------------------------------------------------------------------------
+
+
+def _publish(folder: Path, destination: Path) -> None:
+    """Move a folder to where it is looked for; complete there, or not there."""
+    for directory, _, _ in os.walk(folder):
+        fsync_directory(Path(directory))
+    destination.mkdir(parents=True, exist_ok=True)
+    _graft(folder, destination)
+    fsync_directory(destination)
+    fsync_directory(destination.parent)
+
+
+def _graft(source: Path, target: Path) -> None:
+    """Move ``source`` onto ``target``, its ``world.toml`` last.
+
+    The target has something in it when a folder further down was fetched before, or is being
+    fetched at this moment: that one is complete and perhaps in use, and stays.
+    """
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if not _is_complete(target):
+            for entry in sorted(source.iterdir(), key=lambda path: path.name == CONFIG_NAME):
+                _graft(entry, target / entry.name)

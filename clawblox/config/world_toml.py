@@ -1,0 +1,326 @@
+"""``world.toml`` -> :class:`WorldConfig`: everything that is known of a world before it runs.
+
+Owns the reading of the file and the complaints, which name file, line, key and value; what
+a value must be is known to ``config_schema``. Unknown keys are kept and never an error.
+Starts nothing and looks at no other file: whether a script, a document or a command exists
+is for those who use it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import attrs
+import tomlkit
+from tomlkit.exceptions import ParseError, TOMLKitError
+
+from clawblox import protocol
+from clawblox.config.schema import Fault, Keys, faults, has_value
+from clawblox.errors import ConfigError
+
+__all__ = [
+    "CONFIG_NAME",
+    "START_ENV_TEMPLATE",
+    "LivenessRule",
+    "ReadyRule",
+    "Sidecar",
+    "WorldConfig",
+    "read_world_config",
+]
+
+CONFIG_NAME: Final = "world.toml"
+
+START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
+    protocol.HOST_ENV: "{host}",
+    protocol.PORT_ENV: "{port}",
+    protocol.BASE_PATH_ENV: "{base_path}",
+    protocol.RECORD_ENV: "{record}",
+    protocol.RECORD_DIR_ENV: "{record_dir}",
+    protocol.RESUME_ENV: "{resume_path}",
+    protocol.OPERATOR_TOKEN_ENV: "{operator_token}",
+    protocol.SPECTATOR_TOKEN_ENV: "{spectator_token}",
+    protocol.MANIFEST_ENV: "{manifest_path}",
+    protocol.BIN_ENV: "{clawblox_bin}",
+}
+"""The environment of a start, with the names of its values in place of them."""
+
+_API_DEFAULTS: Final[Mapping[str, str]] = {
+    "doc_url_path": protocol.API_ROUTE,
+    "join": protocol.JOIN_ROUTE,
+    "observe": protocol.OBSERVE_ROUTE,
+    "input": protocol.INPUT_ROUTE,
+    "session_header": protocol.SESSION_HEADER,
+}
+
+
+_Rule = TypeVar("_Rule", bound=attrs.AttrsInstance)
+
+
+@attrs.frozen
+class Sidecar:
+    """A program that runs beside the world: ``[[run.sidecar]]``.
+
+    Attributes:
+        name: Unique in the world, and fit to be the name of a tmux window.
+        command: Its argv.
+    """
+
+    name: str
+    command: tuple[str, ...]
+
+
+@attrs.frozen
+class ReadyRule:
+    """When an instance counts as ready: ``[run.ready]``.
+
+    Attributes:
+        path: Route that answers 200 once the world is ready; not used when ``log`` is set.
+        log: Regular expression; the world is ready when a line of its log contains a match.
+        interval: Seconds between two probes; None leaves the pace to the prober.
+    """
+
+    path: str = protocol.API_ROUTE
+    log: str | None = None
+    interval: float | None = None
+
+
+@attrs.frozen
+class LivenessRule:
+    """When an instance that was ready counts as hung: ``[run.liveness]``.
+
+    The words and defaults are those of the kubelet's liveness probe. An answer of 200 within
+    ``timeout`` is a success, everything else a failure; one success makes up for all failures
+    before it.
+
+    Attributes:
+        path: Route that is asked.
+        period: Seconds from one probe to the next, and to the first after it got ready.
+        timeout: Seconds that one probe may take.
+        failure_threshold: So many failures in a row, and the instance counts as hung.
+    """
+
+    path: str = protocol.API_ROUTE
+    period: float = 10.0
+    timeout: float = 1.0
+    failure_threshold: int = 3
+
+
+@attrs.frozen
+class WorldConfig:
+    """What the ``world.toml`` of one world says.
+
+    Attributes:
+        dir: The world directory, absolute, symbolic links resolved.
+        config: The parsed file as plain dicts, lists, strings, numbers, booleans and dates.
+    """
+
+    dir: Path
+    config: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The world's name."""
+        return str(self.config["name"])
+
+    @property
+    def description(self) -> str | None:
+        """What the world is, in the words of its author; None when they said nothing."""
+        return self.config.get("description")
+
+    @property
+    def scripts(self) -> dict[str, Any]:
+        """The table ``[scripts]``."""
+        return self._table("scripts")
+
+    @property
+    def renderer(self) -> dict[str, Any]:
+        """The table ``[renderer]``."""
+        return self._table("renderer")
+
+    @property
+    def runtime(self) -> dict[str, Any]:
+        """The table ``[runtime]``."""
+        return self._table("runtime")
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The table ``[run]``, with whatever it holds besides ``command``."""
+        return self._table("run")
+
+    @property
+    def run_command(self) -> list[str] | None:
+        """The command that starts the world; None when the Clawblox runner does."""
+        return self.run.get("command")
+
+    @property
+    def is_delegated(self) -> bool:
+        """Whether the world brings its own start command."""
+        return self.run_command is not None
+
+    @property
+    def start_command(self) -> list[str]:
+        """The template command: ``[run].command``, else the default Clawblox runner."""
+        return list(self.run_command or ("clawblox", "run", str(self.dir)))
+
+    @property
+    def start_env(self) -> dict[str, str]:
+        """The template environment of a start, for example ``WORLD_PORT={port}``."""
+        return dict(START_ENV_TEMPLATE)
+
+    @property
+    def api_doc_path(self) -> Path:
+        """The agent API document, absolute: ``[api].doc_path``, ``scripts.skill`` or API.md."""
+        written = self._table("api").get("doc_path") or self.scripts.get("skill")
+        return self.dir / (written or "API.md")
+
+    @property
+    def api(self) -> dict[str, Any]:
+        """How agents reach the world, as far as it is known before a launch."""
+        return {**_API_DEFAULTS, **self._table("api"), "doc_path": str(self.api_doc_path)}
+
+    @property
+    def sidecars(self) -> tuple[Sidecar, ...]:
+        """The programs that run beside the world, in the order of the file."""
+        return tuple(
+            Sidecar(entry["name"], tuple(entry["command"])) for entry in self.run.get("sidecar", ())
+        )
+
+    @property
+    def ready(self) -> ReadyRule:
+        """When an instance counts as ready."""
+        return _rule(ReadyRule, self.run.get("ready", {}))
+
+    @property
+    def liveness(self) -> LivenessRule | None:
+        """When an instance counts as hung; None when nobody asks it."""
+        table = self.run.get("liveness")
+        return None if table is None else _rule(LivenessRule, table)
+
+    @property
+    def inherits_listener(self) -> bool:
+        """Whether the world serves on a socket that it is started with."""
+        return bool(self.run.get("listen") == "inherit")
+
+    @property
+    def takes_reseed(self) -> bool:
+        """Whether the world can draw its chance from a new seed after restoring."""
+        return bool(self.run.get("reseed", False))
+
+    def _table(self, key: str) -> dict[str, Any]:
+        table: dict[str, Any] = self.config.get(key, {})
+        return table
+
+
+def _rule(kind: type[_Rule], table: Mapping[str, Any]) -> _Rule:
+    known = {field.name for field in attrs.fields(kind)}
+    return kind(**{key: value for key, value in table.items() if key in known})
+
+
+def read_world_config(world_dir: Path) -> WorldConfig:
+    """Read and check the ``world.toml`` of a world directory.
+
+    Args:
+        world_dir: The directory; a relative one is taken from the current directory.
+
+    Raises:
+        ConfigError: The directory or the file is missing or unreadable, the file is not
+            UTF-8 or not TOML, or a known key is missing or has a value that cannot be.
+    """
+    root = Path(os.path.realpath(world_dir))
+    path = root / CONFIG_NAME
+    text = _read_text(root, path)
+    config = _parse(text, path)
+    fault = next(faults(config), None)
+    if fault is not None:
+        raise _config_error(fault, config, text, path)
+    return WorldConfig(root, config)
+
+
+def _read_text(root: Path, path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _absence_error(root, path) from error
+    except OSError as error:
+        raise ConfigError(f"{CONFIG_NAME} cannot be read: {error.strerror}", path=path) from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{CONFIG_NAME} is not UTF-8", path=path, line=line) from error
+
+
+def _absence_error(root: Path, path: Path) -> ConfigError:
+    hint = f"give the directory that holds the {CONFIG_NAME}"
+    if root.is_dir():
+        return ConfigError(f"the directory has no {CONFIG_NAME}", path=path, hint=hint)
+    if root.exists():
+        return ConfigError("the world is a file, not a directory", path=root, hint=hint)
+    return ConfigError("the world directory does not exist", path=root, hint=hint)
+
+
+def _parse(text: str, path: Path) -> dict[str, Any]:
+    try:
+        return tomlkit.parse(text).unwrap()
+    except (TOMLKitError, ValueError, RecursionError) as error:
+        line = error.line if isinstance(error, ParseError) else None
+        raise ConfigError(f"{CONFIG_NAME} is not TOML: {error}", path=path, line=line) from error
+
+
+def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -> ConfigError:
+    key = _dotted(fault.keys)
+    # What is missing stands nowhere: the place to look at is the table that lacks it.
+    where = fault.keys if has_value(config, fault.keys) else fault.keys[:-1]
+    line = _line_of(text, where) if where else None
+    return ConfigError(f"{key} {fault.complaint}", path=path, key=key, value=fault.value, line=line)
+
+
+def _dotted(keys: Keys) -> str:
+    parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return "".join(parts).removeprefix(".")
+
+
+_LEXEME: Final = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}'
+    r"|'''.*?'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|#[^\n]*"
+    r"|[][{}]"
+    r"|\n",
+    re.DOTALL,
+)
+"""What can hold or end a statement of valid TOML; everything else lies between matches."""
+
+
+def _statement_ends(text: str) -> Iterator[int]:
+    depth = 0
+    for match in _LEXEME.finditer(text):
+        lexeme = match.group()
+        depth += (lexeme in ("[", "{")) - (lexeme in ("]", "}"))
+        if lexeme == "\n" and depth == 0:
+            yield match.end()
+    yield len(text)
+
+
+def _line_of(text: str, keys: Keys) -> int | None:
+    """Return the line on which the statement starts that gives ``keys`` a value.
+
+    tomlkit keeps no positions. A valid document cut after a statement is valid too, so the
+    statement is the one before which the document does not have the keys, and after which
+    it does.
+    """
+    ends = list(_statement_ends(text))
+    try:
+        found = bisect_left(ends, True, key=lambda end: has_value(tomlkit.parse(text[:end]), keys))
+    except (TOMLKitError, ValueError):
+        return None
+    if found == len(ends):
+        return None
+    start = ends[found - 1] if found else 0
+    return text.count("\n", 0, start) + 1

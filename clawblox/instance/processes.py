@@ -1,0 +1,148 @@
+"""The leaders of an instance: the world's own process and its sidecars, each of its own session.
+
+Starts them, directly or in tmux windows, and gives them back. What else an instance holds is
+``instance``'s, ending whole trees is ``process``'s. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal  # noqa: TID251 - numbers and names only, nothing is sent
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from clawblox.results import WorldExit
+from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
+from clawblox.system.tmux import close_window, open_window
+from clawblox.telemetry.logs import open_log
+
+__all__ = ["Leaders"]
+
+_WINDOW_PREFIX = "world"
+
+
+@attrs.define
+class Leaders:
+    """The leaders of one instance, noted the moment they exist.
+
+    Attributes:
+        cwd: Their working directory.
+        tmux_session: The tmux session to run them in; None runs them directly.
+        world: The world's own process.
+        sidecars: The others by name.
+        log_files: Their outputs, the world's first.
+        log_start: Offset of the world's first byte in its log.
+    """
+
+    cwd: Path
+    tmux_session: str | None
+    world: Process | None = None
+    sidecars: dict[str, Process] = attrs.field(factory=dict)
+    log_files: list[Path] = attrs.field(factory=list)
+    log_start: int = 0
+    _status_files: list[Path] = attrs.field(factory=list, init=False)
+
+    @property
+    def processes(self) -> list[Process]:
+        """All of them, the world's first."""
+        return [found for found in (self.world, *self.sidecars.values()) if found is not None]
+
+    def start_world(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        log_file: Path,
+        listener: socket.socket | None,
+    ) -> None:
+        """Start the world's own process.
+
+        Args:
+            command: Its argv.
+            env: Its whole environment.
+            log_file: Its output.
+            listener: The socket that it inherits.
+
+        Raises:
+            CannotExecute: The command.
+            OSError: The log cannot be written.
+            TmuxError: The tmux window cannot be opened.
+        """
+        self.log_files = [log_file]
+        log, self.log_start = open_log(log_file)
+        try:
+            if self.tmux_session is None:
+                fd = None if listener is None else listener.fileno()
+                self.world = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
+            else:
+                self.world = self._start_in_tmux(command, env, log_file, None)
+        finally:
+            os.close(log)
+
+    def start_sidecar(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start a sidecar; its log is beside the world's. Raises as :meth:`start_world` does."""
+        log_file = self.log_files[0].with_name(f"{self.log_files[0].stem}-{name}.log")
+        self.log_files.append(log_file)
+        log, _ = open_log(log_file)
+        try:
+            if self.tmux_session is None:
+                self.sidecars[name] = spawn(command, cwd=self.cwd, env=env, output=log)
+            else:
+                self.sidecars[name] = self._start_in_tmux(command, env, log_file, name)
+        finally:
+            os.close(log)
+
+    def _start_in_tmux(
+        self, command: Sequence[str], env: Mapping[str, str], log_file: Path, sidecar: str | None
+    ) -> Process:
+        assert self.tmux_session is not None
+        # tmux would open the window and close it at once, with the reason on no screen.
+        require_executable(command[0], self.cwd, env)
+        status_file = log_file.with_name(f".{log_file.stem}.status")
+        self._status_files.append(status_file)
+        status_file.unlink(missing_ok=True)
+        pid = open_window(
+            self.tmux_session,
+            sidecar or _WINDOW_PREFIX,
+            command,
+            cwd=self.cwd,
+            env=env,
+            log_file=log_file,
+            status_file=status_file,
+            is_numbered=sidecar is None,
+        )
+        process = adopt(pid)
+        status_file.touch(mode=0o600)
+        return process
+
+    def read_exit(self) -> WorldExit:
+        """Return how the world's process ended in its tmux window, which waited for it."""
+        return _read_status(self._status_files[0]) if self._status_files else WorldExit()
+
+    def kill(self) -> None:
+        """Kill them, without opening anything."""
+        for process in self.processes:
+            process.kill()
+
+    def release(self) -> None:
+        """Reap them and close their windows; a second call does nothing."""
+        for process in self.processes:
+            if self.tmux_session is not None and process.has_exited:
+                close_window(process.pid)
+            process.release()
+        for status_file in self._status_files:
+            status_file.unlink(missing_ok=True)
+        self.world, self.sidecars, self._status_files = None, {}, []
+
+
+def _read_status(path: Path) -> WorldExit:
+    """Return the exit that the window's shell left; unknown when it was killed itself."""
+    try:
+        status = int(path.read_text())
+    except (OSError, ValueError):
+        return WorldExit()
+    if status > 128 and status - 128 in signal.valid_signals():
+        return WorldExit(signal=signal_name(status - 128))
+    return WorldExit(status=status)

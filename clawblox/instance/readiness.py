@@ -1,0 +1,234 @@
+"""Readiness: when a world serves, and whether it is really our world that serves.
+
+A world is ready when its route answers 200 (or its log says so) *and* the listening socket
+belongs to its process tree. Probes are raw loopback sockets: a refused connection costs about
+14 µs, where an HTTP client would cost a third of a millisecond. Racing the probe against the
+exit of the process and against the deadline is the supervisor's part.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import attrs
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.protocol import parse_halt
+from clawblox.system.ports import connect_host, listeners_at, owner_of, owners_of
+from clawblox.system.process_tree import Mark, find_tree
+
+__all__ = ["Probe", "StrangerAnswers", "require_own_listener", "wait_until_ready"]
+
+_FIRST_DELAY_S = 0.002
+_LAST_DELAY_S = 0.02
+_LONG_S, _SLOW_DELAY_S = 5.0, 0.05
+_LONGEST_WAIT_S = 0.25
+_ANSWER_TIMEOUT_S = 5.0
+_DRAIN_TIMEOUT_S = 0.2
+_MAX_ANSWER_BYTES = 1 << 20
+_LOG_CHUNK_BYTES = 1 << 16
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})")
+_LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d{1,12})\s*\r?$", re.IGNORECASE | re.MULTILINE)
+
+
+class StrangerAnswers(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+    """The port answers, but a process outside the instance listens there."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.owner = owner
+
+
+@attrs.define
+class Probe:
+    """How to see that one instance is ready, and what was seen last.
+
+    Attributes:
+        host: Address that the world was told to bind.
+        port: Its port.
+        path: Route that must answer 200, base path included; None for none.
+        log_pattern: What its log must show; None for nothing.
+        log_file: The log.
+        log_start: Offset of this instance's first byte in the log.
+        interval: Seconds between two looks; None doubles from 2 ms to 20 ms, and to 50 ms when it
+            takes long.
+        is_inherited: Whether the world inherits a socket that listens already. A request then
+            waits in its backlog for as long as it takes, and nobody else can answer it.
+        seen: What the last look saw, for an error message.
+        halt: Why the world has halted, when the last look was told so.
+    """
+
+    host: str
+    port: int
+    path: str | None
+    log_pattern: re.Pattern[str] | None
+    log_file: Path
+    log_start: int
+    interval: float | None = None
+    is_inherited: bool = False
+    seen: str = "nothing yet"
+    halt: str | None = None
+    _log_offset: int = attrs.field(init=False, default=0)
+    _log_end: bytes = attrs.field(init=False, default=b"")
+    _log_matched: bool = attrs.field(init=False, default=False)
+
+    async def look(self) -> bool:
+        """Return whether the world says that it is ready, and note what was seen."""
+        if self.log_pattern is not None and not self._log_matched:
+            self._log_matched = await run_blocking(self._search_log)
+            if not self._log_matched:
+                self.seen = f"no log line matches {self.log_pattern.pattern!r}"
+                return False
+        if self.path is None:
+            return await self._is_open()
+        return await self._answers(self.path)
+
+    def _search_log(self) -> bool:
+        assert self.log_pattern is not None
+        with self.log_file.open("rb") as file:
+            file.seek(max(self._log_offset, self.log_start))
+            while chunk := file.read(_LOG_CHUNK_BYTES):
+                self._log_offset = file.tell()
+                text = self._log_end + chunk
+                if self.log_pattern.search(text.decode(errors="replace")):
+                    return True
+                # A line that goes on is looked at again, with what comes.
+                self._log_end = text[text.rfind(b"\n") + 1 :][-_LOG_CHUNK_BYTES:]
+        return False
+
+    async def _is_open(self) -> bool:
+        connection = await self._connect()
+        if connection is None:
+            return False
+        connection.close()
+        return True
+
+    async def _answers(self, path: str) -> bool:
+        connection = await self._connect()
+        if connection is None:
+            return False
+        self.seen = f"connected, no answer to GET {path}"
+        try:
+            with anyio.move_on_after(math.inf if self.is_inherited else _ANSWER_TIMEOUT_S):
+                status, body = await _read_answer(connection, self._request(path))
+                self.seen = f"GET {path} answered {status or 'something that is not HTTP'}"
+                self.halt = parse_halt(body) if status == 503 else None
+                return status == 200
+        except OSError as error:
+            self.seen = f"GET {path} failed: {error.strerror}"
+        finally:
+            connection.close()
+        return False
+
+    def _request(self, path: str) -> bytes:
+        host = connect_host(self.host)
+        literal = f"[{host}]" if ":" in host else host
+        lines = (
+            f"GET {path} HTTP/1.1",
+            f"Host: {literal}:{self.port}",
+            "Accept: */*",
+            "Accept-Encoding: identity",
+            "Connection: close",
+        )
+        return "\r\n".join((*lines, "", "")).encode()
+
+    async def _connect(self) -> socket.socket | None:
+        host = connect_host(self.host)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            code = connection.connect_ex((host, self.port))
+            if code == errno.EINPROGRESS:  # on this machine it is decided by now: ask again
+                code = connection.connect_ex((host, self.port))
+            if code == errno.EALREADY:
+                await anyio.wait_writable(connection)
+                code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            # A closed port can, by a TCP simultaneous open, connect to itself.
+            if code == 0 and connection.getsockname() != connection.getpeername():
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        self.seen = f"connection failed: {os.strerror(code)}" if code else "no listener"
+        return None
+
+
+async def wait_until_ready(probe: Probe, expected_s: float) -> None:
+    """Look until the world says that it is ready; whose answer it is, is not known yet.
+
+    Args:
+        probe: How to look.
+        expected_s: Seconds that worlds have taken at least, 0 when that is not known. The looks
+            begin at half of it, and not much later, for this world may be another one.
+
+    Cancellation: leaves no connection open.
+    """
+    begun_at = anyio.current_time()
+    if expected_s and probe.interval is None and not probe.is_inherited:
+        await anyio.sleep(min(expected_s / 2, _LONGEST_WAIT_S))
+    delay = _FIRST_DELAY_S
+    while not await probe.look():
+        await anyio.sleep(delay if probe.interval is None else probe.interval)
+        is_slow = anyio.current_time() - begun_at > _LONG_S
+        delay = min(delay * 2, _SLOW_DELAY_S if is_slow else _LAST_DELAY_S)
+
+
+def require_own_listener(probe: Probe, mark: Mark) -> None:
+    """See that it is the instance itself that listens. Blocks.
+
+    Args:
+        probe: How it was seen that it is ready.
+        mark: Marks the processes of the instance.
+
+    Raises:
+        StrangerAnswers: Somebody else serves the port.
+    """
+    is_proven = probe.is_inherited and probe.path is not None
+    if not is_proven and not _is_own_listener(probe.host, probe.port, mark):
+        raise StrangerAnswers(owner_of(probe.port))
+
+
+def _is_own_listener(host: str, port: int, mark: Mark) -> bool:
+    inodes = {listener.inode for listener in listeners_at(host, port)}
+    return bool(inodes) and owners_of(inodes, _members(mark)).keys() == inodes
+
+
+def _members(mark: Mark) -> Iterator[int]:
+    """Yield the pids of an instance; the whole tree is only looked for when it is needed."""
+    yield from (pid for pid, _ in mark.leaders)
+    yield from (proc.pid for proc in find_tree([mark]))
+
+
+async def _read_answer(connection: socket.socket, request: bytes) -> tuple[int | None, bytes]:
+    """Send ``request`` and return status and body; None when the answer is not HTTP."""
+    connection.sendall(request)
+    answer = b""
+    while not _is_complete(answer) and (chunk := await _receive(connection, answer)):
+        answer += chunk
+    found = _STATUS_LINE.match(answer)
+    return int(found[1]) if found else None, answer.partition(b"\r\n\r\n")[2]
+
+
+def _is_complete(answer: bytes) -> bool:
+    """Say whether the promised body has come; reading less would reset the connection."""
+    head, separator, body = answer[:_MAX_ANSWER_BYTES].partition(b"\r\n\r\n")
+    promised = _LENGTH.search(head)
+    has_all = bool(separator and promised and len(body) >= int(promised[1]))
+    return has_all or len(answer) >= _MAX_ANSWER_BYTES
+
+
+async def _receive(connection: socket.socket, answer: bytes) -> bytes:
+    # A world that promised no length and keeps the connection is not waited for.
+    patience = _DRAIN_TIMEOUT_S if _STATUS_LINE.match(answer) else math.inf
+    with anyio.move_on_after(patience):
+        await anyio.wait_readable(connection)
+        return connection.recv(1 << 16)
+    return b""

@@ -1,0 +1,362 @@
+"""How another process finds an orchestrator and asks it something: protocol and client.
+
+Every orchestrator listens, for each run directory it has instances in, at
+``<run dir>/.clawblox/control/<name>.sock``; ``control_server`` does. A connection carries one
+request: a JSON object on one line, ``{"op": "save", …}``. The answer is any number of event
+lines, ``{"event": "saved", …}``, and then the only line with an ``ok``: ``{"ok": true, …}`` or
+``{"ok": false, "error": {"type", "message", "details", "hint"}}``. A client that closes its
+connection, or its half of it, takes the request back.
+
+AF_UNIX addresses have at most 107 bytes and run directories are deep, so sockets are reached
+by ``/proc/self/fd/<their directory>/<name>.sock``. Formats: unix(7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anyio
+import msgspec
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ControlError, OrchestratorSuspendedError
+from clawblox.system.files import lock_file, unlock_file
+from clawblox.system.process_tree import is_suspended
+
+__all__ = [
+    "MAX_REQUEST_BYTES",
+    "Lines",
+    "Peer",
+    "control_dir",
+    "encode_message",
+    "find_sockets",
+    "locked_dir",
+    "open_socket",
+    "peer_of",
+    "remove_dead_sockets",
+    "request",
+    "short_path",
+]
+
+MAX_REQUEST_BYTES = 64 << 10
+_MAX_ANSWER_BYTES = 16 << 20
+_CHUNK_BYTES = 64 << 10
+_BACKLOG_POLL_S = 0.02
+_LOCK_POLL_S = 0.002
+_LOOK_INTERVAL_S = 1.0
+_SOCKETS = "[!.]*.sock"
+_CREDENTIALS = struct.Struct("=iII")
+
+
+# -- the client ---------------------------------------------------------------------------------
+
+
+def find_sockets(run_dir: Path) -> list[Path]:
+    """Return the control sockets of a run directory that are served, by name. Blocks.
+
+    What orchestrators left that are dead is removed, where that is possible.
+
+    Args:
+        run_dir: The run directory; one in which nothing ever ran has no sockets.
+    """
+    directory = control_dir(run_dir)
+    served, dead = _sort_out(directory)
+    if dead:
+        with contextlib.suppress(OSError), locked_dir(directory, patience_s=0):
+            remove_dead_sockets(directory)
+    return served
+
+
+async def request(
+    socket_path: Path,
+    op: str,
+    arguments: Mapping[str, Any],
+    on_event: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Ask an orchestrator something and return its answer.
+
+    It may take as long as what was asked for; there is no time limit of its own.
+
+    Args:
+        socket_path: A socket that :func:`find_sockets` returned.
+        op: What is asked for.
+        arguments: Plain values that belong to it.
+        on_event: Called with each event as it comes; None ignores them.
+
+    Returns:
+        The members of the answer.
+
+    Raises:
+        ControlError: Nobody serves the socket, the orchestrator answered with an error, or it
+            went away before it answered.
+            OrchestratorSuspendedError, when it is stopped and so would never answer.
+
+    Cancellation: takes the request back; what the orchestrator has begun for it is cancelled.
+    """
+    with open_socket() as connection:
+        owner = await _connect(connection, socket_path)
+        lines = Lines(connection)
+        # What it did not want to read to the end, it may have answered all the same.
+        with contextlib.suppress(ConnectionError):
+            await lines.write(encode_message({**arguments, "op": op}))
+        while "ok" not in (message := await _read_message(lines, socket_path, owner)):
+            if on_event is not None:
+                on_event(message)
+    if not message.pop("ok"):
+        raise _error_of(message, socket_path)
+    return message
+
+
+async def _connect(connection: socket.socket, path: Path) -> Peer:
+    try:
+        while True:
+            if await run_blocking(_try_connect, connection, path):
+                break
+            await anyio.sleep(_BACKLOG_POLL_S)
+    except OSError as error:
+        raise ControlError(
+            f"no orchestrator can be asked: {error.strerror}",
+            path=path,
+            hint="clawblox ps shows what runs in a run directory",
+        ) from error
+    owner = peer_of(connection)
+    # Root may ask whom it likes; anybody else would believe a stranger's answers.
+    if os.geteuid() not in (0, owner.uid) and owner.uid != 0:
+        raise ControlError(f"the control socket is served by another user, {owner.uid}", path=path)
+    return owner
+
+
+async def _read_message(lines: Lines, path: Path, owner: Peer) -> dict[str, Any]:
+    line = None
+    while line is None:
+        with anyio.move_on_after(_LOOK_INTERVAL_S):
+            line = await lines.read(_MAX_ANSWER_BYTES)
+        if line is None and await run_blocking(is_suspended, owner.pid):
+            raise _suspended(path, owner)
+    if not line.endswith(b"\n"):
+        fault = "answered too much" if len(line) > _MAX_ANSWER_BYTES else "went away"
+        raise ControlError(f"the orchestrator {fault} before it had answered", path=path)
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+        raise ControlError(
+            f"the orchestrator's answer is not readable: {error}", path=path
+        ) from error
+
+
+def _suspended(path: Path, owner: Peer) -> OrchestratorSuspendedError:
+    return OrchestratorSuspendedError(
+        f"the orchestrator, pid {owner.pid}, is suspended and cannot answer",
+        path=path,
+        hint=f"let it go on: kill -CONT {owner.pid}, or fg in the shell that started it",
+    )
+
+
+def _error_of(answer: Mapping[str, Any], path: Path) -> ControlError:
+    error = answer.get("error") or {}
+    return ControlError(
+        error.get("message") or "the orchestrator refused",
+        path=path,
+        error_type=error.get("type"),
+        error_details=error.get("details") or (),
+        hint=error.get("hint"),
+    )
+
+
+# -- what both ends need ------------------------------------------------------------------------
+
+
+class Peer(NamedTuple):
+    """The process at the other end of a connection, as it was when it connected or listened."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+class Lines:
+    """Lines over a connected socket that does not block.
+
+    Args:
+        connection: The socket; closing it is its owner's part.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._lock = anyio.Lock()
+        self._received = bytearray()
+        self._unsent = bytearray()
+
+    @property
+    def is_peer_gone(self) -> bool:
+        """Whether the peer has closed its half, and everything that it sent was read."""
+        if self._received:
+            return False
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+
+    async def read(self, limit: int) -> bytes:
+        """Return the next line with its newline.
+
+        Args:
+            limit: Bytes at which to stop looking for its end.
+
+        Returns:
+            The line; without a newline, what came before the end of the stream or beyond the limit.
+
+        Cancellation: what has come is read again.
+        """
+        looked_at = 0
+        while (end := self._received.find(b"\n", looked_at)) < 0 and len(self._received) <= limit:
+            looked_at = len(self._received)
+            chunk = await self.read_some()
+            if not chunk:
+                break
+            self._received += chunk
+        size = end + 1 or len(self._received)
+        line = bytes(self._received[:size])
+        del self._received[:size]
+        return line
+
+    async def read_some(self) -> bytes:
+        """Return what comes next; nothing at the end of the stream, or when the peer is gone."""
+        await anyio.wait_readable(self._socket)
+        try:
+            return self._socket.recv(_CHUNK_BYTES)
+        except ConnectionError:
+            return b""
+
+    async def write(self, line: bytes) -> None:
+        """Write a line; those of several tasks do not mix. Waits for a reader that is slow.
+
+        Raises:
+            OSError: The peer is gone.
+
+        Cancellation: the line is not sent, or the rest of it goes out before the next one.
+        """
+        async with self._lock:
+            await self._flush()  # first, so that cancelled lines do not pile up
+            self._unsent += line
+            await self._flush()
+
+    async def _flush(self) -> None:
+        while self._unsent:
+            await anyio.wait_writable(self._socket)
+            sent = self._socket.send(self._unsent, socket.MSG_NOSIGNAL)
+            del self._unsent[:sent]
+
+
+def encode_message(message: Mapping[str, Any]) -> bytes:
+    """Return a message as its line.
+
+    Args:
+        message: Plain values; paths, attrs classes and dates may be among them.
+
+    Raises:
+        TypeError: Something else is among them.
+    """
+    return msgspec.json.encode(message, enc_hook=_encode_path) + b"\n"
+
+
+def _encode_path(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not a plain value")
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Return who is at the other end of a connection, as the kernel knows it."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(credentials))
+
+
+def control_dir(run_dir: Path) -> Path:
+    """Return the directory of a run's control sockets."""
+    return run_dir / ".clawblox" / "control"
+
+
+def open_socket() -> socket.socket:
+    """Return a new socket of the right kind, not blocking."""
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """Give a path of the same file that is short enough for a socket address. Blocks.
+
+    Raises:
+        OSError: The directory cannot be opened, or is a link.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path.parent, flags)
+    try:
+        yield f"/proc/self/fd/{fd}/{path.name}"
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
+    """Keep every other process from adding or removing sockets. Blocks.
+
+    A socket that is bound and does not listen yet looks dead, and a dead one's name may be
+    taken again: whoever binds or removes holds this lock, for some microseconds.
+
+    Args:
+        directory: The directory of the sockets.
+        patience_s: Seconds to wait for the lock.
+
+    Raises:
+        OSError: It was not to be had.
+    """
+    path = directory / "lock"
+    deadline = time.monotonic() + patience_s
+    while (fd := lock_file(path)) is None:
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"another process holds {path}")
+        time.sleep(_LOCK_POLL_S)
+    try:
+        yield
+    finally:
+        unlock_file(path, fd)
+
+
+def remove_dead_sockets(directory: Path) -> None:
+    """Remove the sockets that nobody serves; the caller holds the lock. Blocks."""
+    _, dead = _sort_out(directory)
+    for path in dead:
+        path.unlink(missing_ok=True)
+
+
+def _sort_out(directory: Path) -> tuple[list[Path], list[Path]]:
+    """Return the sockets that are served and those that are dead; the unreachable are neither."""
+    served, dead = [], []
+    for path in sorted(directory.glob(_SOCKETS)):
+        with open_socket() as probe, contextlib.suppress(OSError):
+            try:
+                _try_connect(probe, path)
+                served.append(path)
+            except ConnectionRefusedError:
+                dead.append(path)
+    return served, dead
+
+
+def _try_connect(connection: socket.socket, path: Path) -> bool:
+    """Connect at once and return True, or False when too many others wait to be accepted."""
+    with short_path(path) as address:
+        try:
+            connection.connect(address)
+        except BlockingIOError:
+            return False
+    return True

@@ -1,0 +1,358 @@
+"""The control socket of an orchestrator: takes requests of other processes, hands them to handlers.
+
+It owns the socket file, the connections and their limits. The protocol is that of ``control``;
+what can be asked for, and what it does, is the business of whoever gives the handlers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import attrs
+import msgspec
+import structlog
+
+from clawblox.concurrency.deadlines import patience
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ClawbloxError, UsageError
+from clawblox.rundir.control_client import (
+    MAX_REQUEST_BYTES,
+    Lines,
+    Peer,
+    control_dir,
+    encode_message,
+    locked_dir,
+    open_socket,
+    peer_of,
+    remove_dead_sockets,
+    short_path,
+)
+from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
+from clawblox.telemetry.throttle import Seldom
+
+__all__ = ["ControlServer", "Handler", "Report"]
+
+_REQUEST_TIMEOUT_S = 5.0
+_READER_PATIENCE_S = 30.0
+_CLOSE_GRACE_S = 1.0
+_ACCEPT_PAUSE_S = 0.5
+_LOCK_PATIENCE_S = 5.0
+_BACKLOG = 1024
+_MAX_UNASKED = 64
+"""Connections at one time that have not asked for anything yet; further ones wait."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+_log = structlog.get_logger(__name__)
+
+
+class Report(Protocol):
+    """Tells the client of a request what has happened so far."""
+
+    async def __call__(self, event: str, /, **fields: Any) -> None:  # noqa: ANN401 - plain values
+        """Send an event line; waits while the client does not read.
+
+        Args:
+            event: What happened.
+            **fields: Plain values that belong to it; ``ok`` is not among them.
+
+        Raises:
+            TypeError: A value is not plain.
+
+        Cancellation: the client gets the event whole or not at all.
+        """
+
+
+Handler: TypeAlias = Callable[[Mapping[str, Any], Report], Awaitable[Mapping[str, Any]]]
+"""Does what was asked for: takes the request's members and a way to report, returns the answer's.
+
+It is cancelled when the client goes away or does not read for 30 s, and when the server ends;
+what a cancellation leaves is its own business. Every exception goes to the client.
+"""
+
+
+class ControlServer:
+    """Serves one control socket of a run directory.
+
+    :meth:`open` it, start :meth:`run` as a task, and :meth:`aclose` it. Only processes of the
+    same user, or of root, are answered.
+
+    Args:
+        run_dir: The run directory.
+        name: Name of the socket, unique among the orchestrators of the run directory.
+        handlers: What can be asked for, by ``op``.
+
+    Attributes:
+        path: The socket file.
+    """
+
+    def __init__(self, run_dir: Path, name: str, handlers: Mapping[str, Handler]) -> None:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for a control socket")
+        self.path = control_dir(run_dir) / f"{name}.sock"
+        self._handlers = dict(handlers)
+        self._listener: _Listener | None = None
+        self._accepting: anyio.CancelScope | None = None
+        self._unasked = anyio.Semaphore(_MAX_UNASKED)
+        self._failures = Seldom()
+        self._is_started = False
+        self._is_over = anyio.Event()
+
+    async def open(self) -> None:
+        """Make the socket; from now on clients can connect. Dead sockets beside it are removed.
+
+        Raises:
+            OSError: It cannot be made, or another orchestrator serves one of this name.
+
+        Cancellation: there is no socket.
+        """
+        listener = _Listener(self.path)
+        try:
+            await run_blocking(listener.bind)
+        except BaseException:
+            await _close(listener)
+            raise
+        self._listener = listener
+        self._accepting = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Serve until the server is closed. To be started as a task, once, after :meth:`open`.
+
+        Cancellation: cancels the handlers and removes the socket.
+        """
+        assert self._listener is not None, "the server is not open"
+        assert self._accepting is not None
+        self._is_started = True
+        try:
+            async with anyio.create_task_group() as connections:
+                with self._accepting as accepting:
+                    while not accepting.cancel_called:
+                        await self._accept(self._listener, connections)
+                await _close(self._listener)
+                connections.cancel_scope.deadline = anyio.current_time() + _CLOSE_GRACE_S
+        finally:
+            await _close(self._listener)
+            self._is_over.set()
+
+    async def aclose(self) -> None:
+        """Remove the socket, leave the handlers a second to answer, and cancel the others.
+
+        A later call waits for the same end.
+
+        Cancellation: the server ends all the same.
+        """
+        if self._listener is None or self._accepting is None:
+            return
+        self._accepting.cancel()
+        if self._is_started:
+            await self._is_over.wait()
+        else:
+            await _close(self._listener)
+
+    async def _accept(self, listener: _Listener, connections: anyio.abc.TaskGroup) -> None:
+        await anyio.wait_readable(listener.socket)
+        await self._unasked.acquire()
+        with contextlib.ExitStack() as place:
+            place.callback(self._unasked.release)
+            try:
+                connection = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # No descriptor or no memory is left: to look again at once would be to spin.
+                if times := self._failures.count():
+                    _log.warning("control connection not accepted", error=str(error), times=times)
+                await anyio.sleep(_ACCEPT_PAUSE_S)
+            else:
+                connections.start_soon(self._serve, connection, place.pop_all())
+
+    async def _serve(self, connection: socket.socket, place: contextlib.ExitStack) -> None:
+        with connection, place:
+            peer = peer_of(connection)
+            if peer.uid not in (0, os.geteuid()):
+                _log.warning("control connection refused", pid=peer.pid, uid=peer.uid)
+                return
+            try:
+                await self._converse(Lines(connection), peer, place)
+            except OSError as error:
+                _log.debug("control client gone", pid=peer.pid, error=str(error))
+            except Exception:  # noqa: BLE001 - one connection must not end the server
+                _log.exception("control connection failed", pid=peer.pid)
+
+    async def _converse(self, lines: Lines, peer: Peer, place: contextlib.ExitStack) -> None:
+        try:
+            with place:
+                asked = await self._read_request(lines)
+        except UsageError as error:
+            _log.warning("control request refused", pid=peer.pid, reason=error.message)
+            answer: bytes | None = _failure(error)
+        else:
+            # None of somebody who only looked whether we live; others have given up meanwhile.
+            if asked is None or lines.is_peer_gone:
+                return
+            answer = await self._handle(asked, lines)
+        if answer is not None:
+            with anyio.fail_after(_READER_PATIENCE_S):
+                await lines.write(answer)
+
+    async def _read_request(self, lines: Lines) -> dict[str, Any] | None:
+        """Return a request whose ``op`` has a handler; None when the client asked nothing."""
+        line = b""
+        async with patience(_REQUEST_TIMEOUT_S) as waiting:
+            line = await lines.read(MAX_REQUEST_BYTES)
+        if waiting.cancelled_caught:
+            raise UsageError(f"no request came within {_REQUEST_TIMEOUT_S:g} s")
+        if not line:
+            return None
+        asked = _parse_request(line)
+        op = asked.get("op")
+        if not isinstance(op, str) or op not in self._handlers:
+            known = ", ".join(self._handlers) or "none"
+            raise UsageError(f"unknown op {str(op)[:100]!r}; there are: {known}")
+        return asked
+
+    async def _handle(self, asked: dict[str, Any], lines: Lines) -> bytes | None:
+        """Return the answer of the handler; None when the client is gone."""
+        handler = self._handlers[asked.pop("op")]
+        answer = None
+        async with anyio.create_task_group() as call:
+            call.start_soon(_cancel_at_end, lines, call.cancel_scope)
+            answer = await _outcome_of(handler, asked, _Reporter(lines, call.cancel_scope))
+            call.cancel_scope.cancel()
+        return answer
+
+
+@attrs.frozen
+class _Reporter:
+    """Sends the events of one call, and ends the call when nobody reads them."""
+
+    _lines: Lines
+    _call: anyio.CancelScope
+
+    async def __call__(self, event: str, /, **fields: Any) -> None:  # noqa: ANN401
+        assert "ok" not in fields, "that member is the mark of the last line"
+        line = encode_message({**fields, "event": event})
+        try:
+            with anyio.fail_after(_READER_PATIENCE_S):
+                await self._lines.write(line)
+        except OSError:  # a TimeoutError among them
+            self._call.cancel()
+            await anyio.lowlevel.checkpoint()
+
+
+async def _cancel_at_end(lines: Lines, call: anyio.CancelScope) -> None:
+    while await lines.read_some():
+        pass
+    call.cancel()
+
+
+async def _outcome_of(handler: Handler, arguments: Mapping[str, Any], report: Report) -> bytes:
+    try:
+        return encode_message({**await handler(arguments, report), "ok": True})
+    except ClawbloxError as error:
+        return _failure(error)
+    except Exception as error:  # noqa: BLE001 - it belongs to the client, and into the log
+        _log.exception("control handler failed")
+        return _failure(ClawbloxError(str(error)), type(error))
+
+
+def _failure(error: ClawbloxError, kind: type[Exception] | None = None) -> bytes:
+    fields = {
+        "type": (kind or type(error)).__name__,
+        "message": _printable(error.message),
+        "details": [_printable(line) for line in error.details()],
+        "hint": error.hint and _printable(error.hint),
+    }
+    return encode_message({"ok": False, "error": fields})
+
+
+def _printable(text: str) -> str:
+    # A path that is not UTF-8 is no JSON either.
+    return text.encode(errors="replace").decode()
+
+
+def _parse_request(line: bytes) -> dict[str, Any]:
+    if len(line) > MAX_REQUEST_BYTES:
+        raise UsageError(f"a request has at most {MAX_REQUEST_BYTES} bytes")
+    if not line.endswith(b"\n"):
+        raise UsageError("the request ended before its line did")
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+        raise UsageError(f"a request is a JSON object on one line: {error}") from error
+
+
+class _Listener:
+    """The listening socket and its file."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = open_socket()
+        self._path = path
+        self._file: os.stat_result | None = None
+        # A cancelled caller does not wait for the thread that binds; closing does.
+        self._lock = threading.Lock()
+
+    def bind(self) -> None:
+        """Make the file, private, and listen. Blocks."""
+        directory = make_private_dir(self._path.parent)
+        with self._lock, short_path(self._path) as address:
+            directory.chmod(PRIVATE_DIR)
+            with locked_dir(directory, patience_s=_LOCK_PATIENCE_S):
+                remove_dead_sockets(directory)
+                self.socket.bind(address)
+                self._file = self._path.lstat()
+                self._path.chmod(PRIVATE_FILE)
+                self.socket.listen(_BACKLOG)
+        _inheritable.add(self.socket)
+
+    def accept(self) -> socket.socket:
+        """Return a connection that does not block."""
+        connection, _ = self.socket.accept()
+        connection.setblocking(False)
+        _inheritable.add(connection)
+        return connection
+
+    def close(self) -> None:
+        """Remove the file, if it is still ours, and close; a second call does nothing. Blocks."""
+        with self._lock, self.socket:
+            # While the socket listens, nobody else takes its name.
+            if self._file is not None and _is_file(self._path, self._file):
+                self._path.unlink(missing_ok=True)
+            self._file = None
+
+
+async def _close(listener: _Listener) -> None:
+    with anyio.CancelScope(shield=True):
+        try:
+            await run_blocking(listener.close)
+        except OSError as error:
+            _log.warning("control socket not removed", error=str(error))
+
+
+def _is_file(path: Path, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), file)
+    except OSError:
+        return False
+
+
+_inheritable: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    # In a forked child they would outlive us, and clients would wait for a dead orchestrator.
+    for each in list(_inheritable):
+        each.close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)

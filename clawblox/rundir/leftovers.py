@@ -1,0 +1,91 @@
+"""What killed orchestrators left in a run directory: noted as interrupted, and removed.
+
+Nothing is removed that somebody may still be writing: either the file names its writer, which is
+gone, or the lock that its writer would hold is held here. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from clawblox.errors import ManifestError
+from clawblox.instance.launch import files_dir
+from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.rundir.records import InstanceRecord, close_stale_records, read_records
+from clawblox.system.files import lock_file, lock_owner, sweep_partials, unlock_file
+from clawblox.system.process_tree import read_process
+
+__all__ = ["close_interrupted", "is_left_open", "remove_leftovers"]
+
+_LOCK_WAIT_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+def close_interrupted(run_dir: Path) -> list[Path]:
+    """Note in their records that instances were interrupted; return the runs that are left open.
+
+    Returns:
+        The directories whose manifests still say that the run goes on.
+    """
+    directories = {Path(record.instance_dir) for record in close_stale_records(run_dir)}
+    return [directory for directory in sorted(directories) if is_left_open(directory)]
+
+
+def is_left_open(instance_dir: Path) -> bool:
+    """Return whether a manifest says that its run goes on."""
+    try:
+        return read_manifest(instance_dir).run.get("status") == "running"
+    except ManifestError:
+        return False
+
+
+def remove_leftovers(run_dir: Path) -> None:
+    """Remove what killed writers left half-written in a run directory.
+
+    What the manifests of killed writers hold is put into the manifest before. A file that cannot be
+    removed stays; the next writer there tries again.
+    """
+    records = [one for one in read_records(run_dir) if not _has_owner(one)]
+    homes = {Path(record.instance_dir) for record in records}
+    for directory in sorted({run_dir, *homes}):
+        _clear_manifest(directory)
+    for directory in {run_dir, run_dir / ".clawblox" / "instances", *_directories_of(records)}:
+        with contextlib.suppress(OSError):
+            sweep_partials(directory)
+    with contextlib.suppress(OSError):
+        _remove_dead_lock(run_dir / ".clawblox" / "run.lock")
+
+
+def _has_owner(record: InstanceRecord) -> bool:
+    return record.is_alive or read_process(record.orchestrator_pid) is not None
+
+
+def _directories_of(records: Iterable[InstanceRecord]) -> set[Path]:
+    """Return where instances have their files."""
+    found: set[Path] = set()
+    for record in records:
+        home = Path(record.instance_dir)
+        checkpoints = files_dir(Path(record.world_dir), home) / "checkpoints"
+        found |= {home, checkpoints, Path(record.command_file).parent}
+    return found
+
+
+def _clear_manifest(directory: Path) -> None:
+    try:
+        ManifestFile(manifest_path(directory), lock_wait=_LOCK_WAIT_S).take_in_leftovers()
+    except ManifestError as error:
+        _log.warning("manifest not cleared", error=str(error))
+
+
+def _remove_dead_lock(path: Path) -> None:
+    owner = lock_owner(path)
+    if owner is not None and read_process(owner.pid) is None:
+        fd = lock_file(path)
+        if fd is not None:
+            unlock_file(path, fd)

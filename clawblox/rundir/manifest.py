@@ -1,0 +1,460 @@
+"""The run manifest: its values, its merge rules, and how tools read it.
+
+``<run dir>/.clawblox/manifest.json`` says what one run is and holds. Several programs write it,
+so nobody owns the document: what one has to say is an :class:`Update`, and an update is merged
+into whatever stands there. Merging is pure, keeps every key it does not know, and doing it
+twice changes nothing. Writing is for ``manifest_writer``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+import msgspec
+
+from clawblox.config.arguments import file_of
+from clawblox.errors import ManifestError
+
+__all__ = [
+    "MANIFEST_NAME",
+    "SCHEMA_VERSION",
+    "Entry",
+    "Manifest",
+    "Update",
+    "find_checkpoint",
+    "manifest_path",
+    "parse_manifest",
+    "read_manifest",
+    "read_runs",
+    "serialise_manifest",
+]
+
+MANIFEST_NAME: Final = "manifest.json"
+_MANIFEST_DIR: Final = ".clawblox"
+SCHEMA_VERSION: Final = 1
+
+Entry: TypeAlias = Mapping[str, Any]
+"""One object of the document: a run, an agent, a recording, a checkpoint."""
+
+_RUN_FIELDS: Final = (
+    "id",
+    "index",
+    "status",
+    "started_at",
+    "ended_at",
+    "resume_from",
+    "parent_sha256",
+)
+_PATH_FIELDS: Final = {
+    "instances": "dir",
+    "agents": "dir",
+    "recordings": "path",
+    "checkpoints": "path",
+    "restarts": "",
+}
+"""The lists of the document, each with the key that says where the thing is; a restart is nowhere,
+and known by all that is said of it."""
+_LISTS_WITH_RUN_ID: Final = ("agents", "checkpoints", "restarts")
+"""Their entries say by ``run_id`` which run they belong to."""
+
+
+@attrs.frozen
+class Update:
+    """What one program has to say about a run. Its paths are absolute until it is merged.
+
+    Attributes:
+        run: Fields for the section ``run``.
+        instances: Entries for ``instances``, in a run directory with many.
+        agents: Entries for ``agents``.
+        recordings: Entries for ``recordings``.
+        checkpoints: Entries for ``checkpoints``.
+        restarts: Entries for ``restarts``.
+        renamed_runs: New ids of runs by their old ones, for the entries that belong to them.
+    """
+
+    run: Entry = attrs.field(factory=dict)
+    instances: tuple[Entry, ...] = ()
+    agents: tuple[Entry, ...] = ()
+    recordings: tuple[Entry, ...] = ()
+    checkpoints: tuple[Entry, ...] = ()
+    restarts: tuple[Entry, ...] = ()
+    renamed_runs: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Manifest:
+    """One state of a run's manifest; merging returns another one.
+
+    Attributes:
+        path: Its file.
+        document: The whole document, unknown keys included. To be read, not changed.
+    """
+
+    path: Path
+    document: Mapping[str, Any] = attrs.field(factory=lambda: {"schema_version": SCHEMA_VERSION})
+
+    @property
+    def state_root(self) -> Path:
+        """The run directory, which relative paths in the document start from."""
+        return self.path.parent.parent
+
+    @property
+    def run(self) -> Entry:
+        """What run this is; empty when nobody said."""
+        return self.document.get("run") or {}
+
+    @property
+    def instances(self) -> list[Entry]:
+        """The instances of a run directory with many; each has a manifest in its ``dir``."""
+        return self._entries("instances")
+
+    @property
+    def agents(self) -> list[Entry]:
+        """The agents of the run, in the order of their registration."""
+        return self._entries("agents")
+
+    @property
+    def recordings(self) -> list[Entry]:
+        """The recordings of the run; their files may be gone."""
+        return self._entries("recordings")
+
+    @property
+    def checkpoints(self) -> list[Entry]:
+        """The snapshots that were saved, oldest first; their files may be gone."""
+        return self._entries("checkpoints")
+
+    @property
+    def restarts(self) -> list[Entry]:
+        """How often, when and from what its instance was brought back, oldest first."""
+        return self._entries("restarts")
+
+    def resolve(self, written: str) -> Path:
+        """Return the absolute path that a path of the document means."""
+        return self.state_root / written
+
+    def merged(self, *updates: Update) -> Manifest:
+        """Return the manifest with ``updates`` in it; what they say wins over what stands there.
+
+        Merging the same updates again changes nothing.
+        """
+        root = self.state_root
+        run = dict(self.run)
+        for update in updates:
+            run = _merge_run(run, _spelled(update.run, "resume_from", root))
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            **self.document,
+            **({"run": run} if run else {}),
+        }
+        for name, field in _PATH_FIELDS.items():
+            news = [new for update in updates for new in getattr(update, name)]
+            spelled = [_spelled(_spelled(new, field, root), "resume_from", root) for new in news]
+            document.update(self._with_entries(name, spelled, _overlay))
+        ids = {old: new for update in updates for old, new in update.renamed_runs.items()}
+        for name in _LISTS_WITH_RUN_ID if ids else ():
+            if document.get(name):
+                document[name] = _with_renamed_runs(document[name], ids)
+        return attrs.evolve(self, document=document)
+
+    def filled(self, other: Manifest) -> Manifest:
+        """Return the manifest with what it lacks of ``other``; what stands in it wins.
+
+        Whole sections, entries of the lists and fields of an entry are filled in; a section
+        ``run`` that is there stays as it is.
+        """
+        document = {**other.document, **self.document}
+        for name in _PATH_FIELDS:
+            document.update(self._with_entries(name, self._lacking(name, other), _fill))
+        return attrs.evolve(self, document=document)
+
+    def _entries(self, name: str) -> list[Entry]:
+        return list(self.document.get(name) or ())
+
+    def _lacking(self, name: str, other: Manifest) -> list[Entry]:
+        """Return the entries of ``other`` without most of those that would fill in nothing.
+
+        Nearly always that is all of them, and looking closer costs ten times as much.
+        """
+        field = _PATH_FIELDS[name]
+        here = {entry[field]: entry for entry in self._entries(name) if _is_placed(entry, field)}
+
+        def fills_nothing(entry: Entry) -> bool:
+            same = here.get(entry[field]) if _is_placed(entry, field) else None
+            return (
+                same is not None
+                and entry.keys() <= same.keys()
+                and entry.get("id") == same.get("id")
+            )
+
+        return [entry for entry in other._entries(name) if not fills_nothing(entry)]
+
+    def _with_entries(
+        self, name: str, news: list[Entry], combine: _Combine
+    ) -> dict[str, list[Entry]]:
+        if not news:
+            return {}
+        entries = _EntryList(self._entries(name), _PATH_FIELDS[name], self.state_root)
+        for new in news:
+            entries.put(new, combine)
+        return {name: entries.listed()}
+
+
+# --- merging --------------------------------------------------------------------------------
+
+_Combine: TypeAlias = Callable[[Entry, Entry], Entry]
+_Keys: TypeAlias = dict[str, str]
+
+
+def _merge_run(old: Entry, new: Entry) -> dict[str, Any]:
+    if "id" in new and "id" in old and old["id"] != new["id"]:
+        old = {key: value for key, value in old.items() if key not in _RUN_FIELDS}
+    return {**old, **new}
+
+
+def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> list[object]:
+    def rename(entry: object) -> object:
+        # A world may have put anything there.
+        old = entry.get("run_id") if isinstance(entry, Mapping) else None
+        new = ids.get(old) if isinstance(old, str) else None
+        return {**entry, "run_id": new} if isinstance(entry, Mapping) and new else entry
+
+    return [rename(entry) for entry in entries]
+
+
+def _overlay(old: Entry, new: Entry) -> Entry:
+    return {**old, **new}
+
+
+def _fill(old: Entry, new: Entry) -> Entry:
+    return {**new, **old}
+
+
+class _EntryList:
+    """A list of the document in which each thing stands once.
+
+    Args:
+        entries: The list as it stands.
+        field: The key that says where a thing is.
+        root: What relative paths start from.
+    """
+
+    def __init__(self, entries: Iterable[Entry], field: str, root: Path) -> None:
+        self._field = field
+        self._root = f"{root}/"
+        self._entries: list[Entry] = []
+        self._keys: list[_Keys] = []
+        self._places: dict[tuple[str, str], int] = {}
+        self._gone: set[int] = set()
+        for entry in entries:
+            self._set(len(self._entries), entry, self._keys_of(entry))
+
+    def put(self, new: Entry, combine: _Combine) -> None:
+        """Combine ``new`` with the entries that are the same thing, or append it.
+
+        It can be the same as several: an agent first known by its directory, then by its id.
+        """
+        keys = self._keys_of(new)
+        if not keys and new in self._entries:
+            return
+        at = len(self._entries)
+        while (place := self._find(keys)) is not None:
+            old = self._entries[place]
+            new = combine(old, new)
+            keys = self._keys_of(new)
+            if self._field in keys and keys[self._field] == self._keys[place].get(self._field):
+                # Whoever wrote the entry finds it again by its own spelling of the path.
+                new = {**new, self._field: old[self._field]}
+            self._gone.add(place)
+            at = min(at, place)
+        self._set(at, new, keys)
+
+    def listed(self) -> list[Entry]:
+        """Return the entries in their order."""
+        return [entry for place, entry in enumerate(self._entries) if place not in self._gone]
+
+    def _set(self, place: int, entry: Entry, keys: _Keys) -> None:
+        self._entries[place : place + 1] = [entry]
+        self._keys[place : place + 1] = [keys]
+        self._gone.discard(place)
+        for key in keys.items():
+            self._places[key] = place
+
+    def _find(self, keys: _Keys) -> int | None:
+        for key in keys.items():
+            place = self._places.get(key)
+            # Two agents may have had one directory, but never one id.
+            if place is not None and place not in self._gone:
+                ids = {keys.get("id"), self._keys[place].get("id")} - {None}
+                if len(ids) < 2:
+                    return place
+        return None
+
+    def _keys_of(self, entry: object) -> _Keys:
+        """Return what tells an entry from others: an agent's id when known, where it is."""
+        keys: _Keys = {}
+        if isinstance(entry, Mapping):
+            if self._field == "dir" and _is_filled(entry.get("id")):
+                keys["id"] = entry["id"]
+            if _is_placed(entry, self._field):
+                path: str = entry[self._field]
+                # Not `root / path`: this is most of the cost of a merge.
+                keys[self._field] = os.path.normpath(path if path[0] == "/" else self._root + path)
+        return keys
+
+
+def _is_placed(entry: object, field: str) -> bool:
+    return isinstance(entry, Mapping) and _is_filled(entry.get(field))
+
+
+def _is_filled(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _spelled(entry: Entry, field: str, root: Path) -> Entry:
+    """Return the entry with its path as manifests have it: relative when inside the root."""
+    path = entry.get(field)
+    return {**entry, field: _relative(path, root)} if isinstance(path, str) else entry
+
+
+def _relative(path: str, root: Path) -> str:
+    inside = f"{root}/"
+    if path.startswith(inside) and os.path.normpath(path) == path:
+        return path[len(inside) :]
+    for spell in (os.path.abspath, os.path.realpath):
+        inner, outer = Path(spell(root / path)), Path(spell(root))
+        if inner.is_relative_to(outer):
+            return inner.relative_to(outer).as_posix()
+    return path
+
+
+# --- the file -------------------------------------------------------------------------------
+
+
+def manifest_path(run_dir: Path) -> Path:
+    """Return where the manifest of a run directory is."""
+    return run_dir / _MANIFEST_DIR / MANIFEST_NAME
+
+
+def serialise_manifest(manifest: Manifest) -> bytes:
+    """Write a manifest as its file has it: indented by 2, keys sorted, a newline at the end."""
+    document = manifest.document
+    try:
+        text = msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2)
+    except UnicodeEncodeError:
+        # A path that is not UTF-8 has lone surrogates, which JSON can only have escaped.
+        text = json.dumps(document, indent=2, sort_keys=True).encode()
+    return text + b"\n"
+
+
+def parse_manifest(data: bytes, path: Path) -> Manifest:
+    """Read the content of a manifest.
+
+    Args:
+        data: The whole file.
+        path: Where it is.
+
+    Raises:
+        ManifestError: It is not JSON, not a manifest, or of a later schema.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"the manifest is not JSON: {error}", path=path) from error
+    complaint = _complaint(document)
+    if complaint:
+        raise ManifestError(f"this is not a manifest: {complaint}", path=path)
+    return Manifest(path, document)
+
+
+def _complaint(document: object) -> str | None:
+    if not isinstance(document, dict):
+        return "it is not a JSON object"
+    version = document.get("schema_version", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        return f"its schema_version is {version!r}, and only {SCHEMA_VERSION} is known"
+    if not isinstance(document.get("run") or {}, dict):
+        return "its run is not an object"
+    wrong = [name for name in _PATH_FIELDS if not isinstance(document.get(name) or [], list)]
+    return f"its {wrong[0]} is not a list" if wrong else None
+
+
+def read_manifest(path: Path | str) -> Manifest:
+    """Read the manifest of one run; blocks. Nothing that it names needs to exist any more.
+
+    Args:
+        path: The run directory, or the manifest itself.
+
+    Raises:
+        ManifestError: There is none, or it cannot be read.
+        ConfigError: ``path`` is no path.
+    """
+    file = file_of(path, "path")
+    file = manifest_path(file) if file.is_dir() else file
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ManifestError(f"the manifest cannot be read: {error.strerror}", path=file) from error
+    return parse_manifest(data, file)
+
+
+def find_checkpoint(path: Path) -> tuple[Manifest, Entry] | None:
+    """Return the innermost manifest above a file that lists it as a checkpoint, and its entry.
+
+    Blocks. Manifests that cannot be read are passed over.
+    """
+    place = Path(os.path.realpath(path))
+    for directory in place.parents:
+        try:
+            manifest = read_manifest(manifest_path(directory))
+        except ManifestError:
+            continue
+        for entry in manifest.checkpoints:
+            if _is_placed(entry, "path") and _is_at(manifest.resolve(entry["path"]), place):
+                return manifest, entry
+    return None
+
+
+def _is_at(path: Path, place: Path) -> bool:
+    return path.name == place.name and Path(os.path.realpath(path)) == place
+
+
+def read_runs(folder: Path | str) -> list[Manifest]:
+    """Read the manifests of the runs in a folder, in the order of the runs; blocks.
+
+    Args:
+        folder: A directory whose sub-directories are run directories; others in it are
+            passed over.
+
+    Returns:
+        The runs with an index by their index, then those without one by their directory's name.
+
+    Raises:
+        ManifestError: The folder or one of the manifests cannot be read.
+        ConfigError: ``folder`` is no path.
+    """
+    place = file_of(folder, "folder")
+    try:
+        directories = sorted(place.iterdir())
+    except OSError as error:
+        message = f"the folder of runs cannot be read: {error.strerror}"
+        raise ManifestError(message, path=place) from error
+    return sorted(
+        (
+            read_manifest(directory)
+            for directory in directories
+            if manifest_path(directory).exists()
+        ),
+        key=_run_order,
+    )
+
+
+def _run_order(manifest: Manifest) -> tuple[bool, int, str]:
+    index = manifest.run.get("index")
+    if isinstance(index, int):
+        return False, index, manifest.state_root.name
+    return True, 0, manifest.state_root.name

@@ -1,0 +1,308 @@
+"""One manifest on disk among several writers; everything here blocks.
+
+Three kinds of programs write a manifest. Our own take the lock beside it, read, merge and
+publish, so they lose nothing of each other. Worlds know no lock: they read, append and rename.
+
+* What a world renamed between our reading and our publishing comes back out of the exchange
+  of the two files (renameat2(2), ``RENAME_EXCHANGE``), and is merged in turn. Until it is in,
+  it stays on disk beside the manifest, where the next writer finds it should this one die.
+* What a world overwrites because *it* had read before us is ours to remember: ``repair`` fills
+  in what has gone missing.
+
+Merge rules belong to ``manifest``, the task that calls this to ``manifest_writer``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from clawblox.errors import ManifestError
+from clawblox.rundir.manifest import (
+    SCHEMA_VERSION,
+    Manifest,
+    Update,
+    parse_manifest,
+    serialise_manifest,
+)
+from clawblox.system.files import fsync_directory
+from clawblox.system.linux import EXCHANGE, rename_with
+
+__all__ = ["ManifestFile"]
+
+_ATTEMPTS: Final = 24
+"""How often a document is merged anew because a program without the lock was faster."""
+_PATIENT_ATTEMPTS: Final = 8
+"""So many attempts give way to a change that is seen in time; the later ones exchange."""
+
+
+class ManifestFile:
+    """A manifest, and what this process owes it: entries that must not go missing.
+
+    Owed are the entries of this process, and those of others that it swapped out. Its methods
+    may be called from several threads.
+
+    Args:
+        path: The manifest; its directory is made when it is first needed.
+        lock_wait: Seconds to wait for the lock that writers of other processes hold.
+    """
+
+    def __init__(self, path: Path, *, lock_wait: float) -> None:
+        self._path = path
+        self._lock_wait = lock_wait
+        self._owed = Manifest(path)
+        self._stamp: tuple[int, ...] | None = None
+        self._busy = threading.Lock()
+
+    @property
+    def is_owed_anything(self) -> bool:
+        """Whether there is anything that could go missing."""
+        return self._owed != Manifest(self._path)
+
+    def apply(self, updates: Sequence[Update]) -> None:
+        """Merge ``updates`` into the file, durably.
+
+        Raises:
+            ManifestError: The file is as it was; or, from the directory's fsync alone, it is as
+                it should be, but perhaps not durably.
+        """
+        with self._busy, self._translated():
+            if not self._create(updates):
+                with self._locked():
+                    self._rewrite(lambda manifest: manifest.merged(*updates))
+            self._owed = self._owed.merged(*updates)
+
+    def _create(self, updates: Sequence[Update]) -> bool:
+        """Publish the first manifest of a run, for which no lock is needed; False if it exists."""
+        if self._path.exists():
+            return False
+        _make_directory(self._path.parent)
+        if self._find_leftovers():
+            return False
+        first = serialise_manifest(Manifest(self._path).merged(*updates))
+        try:
+            self._publish(first, _Seen(Manifest(self._path)), is_patient=False)
+        except _ChangedError:
+            return False
+        self._stamp = _stamp(self._path)
+        return True
+
+    def take_in_leftovers(self) -> None:
+        """Merge what killed writers left beside the file, and remove it.
+
+        Raises:
+            ManifestError: The file cannot be read or written, or is locked.
+        """
+        with self._busy, self._translated():
+            if self._path.parent.is_dir() and self._find_leftovers():
+                with self._locked():
+                    self._rewrite(lambda manifest: manifest)
+
+    def repair(self, *, is_thorough: bool) -> None:
+        """Fill in what is owed and has gone missing; nothing when the file itself is gone.
+
+        Args:
+            is_thorough: Look even when the file seems to be the one that was left here.
+
+        Raises:
+            ManifestError: The file cannot be read or written, or is locked.
+        """
+        with self._busy, self._translated():
+            stamp = _stamp(self._path)
+            if stamp is None or (stamp == self._stamp and not is_thorough):
+                return
+            # A file that cannot be repaired is not tried again until it changes.
+            self._stamp = stamp
+            with self._locked():
+                self._rewrite(lambda manifest: manifest)
+
+    def _rewrite(self, change: Callable[[Manifest], Manifest]) -> None:
+        spent = self._adopt_leftovers()
+        ours: tuple[bytes, Manifest] | None = None
+        for attempt in range(_ATTEMPTS):
+            seen = self._read()
+            # What our own version swapped out is a better base than our own version.
+            base = ours[1] if ours is not None and ours[0] == seen.data else seen.manifest
+            wanted = change(base).filled(self._owed)
+            if seen.data is not None and wanted.document == seen.manifest.document:
+                break
+            data = serialise_manifest(wanted)
+            try:
+                swapped = self._publish(data, seen, is_patient=attempt < _PATIENT_ATTEMPTS)
+            except _ChangedError:
+                continue
+            if swapped is None:
+                break
+            spent.append(swapped)
+            ours = data, self._adopt(swapped) or wanted
+        else:
+            if ours is None:
+                message = "another program changes the manifest all the time"
+                raise ManifestError(message, path=self._path)
+            # What was asked for is published. What came in between is owed: the next look
+            # finds it missing, and the files that hold it stay until then.
+            return
+        for path in spent:
+            path.unlink(missing_ok=True)
+        self._stamp = _stamp(self._path)
+
+    def _read(self) -> _Seen:
+        try:
+            with self._path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                data = file.read()
+        except FileNotFoundError:
+            return _Seen(Manifest(self._path, {"schema_version": SCHEMA_VERSION}))
+        mode = stat.S_IMODE(status.st_mode)
+        return _Seen(parse_manifest(data, self._path), data, _stamp_of(status), mode)
+
+    def _publish(self, data: bytes, seen: _Seen, *, is_patient: bool) -> Path | None:
+        """Put ``data`` in the place of what was seen.
+
+        Returns:
+            The file with what was swapped out, when that is not what was seen; else None.
+
+        Raises:
+            _ChangedError: The file is not the one that was seen any more, and was left alone.
+        """
+        new = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.partial")
+        try:
+            _write_private(new, data, seen.mode)
+            is_swapped = self._swap_in(new, seen, is_patient=is_patient)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+        is_outdated = is_swapped and new.read_bytes() != seen.data
+        if not is_outdated:
+            new.unlink(missing_ok=True)
+        fsync_directory(self._path.parent)
+        return new if is_outdated else None
+
+    def _swap_in(self, new: Path, seen: _Seen, *, is_patient: bool) -> bool:
+        """Make ``new`` the manifest; say whether ``new`` is the old one now."""
+        try:
+            if seen.data is None:
+                os.link(new, self._path)
+                return False
+            if is_patient and _stamp(self._path) != seen.stamp:
+                raise _ChangedError
+            if rename_with(EXCHANGE, new, self._path):
+                return True
+            if _stamp(self._path) != seen.stamp:
+                raise _ChangedError
+            new.replace(self._path)
+            return False
+        except (FileExistsError, FileNotFoundError) as error:
+            raise _ChangedError from error
+
+    def _find_leftovers(self) -> list[Path]:
+        # Not glob: it costs more than the rest of writing a small manifest.
+        directory, prefix = self._path.parent, f".{self._path.name}."
+        names = os.listdir(directory)  # noqa: PTH208
+        return [
+            directory / name
+            for name in names
+            if name.startswith(prefix) and name.endswith(".partial")
+        ]
+
+    def _adopt_leftovers(self) -> list[Path]:
+        """Owe what writers that were killed have left; the lock says that none is at work."""
+        leftovers = self._find_leftovers()
+        for path in leftovers:
+            self._adopt(path)
+        return leftovers
+
+    def _adopt(self, path: Path) -> Manifest | None:
+        """Owe what is in a file; None when it is not a complete manifest."""
+        try:
+            manifest = parse_manifest(path.read_bytes(), self._path)
+        except ManifestError:
+            return None
+        self._owed = self._owed.filled(manifest)
+        return manifest
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        path = self._path.with_name(f"{self._path.name}.lock")
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(path, flags, 0o600)
+        try:
+            self._take_lock(fd, path)
+            yield
+        finally:
+            # Closing alone would not do: a fork that happened meanwhile has the lock too.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+
+    def _take_lock(self, fd: int, path: Path) -> None:
+        deadline = time.monotonic() + self._lock_wait
+        pause = 0.0005
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    message = f"the lock of the manifest was not free for {self._lock_wait:g} s"
+                    raise ManifestError(message, path=path) from error
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = f"the manifest cannot be written: {error.strerror}"
+            raise ManifestError(message, path=self._path) from error
+
+
+class _ChangedError(Exception):
+    """Somebody changed the file after it was read; it was left alone."""
+
+
+@attrs.frozen
+class _Seen:
+    """The manifest as it was read; ``data`` and ``stamp`` are None when there was none."""
+
+    manifest: Manifest
+    data: bytes | None = None
+    stamp: tuple[int, ...] | None = None
+    mode: int = 0o600
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        return _stamp_of(path.stat())
+    except FileNotFoundError:
+        return None
+
+
+def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _write_private(path: Path, data: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "wb") as file:  # noqa: PTH123 - it is a descriptor
+        file.write(data)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+def _make_directory(path: Path) -> None:
+    if path.is_dir():
+        return
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fsync_directory(path.parent)

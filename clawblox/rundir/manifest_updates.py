@@ -1,0 +1,256 @@
+"""What one program has to say about a run, as :class:`clawblox.rundir.manifest.Update` values.
+
+Owns the checking of the arguments: a complaint is a ConfigError that names the argument and
+its value. How an update is merged belongs to ``manifest``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from clawblox.errors import ConfigError
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.manifest import Entry, Update
+from clawblox.system.clock import format_utc
+
+__all__ = [
+    "RunStatus",
+    "agent_update",
+    "checkpoint_update",
+    "instances_update",
+    "recording_update",
+    "removal_update",
+    "restart_update",
+    "run_update",
+]
+
+RunStatus: TypeAlias = Literal["running", "complete", "failed", "interrupted"]
+"""How far a run is."""
+
+
+def run_update(
+    *,
+    id: str | None = None,  # noqa: A002 - the documented name
+    index: int | None = None,
+    status: RunStatus | None = None,
+    started_at: datetime | str | None = None,
+    ended_at: datetime | str | None = None,
+    resume_from: Path | str | Mapping[str, Any] | None = None,
+    parent_sha256: str | None = None,
+) -> Update:
+    """Say what run this is; what is None stays as it stands.
+
+    Another ``id`` than the one that stands there makes it another run: its documented fields
+    start anew.
+
+    Args:
+        id: Name of the run, unique among the runs that are compared.
+        index: Its place among them, from 0.
+        status: How far it is.
+        started_at: When it began; a time without a zone is UTC, text is ISO 8601.
+        ended_at: When it ended.
+        resume_from: The checkpoint it was resumed from: its path, or the mapping that
+            ``save`` returned or the manifest holds (a relative path in a mapping counts
+            from the run directory).
+        parent_sha256: Digest of that checkpoint, in hexadecimal.
+
+    Raises:
+        ConfigError: A value is not of its kind; names the argument.
+    """
+    given = {
+        "id": _checked("id", id, _is_filled, "must be a non-empty string"),
+        "index": _checked("index", index, _is_index, "must be an integer, 0 or more"),
+        "status": _checked(
+            "status", status, _is_status, f"must be one of {', '.join(get_args(RunStatus))}"
+        ),
+        "started_at": _stamp("started_at", started_at),
+        "ended_at": _stamp("ended_at", ended_at),
+        "resume_from": _checkpoint_path(resume_from),
+        "parent_sha256": _checked(
+            "parent_sha256", parent_sha256, _is_filled, "must be a non-empty string"
+        ),
+    }
+    return Update(run=_known(given))
+
+
+def agent_update(
+    *,
+    dir: Path | str | None = None,  # noqa: A002 - the documented name
+    id: str | None = None,  # noqa: A002 - the documented name
+    name: str | None = None,
+    run_name: str | None = None,
+    world_agent_id: str | None = None,
+    run_id: str | None = None,
+) -> Update:
+    """Register an agent; entries with its ``id``, or else its ``dir``, become one with it.
+
+    Args:
+        dir: The agent's directory.
+        id: The agent's own id, when it has one.
+        name: The name it shows.
+        run_name: Its full name, with the run's suffix.
+        world_agent_id: The id that the world gave it.
+        run_id: Id of the run that it joined.
+
+    Raises:
+        ConfigError: Neither ``dir`` nor ``id`` is given, or a value is not a string.
+    """
+    if dir is None and id is None:
+        raise ConfigError("an agent needs a dir or an id to be registered", key="dir")
+    texts = {
+        "id": id,
+        "name": name,
+        "run_name": run_name,
+        "world_agent_id": world_agent_id,
+        "run_id": run_id,
+    }
+    for key, text in texts.items():
+        _checked(key, text, _is_filled, "must be a non-empty string")
+    return Update(agents=(_known({**texts, "dir": _absolute("dir", dir)}),))
+
+
+def recording_update(
+    *,
+    path: Path | str,
+    events: object = None,
+    format: str | None = None,  # noqa: A002
+) -> Update:
+    """Register a recording; an entry with its ``path`` becomes one with it.
+
+    Args:
+        path: The recording.
+        events: What the recording protocol says of its events, any JSON value.
+        format: Its format.
+
+    Raises:
+        ConfigError: A value is not of its kind; names the argument.
+    """
+    _checked("format", format, _is_filled, "must be a non-empty string")
+    entry = {"path": _absolute("path", path), "events": _plain("events", events), "format": format}
+    return Update(recordings=(_known(entry),))
+
+
+def instances_update(directories: Mapping[str, Path]) -> Update:
+    """Register the instances of a run directory with many.
+
+    Args:
+        directories: By name of the instance the directory that holds its manifest.
+    """
+    found = directories.items()
+    return Update(instances=tuple({"name": name, "dir": str(path)} for name, path in found))
+
+
+def restart_update(
+    *,
+    number: int,
+    at: str,
+    exit: str,  # noqa: A002 - the documented name
+    resume_from: Path | None,
+    run_id: str | None = None,
+) -> Update:
+    """Note that an instance was brought back.
+
+    Args:
+        number: How many times by now, from 1.
+        at: UTC time.
+        exit: How its process had ended, in words.
+        resume_from: Snapshot that it was brought back from; None for a fresh start.
+        run_id: Id of its run.
+    """
+    source = None if resume_from is None else str(resume_from)
+    entry = {"number": number, "at": at, "exit": exit, "resume_from": source, "run_id": run_id}
+    return Update(restarts=(_known(entry),))
+
+
+def checkpoint_update(
+    checkpoint: SavedSnapshot | Mapping[str, Any], *, run_id: str | None = None
+) -> Update:
+    """Register a checkpoint; an entry with its ``path`` becomes one with it.
+
+    Args:
+        checkpoint: What ``save`` returned, or a mapping with at least ``path``; a relative one
+            counts from the run directory, as in the manifest.
+        run_id: Id of the run that it belongs to; None where that is not known.
+
+    Raises:
+        ConfigError: ``path`` is missing, or a value is not a JSON value.
+    """
+    entry = {key: _plain(key, value) for key, value in checkpoint.items()}
+    known = {"run_id": run_id} if run_id else {}
+    return Update(checkpoints=({**entry, **known, "path": _path_in(checkpoint, "path")},))
+
+
+def removal_update(paths: Iterable[Path], *, at: str) -> Update:
+    """Note that the files of checkpoints were removed on purpose.
+
+    Args:
+        paths: The files, absolute.
+        at: UTC time.
+    """
+    return Update(checkpoints=tuple({"path": str(path), "removed_at": at} for path in paths))
+
+
+def _known(fields: Mapping[str, Any]) -> Entry:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _checked(key: str, value: object, test: Callable[[Any], bool], complaint: str) -> object:
+    if value is not None and not test(value):
+        raise ConfigError(f"{key} {complaint}", key=key, value=value)
+    return value
+
+
+def _is_filled(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_index(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_status(value: object) -> bool:
+    return value in get_args(RunStatus)
+
+
+def _stamp(key: str, value: datetime | str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return format_utc(value if isinstance(value, datetime) else datetime.fromisoformat(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        message = f"{key} must be a datetime or an ISO 8601 time"
+        raise ConfigError(message, key=key, value=value) from error
+
+
+def _absolute(key: str, value: Path | str | None) -> str | None:
+    if value is None:
+        return None
+    _checked(key, value, lambda path: isinstance(path, Path) or _is_filled(path), "must be a path")
+    return str(Path(value).absolute())
+
+
+def _checkpoint_path(value: Path | str | Mapping[str, Any] | None) -> str | None:
+    if isinstance(value, Mapping):
+        return _path_in(value, "resume_from")
+    return _absolute("resume_from", value)
+
+
+def _path_in(checkpoint: Mapping[str, Any], key: str) -> str:
+    path = _plain(key, checkpoint.get("path"))
+    if not isinstance(path, str) or not path:
+        raise ConfigError(f"{key}: a checkpoint has a path, a string", key=key, value=path)
+    return path
+
+
+def _plain(key: str, value: object) -> object:
+    """Return a JSON value of its own; the caller may go on changing what it gave."""
+    if isinstance(value, Path):
+        return str(value)
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{key} must be a JSON value", key=key, value=value) from error

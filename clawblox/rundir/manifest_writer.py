@@ -1,0 +1,227 @@
+"""The single task through which one process writes one run manifest, and the set of those tasks.
+
+Owns the queue: updates of any number of callers go to disk together, in a worker thread that
+no caller's cancellation reaches. All manifests of a process are looked after together. How the
+file is shared with other programs is the business of ``manifest_file``, how documents merge that
+of ``manifest``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+import attrs
+import structlog
+
+from clawblox.concurrency.tasks import Residence, Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ManifestError, UsageError
+from clawblox.rundir.manifest import Update, manifest_path
+from clawblox.rundir.manifest_file import ManifestFile
+
+__all__ = ["ManifestWriter", "ManifestWriters"]
+
+_log = structlog.get_logger(__name__)
+
+
+class ManifestWriter:
+    """Writes the updates of one process into one manifest, many at a time.
+
+    Start :meth:`run` as a task. Other processes may write the file too, with a writer of
+    their own or with no regard for anybody.
+
+    Args:
+        file: The manifest.
+    """
+
+    def __init__(self, file: ManifestFile) -> None:
+        self._file = file
+        self._limiter = anyio.CapacityLimiter(1)
+        self._queue: deque[_Request] = deque()
+        self._wake = anyio.Event()
+        self._is_over = anyio.Event()
+        self._is_started = False
+        self._is_closed = False
+
+    async def apply(self, update: Update) -> None:
+        """Put an update into the manifest; it is on disk, durably, when this returns.
+
+        Raises:
+            ManifestError: The manifest cannot be read or written, or its lock was not to be
+                had in time. It is as it was; or, when only the last step failed, as it should
+                be.
+            UsageError: The writer is closed.
+
+        Cancellation: the update is written, or it is not.
+        """
+        if self._is_closed:
+            raise UsageError("the manifest writer is closed")
+        request = _Request(update)
+        self._queue.append(request)
+        self._wake.set()
+        await request.is_done.wait()
+        if request.error is not None:
+            raise request.error
+
+    async def run(self) -> None:
+        """Write what is queued until the writer is closed. To be started as a task, once.
+
+        Cancellation: what is queued is written before, and every waiting ``apply`` answered.
+        """
+        self._is_started = True
+        try:
+            while not self._is_closed:
+                # Not a memory object stream: it can lose an item when asyncio cancels the receiver.
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                if self._queue:
+                    await self._write_queued()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._finish()
+
+    async def aclose(self) -> None:
+        """Write what is queued, and end.
+
+        A later call waits for the same end. It does not fail: who waits in ``apply`` is told
+        there. A writer whose :meth:`run` never began writes nothing more.
+
+        Cancellation: the writer ends all the same.
+        """
+        self._is_closed = True
+        self._wake.set()
+        if self._is_started:
+            await self._is_over.wait()
+        else:
+            self._abandon_queued()
+
+    async def _write_queued(self) -> None:
+        batch = tuple(self._queue)
+        error = None
+        try:
+            updates = [each.update for each in batch]
+            await run_blocking(self._file.apply, updates, limiter=self._limiter)
+        except ManifestError as failure:
+            error = failure
+        # Only now: a batch that was interrupted is written again, which changes nothing.
+        for request in batch:
+            self._queue.popleft()
+            request.finish(error)
+
+    async def _finish(self) -> None:
+        self._is_closed = True
+        try:
+            if self._queue:
+                await self._write_queued()
+        finally:
+            self._abandon_queued()
+            self._is_over.set()
+
+    def _abandon_queued(self) -> None:
+        while self._queue:
+            self._queue.popleft().finish(ManifestError("the manifest writer ended before it wrote"))
+
+
+class ManifestWriters:
+    """The writers of one process; an async context manager.
+
+    Leaving its block writes what is queued, however it is cancelled. Within it, entries of ours
+    that somebody overwrote are put back once in a while, for all manifests in one go, and at the
+    end.
+
+    Args:
+        lock_wait: Seconds to wait for the lock that writers of other processes hold.
+        check_interval: Seconds between two looks whether somebody overwrote our entries.
+    """
+
+    def __init__(self, *, lock_wait: float = 10.0, check_interval: float = 1.0) -> None:
+        self._lock_wait = lock_wait
+        self._check_interval = check_interval
+        self._tasks = Tasks()
+        self._files: dict[Path, ManifestFile] = {}
+        self._writers: dict[Path, ManifestWriter] = {}
+        self._residence: Residence[Self]
+
+    async def __aenter__(self) -> Self:
+        self._residence = Residence(self._opened())
+        return await self._residence.__aenter__()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._residence.__aexit__(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Self]:
+        async with self._tasks:
+            self._tasks.start_soon(self._look_after)
+            try:
+                yield self
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._finish()
+
+    async def _finish(self) -> None:
+        async with anyio.create_task_group() as closing:
+            for writer in self._writers.values():
+                closing.start_soon(writer.aclose)
+        await run_blocking(_repair, tuple(self._files.values()), True)
+
+    def of(self, run_dir: Path) -> ManifestWriter:
+        """Return the one writer of the manifest of a run."""
+        if run_dir not in self._writers:
+            self._writers[run_dir] = ManifestWriter(self._file_of(run_dir))
+            self._tasks.start_soon(self._writers[run_dir].run)
+        return self._writers[run_dir]
+
+    def apply(self, run_dir: Path, update: Update) -> None:
+        """Do what the writer's ``apply`` does, for code in a worker thread anyhow. Blocks.
+
+        Raises:
+            ManifestError: As :meth:`ManifestWriter.apply` says.
+        """
+        self._file_of(run_dir).apply([update])
+
+    def _file_of(self, run_dir: Path) -> ManifestFile:
+        new = ManifestFile(manifest_path(run_dir), lock_wait=self._lock_wait)
+        return self._files.setdefault(run_dir, new)
+
+    async def _look_after(self) -> None:
+        while True:
+            await anyio.sleep(self._check_interval)
+            await run_blocking(_repair, tuple(self._files.values()), False)
+
+
+def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: FBT001, RUF100
+    """Put entries of ours back that somebody overwrote."""
+    for file in files:
+        try:
+            if file.is_owed_anything:
+                file.repair(is_thorough=is_thorough)
+        except ManifestError as error:
+            _log.warning("manifest_repair_failed", error=str(error))
+
+
+@attrs.define(eq=False)
+class _Request:
+    """An update, and what became of it."""
+
+    update: Update
+    is_done: anyio.Event = attrs.field(factory=anyio.Event)
+    error: ManifestError | None = None
+
+    def finish(self, error: ManifestError | None) -> None:
+        if error is not None:
+            # An exception of its own for each: raising one twice would mix the tracebacks.
+            self.error = ManifestError(error.message, path=error.path, hint=error.hint)
+            self.error.__cause__ = error.__cause__
+        self.is_done.set()

@@ -1,0 +1,400 @@
+"""What runs, or ran, in a run directory, and what it wrote: told by what is on disk, to anybody.
+
+Records, manifests, logs and ``/proc`` are read. That works on runs that another orchestrator owns
+and on finished ones, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import attrs
+
+from clawblox.errors import ManifestError, UsageError
+from clawblox.protocol import INSTANCE_ENV
+from clawblox.results import WorldExit
+from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.rundir.records import InstanceRecord, read_record, read_records
+from clawblox.system.files import lock_owner
+from clawblox.system.process_tree import Mark, Search, boot_id, find_trees, read_process, usage_of
+from clawblox.telemetry.logs import LogReader
+
+__all__ = [
+    "OVER",
+    "InstanceSave",
+    "InstanceState",
+    "InstanceStatus",
+    "count_waiting",
+    "is_over",
+    "is_ready",
+    "last_saves_by_run",
+    "mark_of",
+    "own_start",
+    "read_instances",
+    "read_logs",
+    "run_owner",
+    "select_records",
+]
+
+InstanceState: TypeAlias = Literal[
+    "starting", "ready", "restarting", "stopping", "exited", "halted", "failed", "interrupted"
+]
+"""Where an instance stands: what its record says, corrected by what lives.
+
+``restarting`` died and is starting again; ``stopping`` has no process any more while its
+orchestrator still cleans up; ``halted`` said that it has stopped for good, and was ended;
+``interrupted`` was left behind by an orchestrator that is gone;
+``failed`` was never ready.
+"""
+
+OVER: tuple[InstanceState, ...] = ("exited", "halted", "failed", "interrupted")
+"""The states of instances that have ended."""
+
+_LOOK_INTERVAL_S = 0.5
+
+
+@attrs.frozen
+class InstanceStatus:
+    """One instance of a run directory, as it is now.
+
+    Attributes:
+        name: Its name.
+        state: Where it stands.
+        world: Name of the world.
+        world_dir: Directory with the ``world.toml``.
+        instance_dir: Directory with its manifest and its files.
+        pid: Process of the world; None when it does not live.
+        host: Address it was told to bind.
+        port: Its port.
+        url: Its address.
+        uptime_s: Seconds that it has lived, or did live; None when that is not known.
+        started_at: UTC time of the start.
+        ended_at: UTC time of the end; None when it lives, or nobody noted it.
+        exit: How the world's process ended, when that is known.
+        restarts: How often it was brought back.
+        rss_bytes: Resident memory of all its processes; None when none lives.
+        cpu_s: Processor time of all its living processes, in seconds; None when none lives.
+        saved_at: UTC time of the last save of its run that is still there; None without any.
+        saved_path: The file of that save.
+        saved_sha256: Its digest, when the manifest tells.
+        sim_time: Its simulation time, when the snapshot tells.
+        is_detached: Whether it outlives its orchestrator.
+        orchestrator_pid: Who started it.
+        resume_path: Snapshot that it was restored from, if any.
+        command_file: Script that reruns the launch.
+        log_file: Its output.
+        halt: Why it halted, in the world's words; None when it did not.
+        run_id: Id of its run, which the save is of; empty for a run of an older version.
+    """
+
+    name: str
+    state: InstanceState
+    world: str
+    world_dir: Path
+    instance_dir: Path
+    pid: int | None
+    host: str
+    port: int
+    url: str
+    uptime_s: float | None
+    started_at: str
+    ended_at: str | None
+    exit: WorldExit | None
+    restarts: int
+    rss_bytes: int | None
+    cpu_s: float | None
+    saved_at: str | None
+    saved_path: Path | None
+    saved_sha256: str | None
+    sim_time: float | None
+    is_detached: bool
+    orchestrator_pid: int
+    resume_path: Path | None
+    command_file: Path
+    log_file: Path
+    halt: str | None = None
+    run_id: str = ""
+
+    @property
+    def has_died(self) -> bool:
+        """Whether it ended otherwise than well, or by TERM as whoever stops it makes it end."""
+        if self.state != "exited":
+            return self.state in ("halted", "failed", "interrupted")
+        return self.exit not in (None, WorldExit(status=0), WorldExit(signal="SIGTERM"))
+
+
+def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceStatus]:
+    """Return what runs or ran in a run directory, by name. Blocks.
+
+    Args:
+        run_dir: The run directory; one in which nothing ever ran has no instances.
+        names: The instances that are meant; none means all.
+
+    Raises:
+        UsageError: One of ``names`` is not there.
+    """
+    records = select_records(run_dir, names)
+    usages = _usages_of([record for record in records if record.is_alive])
+    saves = _last_saves(records)
+    return [
+        _status_of(record, usages.get(record.name), saves.get(record.name)) for record in records
+    ]
+
+
+def count_waiting(run_dir: Path) -> int:
+    """Return how many instances an orchestrator has planned and not begun to start yet. Blocks."""
+    if run_owner(run_dir) is None:
+        return 0
+    try:
+        planned = {entry.get("name") for entry in read_manifest(run_dir).instances}
+    except ManifestError:
+        return 0
+    return len(planned - {record.name for record in read_records(run_dir)})
+
+
+def run_owner(run_dir: Path) -> int | None:
+    """Return the pid of the orchestrator that starts many instances in a run directory. Blocks."""
+    owner = lock_owner(run_dir / ".clawblox" / "run.lock")
+    return owner.pid if owner is not None and read_process(owner.pid) is not None else None
+
+
+def read_logs(
+    run_dir: Path, names: Sequence[str] = (), *, follow: bool, tail: int | None
+) -> dict[str, LogReader]:
+    """Return a reader for the log of each instance by its name, from its first line on. Blocks.
+
+    Args:
+        run_dir: The run directory.
+        names: The instances that are meant; none means all.
+        follow: Wait for more lines until the instance has ended.
+        tail: Begin so many lines before the end; None begins at the start.
+
+    Raises:
+        UsageError: One of ``names`` is not there.
+    """
+    return {
+        record.name: LogReader(
+            record.name,
+            Path(record.log_file),
+            follow=follow,
+            tail=tail,
+            start=record.log_start,
+            is_over=_Ending(run_dir, record),
+        )
+        for record in select_records(run_dir, names)
+    }
+
+
+def own_start(run_dir: Path) -> InstanceRecord | None:
+    """Return the record of what this process is starting in a run directory, if any. Blocks."""
+    mine = (found for found in read_records(run_dir) if found.orchestrator_pid == os.getpid())
+    return next((found for found in mine if found.state == "starting"), None)
+
+
+def select_records(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
+    """Return the records of a run directory: the named ones, or all. Blocks.
+
+    Raises:
+        UsageError: One of ``names`` is not there.
+    """
+    records = read_records(run_dir)
+    known = [record.name for record in records]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"no instance {name!r} in {run_dir}; there are: {', '.join(known) or 'none'}"
+            )
+    return [record for record in records if not names or record.name in names]
+
+
+def is_ready(record: InstanceRecord) -> bool:
+    """Say whether an instance serves. Blocks."""
+    return record.state == "ready" and record.is_alive
+
+
+def is_over(record: InstanceRecord) -> bool:
+    """Say whether nothing of an instance runs and nobody cleans up after it. Blocks."""
+    return _state_of(record, is_alive=record.is_alive) in OVER
+
+
+def mark_of(record: InstanceRecord) -> Mark:
+    """Return what marks the processes of an instance. Blocks."""
+    is_this_boot = record.pid > 0 and record.boot_id == boot_id()
+    leaders = ((record.pid, record.start_time),) if is_this_boot else ()
+    return Mark(f"{INSTANCE_ENV}={record.cookie}".encode(), leaders)
+
+
+@attrs.define
+class _Ending:
+    """Says whether an instance has ended, in its latest record; a later start counts too.
+
+    It looks twice a second at most: who follows the logs of many asks much more often.
+    """
+
+    run_dir: Path
+    record: InstanceRecord
+    _looked_at: float = -_LOOK_INTERVAL_S
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if now < self._looked_at + _LOOK_INTERVAL_S:
+            return False
+        self._looked_at = now
+        return self._has_ended()
+
+    def _has_ended(self) -> bool:
+        latest = read_record(self.run_dir, self.record.name)
+        if latest is None:
+            return True
+        was_brought_back = latest.restarts > self.record.restarts
+        is_another = latest.cookie != self.record.cookie and not was_brought_back
+        return is_another or is_over(latest)
+
+
+def _usages_of(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:
+    """Return memory and processor time of live instances, all in one pass over the processes."""
+    trees = find_trees([Search((mark_of(record),)) for record in alive])
+    return {
+        record.name: usage_of(proc.pid for proc in tree)
+        for record, tree in zip(alive, trees, strict=True)
+    }
+
+
+@attrs.frozen
+class InstanceSave:
+    """A save of an instance, as a manifest tells of it.
+
+    Attributes:
+        instance: Name of the instance.
+        run_id: Id of its run; empty for a save of an older version.
+        path: The file.
+        created_at: UTC time of the save.
+        sha256: Digest of the file.
+        time: Simulation time.
+    """
+
+    instance: str
+    run_id: str
+    path: Path
+    created_at: str | None
+    sha256: str | None
+    time: float | None
+
+
+def last_saves_by_run(status: InstanceStatus) -> dict[str, InstanceSave]:
+    """Return the last save of an instance in each of its runs that is still there. Blocks.
+
+    Returns:
+        By the id of the run, the latest first; earlier runs in the directory are among them.
+    """
+    found: dict[str, InstanceSave] = {}
+    for save in _saves_in(status.instance_dir):
+        if save.instance == status.name and save.run_id not in found and save.path.is_file():
+            found[save.run_id] = save
+    return found
+
+
+def _last_saves(records: Sequence[InstanceRecord]) -> dict[str, InstanceSave]:
+    """Return the last save of each instance that is of its run and still there."""
+    run_ids = {record.name: record.run_id for record in records}
+    found: dict[str, InstanceSave] = {}
+    for directory in {record.instance_dir for record in records}:
+        for save in _saves_in(Path(directory)):
+            is_of_its_run = run_ids.get(save.instance) == save.run_id
+            if is_of_its_run and save.instance not in found and save.path.is_file():
+                found[save.instance] = save
+    return found
+
+
+def _saves_in(instance_dir: Path) -> tuple[InstanceSave, ...]:
+    """Return the saves that were not removed on purpose, the last one first."""
+    try:
+        found = manifest_path(instance_dir).stat()
+    except OSError:
+        return ()
+    return _read_saves(instance_dir, (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[InstanceSave, ...]:
+    # Who watches a run looks every second, and a manifest with many saves is dear to read.
+    try:
+        manifest = read_manifest(instance_dir)
+    except ManifestError:
+        return ()
+    return tuple(
+        InstanceSave(
+            instance=str(entry["instance"]),
+            run_id=str(entry.get("run_id", "")),
+            path=manifest.resolve(str(entry.get("path"))),
+            created_at=entry.get("created_at"),
+            sha256=entry.get("sha256"),
+            time=entry.get("time"),
+        )
+        for entry in reversed(manifest.checkpoints)
+        if "removed_at" not in entry and "instance" in entry  # others are no instance's
+    )
+
+
+def _status_of(
+    record: InstanceRecord, usage: tuple[int, float] | None, save: InstanceSave | None
+) -> InstanceStatus:
+    is_alive = usage is not None
+    return InstanceStatus(
+        name=record.name,
+        state=_state_of(record, is_alive=is_alive),
+        world=record.world,
+        world_dir=Path(record.world_dir),
+        instance_dir=Path(record.instance_dir),
+        pid=record.pid if is_alive else None,
+        host=record.host,
+        port=record.port,
+        url=record.url,
+        uptime_s=_age_of(record.start_time) if is_alive else _lifetime_of(record),
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        exit=record.exit,
+        restarts=record.restarts,
+        rss_bytes=usage[0] if usage else None,
+        cpu_s=usage[1] if usage else None,
+        saved_at=save.created_at if save else None,
+        saved_path=save.path if save else None,
+        saved_sha256=save.sha256 if save else None,
+        sim_time=save.time if save else None,
+        is_detached=record.is_detached,
+        orchestrator_pid=record.orchestrator_pid,
+        resume_path=Path(record.resume_path) if record.resume_path else None,
+        command_file=Path(record.command_file),
+        log_file=Path(record.log_file),
+        halt=record.halt,
+        run_id=record.run_id,
+    )
+
+
+def _state_of(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
+    if record.state in OVER:
+        return "halted" if record.halt is not None else record.state
+    is_owned = record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
+    if not is_alive and not is_owned:
+        return "interrupted"
+    if record.restarts and record.state == "starting":
+        return "restarting"
+    return record.state if is_alive else "stopping" if record.pid else "starting"
+
+
+def _age_of(start_time: int) -> float:
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return max(0.0, since_boot - start_time / os.sysconf("SC_CLK_TCK"))
+
+
+def _lifetime_of(record: InstanceRecord) -> float | None:
+    if record.ended_at is None:
+        return None
+    begin, end = map(datetime.fromisoformat, (record.started_at, record.ended_at))
+    return max(0.0, (end - begin).total_seconds())

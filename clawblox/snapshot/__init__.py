@@ -1,0 +1,7 @@
+"""From ``GET /snapshot`` to a verified file on disk.
+
+- ``capture``: one snapshot, with its deadline.
+- ``transfer``: the bytes, from the socket to the file.
+- ``checker``: reading large documents in a process of its own.
+- ``header``: reading ``format`` and ``time`` of a document.
+"""

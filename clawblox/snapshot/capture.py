@@ -1,0 +1,118 @@
+"""Snapshots: ``GET /snapshot`` -> a verified file on disk, complete or absent.
+
+Here is what surrounds a transfer: its deadline, its cancellation, and how many run at once. The
+transfer itself blocks, so it runs in a worker thread, and the event loop is not involved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+
+from clawblox.concurrency.deadlines import patience
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import SnapshotError
+from clawblox.results import SavedSnapshot
+from clawblox.snapshot.checker import Checker, checkers
+from clawblox.snapshot.transfer import SnapshotSource, Transfer
+
+__all__ = ["DEFAULT_MAX_BYTES", "SnapshotSource", "capture"]
+
+DEFAULT_MAX_BYTES = 16 << 30
+"""A larger snapshot is refused unless the caller allows it, in bytes."""
+
+_TRANSFERS_AT_ONCE = 4
+
+_turns: anyio.lowlevel.RunVar[anyio.Semaphore] = anyio.lowlevel.RunVar("clawblox_transfer_turns")
+
+
+async def capture(
+    source: SnapshotSource, directory: Path, *, timeout: float, max_bytes: int
+) -> SavedSnapshot:
+    """Take a snapshot and publish it in ``directory``.
+
+    Args:
+        source: The instance.
+        directory: Where the file goes; created when missing. The name is chosen and new.
+        timeout: Seconds for all of it from its turn on, in which this process runs; a few
+            transfers have their turn at once.
+        max_bytes: Largest body that is accepted.
+
+    Raises:
+        SnapshotError: The answer is unusable or late; no file is left.
+
+    Cancellation: the connection is closed and no file is left.
+    """
+    # Its own limit is for a transfer that nobody aborts any more; this one comes first.
+    transfer = Transfer(source, directory, 3 * timeout, max_bytes)
+    try:
+        async with _checkers_held(), _turns_of_loop(), patience(timeout):
+            return await _run_abortable(transfer)
+        raise SnapshotError(
+            f"the snapshot took longer than {timeout:g} s",
+            phase=transfer.phase,
+            bytes=transfer.received,
+        )
+    except BaseException:
+        # A cancellation may strike even after the file was published.
+        with anyio.CancelScope(shield=True):
+            await run_blocking(transfer.take_back)
+        raise
+
+
+def _turns_of_loop() -> anyio.Semaphore:
+    turns = _turns.get(None)
+    if turns is None:
+        turns = anyio.Semaphore(_TRANSFERS_AT_ONCE, fast_acquire=True)
+        _turns.set(turns)
+    return turns
+
+
+@asynccontextmanager
+async def _checkers_held() -> AsyncIterator[None]:
+    """Keep checkers from one transfer to the next, until the last that runs or waits is over."""
+    checkers.hold()
+    try:
+        yield
+    finally:
+        if spent := checkers.release():
+            with anyio.CancelScope(shield=True):
+                await run_blocking(_end, spent)
+
+
+def _end(spent: list[Checker]) -> None:
+    for checker in spent:
+        checker.end()
+
+
+async def _run_abortable(transfer: Transfer) -> SavedSnapshot:
+    """Run a transfer in a worker thread; a cancellation ends it."""
+    outcome = await _race_cancellation(transfer)
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    if isinstance(outcome, SnapshotError):
+        raise outcome
+    return outcome
+
+
+async def _race_cancellation(transfer: Transfer) -> SavedSnapshot | SnapshotError:
+    """Run a transfer in a worker thread; a cancellation closes its socket and waits for it."""
+
+    async def abort_when_cancelled() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            transfer.abort()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(abort_when_cancelled)
+        try:
+            return await run_blocking(transfer.run, limiter=anyio.CapacityLimiter(1))
+        except SnapshotError as error:
+            return error  # raised in here, it would come out in an ExceptionGroup
+        finally:
+            tasks.cancel_scope.cancel()
+    raise AssertionError("unreachable: the block returns")

@@ -1,0 +1,279 @@
+"""One snapshot on its way from a world's socket to a published file.
+
+Bytes go from a loopback socket through the digest to a private partial file, so memory stays flat
+whatever the size. The document itself is never built; ``format`` and ``time`` are picked out of
+the file. It blocks, so it runs in a worker thread; its deadline and its cancellation are the
+caller's, who calls :meth:`Transfer.abort`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox import protocol
+from clawblox.errors import SnapshotError
+from clawblox.results import SavedSnapshot
+from clawblox.snapshot.checker import Check, CheckerLost
+from clawblox.snapshot.header import Header, InvalidDocument
+from clawblox.system.clock import format_utc, utc_now
+from clawblox.system.files import PartialFile, make_private_dir, sweep_partials, write_all
+from clawblox.system.ports import connect_host
+
+__all__ = ["SnapshotSource", "Transfer"]
+
+_CHUNK_BYTES = 1 << 19
+_BODY_START_BYTES = 200
+_TICK_S = 0.1
+_JSON_TYPE = "application/json"
+
+
+@attrs.frozen
+class SnapshotSource:
+    """The instance to take a snapshot of.
+
+    Attributes:
+        instance: Its name.
+        host: Address it was told to bind.
+        port: Its port.
+        base_path: Prefix of its routes.
+        operator_token: Secret that opens the route.
+    """
+
+    instance: str
+    host: str
+    port: int
+    base_path: str
+    operator_token: str = attrs.field(repr=False)
+
+
+class _Wire(socket.socket):
+    """A connected socket that waits for bytes tick by tick, as long as it may go on.
+
+    One timeout for all of the waiting would run on while this process is stopped.
+
+    Args:
+        fileno: Descriptor of the socket, taken over.
+        go_on: Takes the seconds waited so far; raises when that is enough.
+    """
+
+    def __init__(self, fileno: int, go_on: Callable[[float], None]) -> None:
+        super().__init__(fileno=fileno)
+        self.settimeout(_TICK_S)
+        self._go_on = go_on
+
+    def recv_into(self, *args: Any, **kwargs: Any) -> int:  # noqa: ANN401 - as in the base class
+        """Receive what there is, or wait for it."""
+        waited_s = 0.0
+        while True:
+            self._go_on(waited_s)
+            with contextlib.suppress(TimeoutError):
+                return super().recv_into(*args, **kwargs)
+            waited_s += _TICK_S
+
+
+class Transfer:
+    """One transfer.
+
+    Args:
+        source: Where from.
+        directory: Where the file goes; created when missing. The name is chosen and new.
+        timeout: Longest silence in seconds, for want of a caller who aborts it sooner.
+        max_bytes: Largest body that is accepted.
+
+    Attributes:
+        phase: What is being done, for an error.
+        received: Body bytes received so far.
+    """
+
+    def __init__(
+        self, source: SnapshotSource, directory: Path, timeout: float, max_bytes: int
+    ) -> None:
+        self.phase = "connect"
+        self.received = 0
+        self._source = source
+        self._directory = directory
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self._check = Check()
+        self._is_aborted = False
+        self._published: Path | None = None
+
+    def abort(self) -> None:
+        """End a running transfer soon, from another thread."""
+        self._is_aborted = True
+        self._check.interrupt()
+
+    def take_back(self) -> None:
+        """Remove the file again, if it was published, since nobody will register it."""
+        if self._published is not None:
+            self._published.unlink(missing_ok=True)
+
+    def run(self) -> SavedSnapshot:
+        """Do it.
+
+        Raises:
+            SnapshotError: Nothing was published.
+        """
+        try:
+            make_private_dir(self._directory)
+            sweep_partials(self._directory)
+            with contextlib.closing(self._connect()) as connection:
+                return self._transfer(connection)
+        except (http.client.HTTPException, CheckerLost, OSError) as error:
+            self.take_back()
+            raise self._error(_describe(error)) from error
+        finally:
+            self._check.close()
+
+    def _go_on(self, waited_s: float) -> None:
+        if self._is_aborted:
+            raise self._error("the save was cancelled")
+        if waited_s > self._timeout:
+            raise self._error(f"the world was silent for {self._timeout:g} s")
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = connect_host(self._source.host), self._source.port
+        connection = http.client.HTTPConnection(host, port)
+        waited_s = 0.0
+        while True:
+            self._go_on(waited_s)
+            with contextlib.suppress(TimeoutError):
+                connected = socket.create_connection((host, port), timeout=_TICK_S)
+                connection.sock = _Wire(connected.detach(), self._go_on)
+                return connection
+            waited_s += _TICK_S
+
+    def _transfer(self, connection: http.client.HTTPConnection) -> SavedSnapshot:
+        with contextlib.closing(self._request(connection)) as response:
+            self._check_head(response)
+            partial = PartialFile(self._directory, self._source.instance)
+            try:
+                digest = self._receive(response, partial.fd)
+                header = self._verify(response, partial.fd)
+                self.phase = "publish"
+                self._go_on(0.0)
+                return self._publish(partial, digest, header)
+            finally:
+                partial.close()
+
+    def _request(self, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        self.phase = "headers"
+        route = protocol.join_base_path(self._source.base_path, protocol.SNAPSHOT_ROUTE)
+        headers = {
+            protocol.OPERATOR_HEADER: self._source.operator_token,
+            "Accept-Encoding": "identity",
+            "Connection": "close",
+        }
+        connection.request("GET", route, headers=headers)
+        return connection.getresponse()
+
+    def _check_head(self, response: http.client.HTTPResponse) -> None:
+        if response.status != 200:
+            start = response.read(_BODY_START_BYTES).decode(errors="replace")
+            raise self._error(
+                f"GET /snapshot answered {response.status} {response.reason}: {start!r}",
+                status=response.status,
+            )
+        encoding = response.getheader("Content-Encoding", "identity")
+        if encoding != "identity":
+            raise self._error(f"the snapshot has Content-Encoding {encoding!r}", status=200)
+        if (response.length or 0) > self._max_bytes:
+            raise self._error(
+                f"the snapshot has {response.length} bytes, more than {self._max_bytes}",
+                status=200,
+            )
+
+    def _receive(self, response: http.client.HTTPResponse, fd: int) -> str:
+        """Write the body to ``fd``; return its digest. A body that ends early is an error."""
+        self.phase = "body"
+        digest = hashlib.sha256()
+        promised = response.length
+        is_json = _media_type(response) == _JSON_TYPE
+        while promised is None or self.received < promised:
+            if is_json:
+                self._check.prepare(promised or self.received)
+            # Not readinto: it returns only when the buffer is full, and hides what has come.
+            chunk = response.read1(_CHUNK_BYTES)
+            if not chunk:
+                break
+            self.received += len(chunk)
+            if self.received > self._max_bytes:
+                raise self._error(f"the snapshot is larger than {self._max_bytes} bytes")
+            digest.update(chunk)
+            write_all(fd, chunk)
+        if promised is not None and self.received < promised:
+            raise self._error(f"the body ended after {self.received} of {promised} bytes")
+        if self.received == 0:
+            raise self._error("the snapshot is empty", status=200)
+        return digest.hexdigest()
+
+    def _verify(self, response: http.client.HTTPResponse, fd: int) -> Header | None:
+        """Return the header of a JSON snapshot, None for an opaque one."""
+        self.phase = "verify"
+        start = os.pread(fd, _BODY_START_BYTES, 0).lstrip()
+        media_type = _media_type(response)
+        if media_type == "text/html" or start[:9].lower() in (b"<!doctype", b"<html>"):
+            raise self._error("the world answered with a web page", status=200)
+        is_json = media_type == _JSON_TYPE or start.startswith((b"{", b"["))
+        is_delimited = response.length is not None or response.chunked
+        if is_delimited and not is_json:
+            return None
+        try:
+            header = self._check.read_header(fd)
+        except InvalidDocument as error:
+            if is_delimited:
+                message = f"the snapshot is not valid JSON: {error}"
+                raise self._error(message, status=200) from error
+            self.phase = "body"
+            message = "the body has no length and is no JSON: it may be incomplete"
+            raise self._error(message) from error
+        return header if is_json else None
+
+    def _publish(self, partial: PartialFile, digest: str, header: Header | None) -> SavedSnapshot:
+        created_at = format_utc(utc_now())
+        stamp = created_at.replace("-", "").replace(":", "")
+        suffix = "snapshot" if header is None else "json"
+        name = f"{self._source.instance}-{stamp}-{secrets.token_hex(3)}.{suffix}"
+        path = self._directory / name
+        try:
+            self._published = path
+            partial.publish(path, overwrite=False)
+        except FileExistsError:
+            self._published = None  # somebody else's
+            raise
+        known = header or Header()
+        return SavedSnapshot(
+            path=path,
+            format=known.format or protocol.DEFAULT_SNAPSHOT_FORMAT,
+            time=known.time,
+            size_bytes=self.received,
+            sha256=digest,
+            created_at=created_at,
+            instance=self._source.instance,
+        )
+
+    def _error(self, message: str, *, status: int | None = None) -> SnapshotError:
+        masked = message.replace(self._source.operator_token, protocol.MASK)
+        return SnapshotError(masked, phase=self.phase, bytes=self.received, status=status)
+
+
+def _media_type(response: http.client.HTTPResponse) -> str:
+    return response.getheader("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, http.client.IncompleteRead):
+        return "the body ended early"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror + (f": {error.filename}" if error.filename else "")
+    return str(error) if isinstance(error, CheckerLost) else f"{type(error).__name__}: {error}"

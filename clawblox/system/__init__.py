@@ -1,0 +1,15 @@
+"""What is asked of Linux: processes, ports, files, HTTP and the wall clock.
+
+- ``process``: starting, watching and ending processes.
+- ``process_tree``: which processes belong to an instance.
+- ``process_finder``: one look at ``/proc`` for everyone who asks at the time.
+- ``guard``: the small process that ends what a dead orchestrator left.
+- ``helper``: how our own small processes are started.
+- ``tmux``: windows for instances that a person wants to watch.
+- ``ports``: free ports, and who listens on one.
+- ``port_leases``: leases of ports that all processes of a machine share.
+- ``files``: files that are complete or absent, private directories, locks.
+- ``linux``: system calls that Python lacks.
+- ``http``: the only module that knows httpx.
+- ``clock``: the wall clock.
+"""

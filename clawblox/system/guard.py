@@ -1,0 +1,220 @@
+"""The guard: the small process that ends what an orchestrator left behind, and its client.
+
+One guard serves one orchestrator process. It holds the read end of a pipe (the lifeline) and
+a pidfd of the orchestrator. The client tells it the cookie of every instance *before* the
+instance is spawned, and its leaders after; when the orchestrator is gone, however it went, the
+guard sends TERM to everything that belongs to a known mark, waits a grace, and kills the rest.
+A detached instance is one the guard was told to forget. A guard that dies, for want of memory
+perhaps, is replaced at once: a thread waits for its end.
+
+Standard library only: the program runs as ``python -I -S`` and stays near 9 MB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import threading
+import time
+from pathlib import Path
+
+from clawblox.system.helper import settle, spawn_helper
+from clawblox.system.process_tree import Mark, find_tree, kill_tree, signal_processes
+
+__all__ = ["GUARD_NAME", "KEEPER_THREAD", "ORPHAN_GRACE_S", "Guard", "guard", "main"]
+
+GUARD_NAME = "clawblox-guard"
+"""Stands in the guard's command line, for whoever reads a process list."""
+
+ORPHAN_GRACE_S = 2.0
+"""Seconds between TERM and KILL for the instances of an orchestrator that is gone."""
+
+KEEPER_THREAD = "clawblox-guard-keeper"
+"""Name of the thread that waits for the end of a guard, to replace it."""
+
+_KEEPER_PAUSE_S = 1.0
+"""Before a guard that died on the spot, or could not be started, is replaced."""
+
+_KILL_TIMEOUT_S = 30.0
+_SCAN_INTERVAL_S = 0.02
+_QUIET_S = 0.5
+"""So long nothing must be found. A child that was being spawned as its orchestrator died carries
+no mark until its exec is done."""
+
+
+class Guard:
+    """Client of the guard process of this orchestrator. Thread-safe; never blocks for long."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._lifeline = -1
+        self._marks: dict[bytes, Mark] = {}
+
+    def watch(self, mark: Mark) -> None:
+        """Have everything that belongs to ``mark`` ended when this process is gone.
+
+        A later call with the same cookie replaces the mark, when there are more leaders.
+
+        Raises:
+            OSError: The guard cannot be started.
+        """
+        with self._lock:
+            self._marks[mark.cookie] = mark
+            if self._is_running():
+                self._send("watch", mark)
+            else:
+                self._start()
+
+    def forget(self, mark: Mark) -> None:
+        """Take back :meth:`watch`: nothing of it is left, or it shall outlive this process."""
+        with self._lock:
+            self._marks.pop(mark.cookie, None)
+            if self._is_running():
+                self._send("forget", mark)
+
+    def _is_running(self) -> bool:
+        if not self._pid:
+            return False
+        try:
+            ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG)
+        except ChildProcessError:  # ended, and reaped by whoever waits for every child here
+            pass
+        else:
+            if ended is None:
+                return True
+        self._close()  # at once, since the pid may be another child's soon
+        return False
+
+    def _start(self) -> None:
+        read_end, write_end = os.pipe()
+        try:
+            self._pid = _spawn(os.getpid(), read_end)
+        except OSError:
+            os.close(write_end)
+            raise
+        finally:
+            os.close(read_end)
+        self._lifeline = write_end
+        for mark in self._marks.values():
+            self._send("watch", mark)
+        keeper = threading.Thread(
+            target=self._replace, args=(self._pid,), name=KEEPER_THREAD, daemon=True
+        )
+        # From Python 3.12 on no thread can be started while the interpreter ends.
+        with contextlib.suppress(RuntimeError):
+            keeper.start()
+
+    def _replace(self, pid: int) -> None:
+        """Wait for the end of a guard, and start another when there is something to watch."""
+        started_at = time.monotonic()
+        with contextlib.suppress(ChildProcessError):  # somebody waits for every child here
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        may_start = time.monotonic() - started_at > _KEEPER_PAUSE_S
+        while True:
+            if not may_start:
+                time.sleep(_KEEPER_PAUSE_S)
+            may_start = False
+            with self._lock, contextlib.suppress(OSError):
+                # `watch` may have replaced it already; that one has a keeper of its own.
+                if self._pid in (0, pid) and not self._is_running() and self._marks:
+                    self._start()
+                return
+
+    def _send(self, verb: str, mark: Mark) -> None:
+        line = json.dumps([verb, mark.cookie.decode(), mark.leaders]).encode() + b"\n"
+        # A guard that died this instant is replaced by the next `watch`.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._lifeline, line)
+
+    def _close(self) -> None:
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+        self._pid, self._lifeline = 0, -1
+
+    def after_fork(self) -> None:
+        """Drop the parent's guard in a forked child, which is an orchestrator of its own."""
+        self._lock = threading.Lock()
+        self._marks.clear()
+        self._close()
+
+
+guard = Guard()
+"""The client that all instances of this process share."""
+
+os.register_at_fork(after_in_child=guard.after_fork)
+
+
+def _spawn(orchestrator: int, lifeline: int) -> int:
+    return spawn_helper(
+        GUARD_NAME,
+        "clawblox.system.guard:main",
+        str(orchestrator),
+        channel=lifeline,
+        paths=[str(Path(__file__).parents[2])],
+    )
+
+
+def main(orchestrator: str) -> None:
+    """Run the guard program: wait for the end of that process id, then clean up after it."""
+    settle()
+    _clean_up(_watch_until_gone(int(orchestrator)))
+
+
+def _watch_until_gone(orchestrator: int) -> list[Mark]:
+    """Read the lifeline until it or the orchestrator ends; return the marks left."""
+    os.set_blocking(0, False)
+    poller = select.poll()
+    poller.register(0, select.POLLIN)
+    with contextlib.suppress(OSError):
+        # A forked child of the orchestrator may hold the pipe open; its pidfd cannot be held.
+        poller.register(os.pidfd_open(orchestrator), select.POLLIN)
+    marks: dict[str, Mark] = {}
+    pending = b""
+    while True:
+        is_gone = {descriptor for descriptor, _ in poller.poll()} != {0}
+        # Its last words are read after its death was noticed, so that none is missed.
+        received, is_closed = _read_lifeline()
+        *lines, pending = (pending + received).split(b"\n")
+        for line in lines:
+            verb, cookie, leaders = json.loads(line)
+            if verb == "watch":
+                marks[cookie] = Mark(cookie.encode(), tuple(map(tuple, leaders)))
+            else:
+                marks.pop(cookie, None)
+        if is_gone or is_closed:
+            return list(marks.values())
+
+
+def _read_lifeline() -> tuple[bytes, bool]:
+    """Return all that waits in the lifeline, and whether its other end is closed."""
+    received = b""
+    while True:
+        try:
+            chunk = os.read(0, 65536)
+        except BlockingIOError:
+            return received, False
+        if not chunk:
+            return received, True
+        received += chunk
+
+
+def _clean_up(marks: list[Mark]) -> None:
+    if not marks:
+        return
+    members = find_tree(marks)
+    signal_processes(members, signal.SIGTERM)
+    now = time.monotonic()
+    deadline, quiet_at = now + ORPHAN_GRACE_S, now + _QUIET_S
+    while now < deadline:
+        members = find_tree(marks, members)
+        if members:
+            quiet_at = now + _QUIET_S
+        elif now >= quiet_at:
+            return
+        time.sleep(_SCAN_INTERVAL_S)
+        now = time.monotonic()
+    kill_tree(marks, _KILL_TIMEOUT_S, members)

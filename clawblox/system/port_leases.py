@@ -1,0 +1,132 @@
+"""Port leases: a file of locks that all orchestrators of a user honour, one slot for each port.
+
+A lease is a lock on the port's slot of one file, so that the kernel gives it back when its owner
+is gone. The slot says who that is, for messages. The locks are open file description locks, see
+fcntl(2): they belong to this process's descriptor and not to whoever happens to open the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import threading
+from pathlib import Path
+
+from clawblox.system.files import LockOwner, make_private_dir, own_lock
+
+__all__ = ["LeaseFile", "leases"]
+
+LEASE_ROOT = Path("/tmp")  # noqa: S108 - what is below is checked to be ours
+
+_SLOT_BYTES = 256
+_FLOCK = struct.Struct("hhqqi0q")
+"""``struct flock``: type, whence, start, length, pid."""
+
+
+class LeaseFile:
+    """The leases of this process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._held: set[int] = set()
+
+    def take(self, port: int) -> bool:
+        """Lease a port; return False when somebody has it, here or elsewhere.
+
+        Raises:
+            OSError: The file cannot be opened, or is not this user's.
+        """
+        with self._lock:
+            self._open()
+            try:
+                if port in self._held or not self._set(port, fcntl.F_WRLCK):
+                    return False
+                self._held.add(port)
+                self._write(port, " ".join(map(str, own_lock())))
+                return True
+            finally:
+                self._close_unused()
+
+    def release(self, port: int) -> None:
+        """Give a port back; one that is not leased here stays as it is."""
+        with self._lock:
+            if port in self._held:
+                self._held.remove(port)
+                self._write(port, "")
+                self._set(port, fcntl.F_UNLCK)
+                self._close_unused()
+
+    def owner(self, port: int) -> LockOwner | None:
+        """Return who leases a port, as far as it can be read."""
+        with self._lock:
+            self._open()
+            try:
+                text = os.pread(self._fd, _SLOT_BYTES, port * _SLOT_BYTES)
+            finally:
+                self._close_unused()
+        return LockOwner.parse(text.rstrip(b"\0").decode(errors="replace"))
+
+    def after_fork(self) -> None:
+        """Let go of the parent's leases in a forked child, which would hold them for ever."""
+        self._lock = threading.Lock()
+        self._held.clear()
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self._fd >= 0 and not self._held:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> None:
+        """Have the file open that others open too: the one that was may have been removed."""
+        path = _private_home() / "leases"
+        if self._fd >= 0 and _is_same(self._fd, path):
+            return
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        old, self._fd = self._fd, os.open(path, flags, 0o600)
+        for port in self._held:
+            self._set(port, fcntl.F_WRLCK)
+        if old >= 0:
+            os.close(old)
+
+    def _set(self, port: int, kind: int) -> bool:
+        slot = _FLOCK.pack(kind, os.SEEK_SET, port * _SLOT_BYTES, _SLOT_BYTES, 0)
+        try:
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, slot)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            return False
+        return True
+
+    def _write(self, port: int, text: str) -> None:
+        data = text.encode()[:_SLOT_BYTES].ljust(_SLOT_BYTES, b"\0")
+        os.pwrite(self._fd, data, port * _SLOT_BYTES)
+
+
+leases = LeaseFile()
+"""The leases of this process."""
+
+os.register_at_fork(after_in_child=leases.after_fork)
+
+
+def _private_home() -> Path:
+    # One place for all orchestrators of this user, whatever TMPDIR says. Another user's
+    # lease is not seen; its bound port is.
+    uid = os.getuid()
+    home = make_private_dir(LEASE_ROOT / f"clawblox-{uid}")
+    found = home.lstat()
+    if found.st_uid != uid or stat.S_ISLNK(found.st_mode):
+        raise PermissionError(errno.EPERM, "made by another user", str(home))
+    return home
+
+
+def _is_same(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

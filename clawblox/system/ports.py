@@ -1,0 +1,311 @@
+"""Ports: taking one that nobody leases or binds, and who listens on one.
+
+Ports are leased below the ephemeral range, where no outgoing connection can take one by accident;
+how orchestrators share the leases is the business of ``leases``. Formats: proc(5), proc_net(5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import socket
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.system.port_leases import leases
+from clawblox.system.process_tree import all_processes, command_line
+
+__all__ = [
+    "MAX_LEASES",
+    "Lease",
+    "Listener",
+    "NoFreePort",
+    "PortBusy",
+    "connect_host",
+    "listeners_at",
+    "listeners_on",
+    "open_listener",
+    "owner_of",
+    "owners_of",
+    "take_free_port",
+    "take_port",
+    "wait_for_port",
+]
+
+LEASE_RANGE = range(20000, 32000)
+MAX_LEASES = len(LEASE_RANGE)
+"""How many instances can run at once: each has a port of its own."""
+
+_EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_POLL_INTERVAL_S = 0.05
+_BACKLOG = 128
+_LISTEN = "0A"
+
+# linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST_DUMP = 0x301
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_TCP_LISTEN = 10
+_NETLINK_HEADER = struct.Struct("=IHHII")
+_DIAG_REQUEST = struct.Struct("=BBHI48s")
+_DIAG_MESSAGE = struct.Struct("!4xH2x16s44x4s")
+
+
+class PortBusy(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+    """A port is leased or bound; ``owner`` says by whom, as far as it can be read."""
+
+    def __init__(self, port: int, owner: str) -> None:
+        super().__init__(f"port {port} is in use{f' by {owner}' if owner else ''}")
+        self.port = port
+        self.owner = owner
+
+
+class NoFreePort(Exception):  # noqa: N818 - says the condition
+    """Every port of the lease range is taken."""
+
+
+class Lease:
+    """A port that no other orchestrator takes until it is released."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._is_held = True
+
+    def release(self) -> None:
+        """Give the port back; a second call does nothing."""
+        if self._is_held:
+            self._is_held = False
+            leases.release(self.port)
+
+
+class Listener(NamedTuple):
+    """A listening TCP socket: its address in text and the inode that identifies it."""
+
+    address: str
+    inode: int
+
+
+def take_port(host: str, port: int) -> Lease:
+    """Lease ``port`` if nobody holds or binds it.
+
+    Raises:
+        PortBusy: Somebody does.
+        OSError: ``host`` is not an address of this machine, or the port needs privileges.
+    """
+    if not leases.take(port):
+        owner = leases.owner(port)
+        raise PortBusy(port, "" if owner is None else _describe(owner.pid))
+    lease = Lease(port)
+    try:
+        _bind(host, port).close()
+    except BaseException:
+        lease.release()
+        raise
+    return lease
+
+
+def take_free_port(host: str) -> Lease:
+    """Lease any free port, outside the ephemeral range where that leaves any.
+
+    Raises:
+        NoFreePort: There is none.
+        OSError: ``host`` is not an address of this machine.
+    """
+    for port in _candidates():
+        with contextlib.suppress(PortBusy):
+            return take_port(host, port)
+    raise NoFreePort(f"no free port in {LEASE_RANGE.start}..{LEASE_RANGE.stop - 1}")
+
+
+def _candidates() -> Iterator[int]:
+    """Yield the ports of the lease range, from a random one on, which keeps orchestrators apart."""
+    ephemeral = _ephemeral_range()
+    leaves_none = LEASE_RANGE[0] in ephemeral and LEASE_RANGE[-1] in ephemeral
+    count = len(LEASE_RANGE)
+    first = random.randrange(count)  # noqa: S311 - no secret
+    for offset in range(count):
+        port = LEASE_RANGE[(first + offset) % count]
+        if leaves_none or port not in ephemeral:
+            yield port
+
+
+async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
+    """Lease ``port``, waiting up to ``timeout`` seconds for it to become free.
+
+    Raises:
+        PortBusy: It did not.
+
+    Cancellation: no lease is held.
+    """
+    deadline = anyio.current_time() + timeout
+    while True:
+        try:
+            return await run_blocking(take_port, host, port)
+        except PortBusy as busy:
+            if anyio.current_time() >= deadline:
+                raise PortBusy(port, busy.owner or await _find_owner(port)) from None
+        await anyio.sleep(_POLL_INTERVAL_S)
+
+
+async def _find_owner(port: int) -> str:
+    return await run_blocking(owner_of, port)
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """Bind a leased port and listen on it, for a world that inherits the socket.
+
+    Raises:
+        PortBusy: Somebody who knows no leases took it meanwhile.
+        OSError: ``host`` is not an address of this machine.
+    """
+    listener = _bind(host, port)
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def connect_host(host: str) -> str:
+    """Return the literal address at which a world bound to ``host`` is reached."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)  # noqa: S104
+
+
+def listeners_on(port: int) -> list[Listener]:
+    """Return the sockets that listen on ``port``, IPv4 and IPv6."""
+    return [found for family in _FAMILIES for found in _listeners_of(family, port)]
+
+
+def listeners_at(host: str, port: int) -> list[Listener]:
+    """Return the sockets that answer whoever connects to ``host`` and ``port``."""
+    address = connect_host(host)
+    if ":" not in address:
+        serving = {address, "0.0.0.0"}  # noqa: S104
+        found = [one for one in _listeners_of(socket.AF_INET, port) if one.address in serving]
+        if found:  # it comes before any IPv6 socket that would serve IPv4 too
+            return found
+    return [one for one in listeners_on(port) if one.address in (address, "::")]
+
+
+def _listeners_of(family: socket.AddressFamily, port: int) -> list[Listener]:
+    try:
+        found = list(_ask_kernel(family, port))
+    except OSError:  # a sandbox without sock_diag; the tables list every connection and cost more
+        found = list(_parse_table("tcp6" if family == socket.AF_INET6 else "tcp"))
+    return [listener for at, listener in found if at == port]
+
+
+def owners_of(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
+    """Return ``{inode: pid}`` for those sockets that a process of ``pids`` has open."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    found: dict[int, int] = {}
+    for pid in pids:
+        for target in _descriptor_targets(pid):
+            if target in wanted:
+                found[wanted[target]] = pid
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def owner_of(port: int) -> str:
+    """Name the process that listens on ``port``, as ``pid 123 (command)``; '' if unreadable."""
+    inodes = [listener.inode for listener in listeners_on(port)]
+    owners = owners_of(inodes, all_processes()) if inodes else {}
+    for pid in owners.values():
+        return _describe(pid)
+    return ""
+
+
+def _describe(pid: int) -> str:
+    return f"pid {pid} ({command_line(pid)[:200]})"
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # As servers do: closed connections of the previous run do not count, listeners do.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise PortBusy(port, "") from None
+    return bound
+
+
+def _ephemeral_range() -> range:
+    first, last = _EPHEMERAL_RANGE.read_text().split()
+    return range(int(first), int(last) + 1)
+
+
+def _ask_kernel(family: socket.AddressFamily, port: int) -> Iterator[tuple[int, Listener]]:
+    """Yield (port, listener) of a family from the kernel's own index: sock_diag(7).
+
+    The kernel looks at the port that the request names, and tells of no other listener.
+    """
+    listening = 1 << _TCP_LISTEN
+    request = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, listening, port.to_bytes(2))
+    header = _NETLINK_HEADER.pack(
+        _NETLINK_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 0, 0
+    )
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(header + request)
+        while True:
+            answer = kernel.recv(1 << 16)
+            while answer:
+                length, kind = _NETLINK_HEADER.unpack_from(answer)[:2]
+                if kind == _NLMSG_DONE:
+                    return
+                if kind == _NLMSG_ERROR:
+                    raise OSError(errno.EOPNOTSUPP, "sock_diag refused")
+                yield _parse_message(family, answer[_NETLINK_HEADER.size : length])
+                answer = answer[(length + 3) & ~3 :]
+
+
+def _parse_message(family: socket.AddressFamily, message: bytes) -> tuple[int, Listener]:
+    port, source, inode = _DIAG_MESSAGE.unpack_from(message)
+    raw = source if family == socket.AF_INET6 else source[:4]
+    return port, Listener(_address(raw), int.from_bytes(inode, sys.byteorder))
+
+
+def _parse_table(name: str) -> Iterator[tuple[int, Listener]]:
+    try:
+        rows = (Path("/proc/net") / name).read_text().splitlines()[1:]
+    except (FileNotFoundError, PermissionError):
+        return  # any other error, for want of descriptors, says nothing of the port
+    for row in rows:
+        fields = row.split()
+        if fields[3] == _LISTEN:
+            address, _, port = fields[1].partition(":")
+            yield int(port, 16), Listener(_decode_address(address), int(fields[9]))
+
+
+def _decode_address(text: str) -> str:
+    # The kernel prints the address as 32-bit words in host byte order.
+    raw = bytes.fromhex(text)
+    return _address(b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4)))
+
+
+def _address(raw: bytes) -> str:
+    text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+    return text.removeprefix("::ffff:")  # an IPv4 address that an IPv6 socket serves, as Java's do
+
+
+def _descriptor_targets(pid: int) -> Iterator[str]:
+    try:
+        entries = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return  # any other error, for want of descriptors, says nothing of the process
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115

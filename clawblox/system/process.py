@@ -1,0 +1,386 @@
+"""Starting, watching and ending processes; with guard and tmux the only place that does.
+
+Every process is the leader of its own session, has no standard input, and writes its output
+to a descriptor it is given. It is watched through a pidfd, so nothing here needs SIGCHLD,
+a thread per child, or a particular event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import stat
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.protocol import (
+    LISTEN_FD,
+    LISTEN_FD_NAME,
+    LISTEN_FDNAMES_ENV,
+    LISTEN_FDS_ENV,
+    LISTEN_PID_ENV,
+)
+from clawblox.results import Rung, WorldExit
+from clawblox.system.process_finder import Finder, finder_of_loop
+from clawblox.system.process_tree import Mark, Proc, command_line, read_process, start_time_of
+
+__all__ = [
+    "CannotExecute",
+    "Grace",
+    "Process",
+    "TreeEnd",
+    "adopt",
+    "end_tree",
+    "require_executable",
+    "signal_name",
+    "spawn",
+    "start_limiter",
+]
+
+_SPAWNS_AT_ONCE = 2
+"""More at once only makes the loop wait longer for each (measured)."""
+
+_HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
+"""Makes standard input the descriptor that is handed over. Only the process itself knows its pid
+before its program runs, so this is a shell's part."""
+
+_HEAD_BYTES = 256
+"""As much of a program as the kernel looks at."""
+
+_KILL_TIMEOUT_S = 10.0
+_FIRST_DELAY_S = 0.002
+_LAST_DELAY_S = 0.05
+
+_released_lock = threading.Lock()
+_released: set[int] = set()
+"""Pidfds of children that nobody watches any more and nobody has reaped."""
+
+_start_limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar(
+    "clawblox_start_limiter"
+)
+
+
+class CannotExecute(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+    """A program cannot be executed; the message says which and why.
+
+    Args:
+        message: That message.
+        program: The program.
+    """
+
+    def __init__(self, message: str, program: str) -> None:
+        super().__init__(message)
+        self.program = program
+
+
+@attrs.define
+class Process:
+    """A process that leads the session of an instance or of one of its sidecars.
+
+    Attributes:
+        pid: Its process id.
+        start_time: Its start, in clock ticks since boot; with the pid its identity.
+        is_child: Whether this orchestrator spawned it, so that its status can be read.
+    """
+
+    pid: int
+    start_time: int
+    is_child: bool
+    _pidfd: int = attrs.field(alias="pidfd", repr=False)
+    _exit: WorldExit | None = attrs.field(default=None, alias="exit")
+    _lock: anyio.Lock = attrs.field(
+        factory=lambda: anyio.Lock(fast_acquire=True), init=False, repr=False
+    )
+
+    async def wait(self) -> WorldExit:
+        """Wait until the process has ended; it is not reaped yet.
+
+        Cancellation: changes nothing; it can be waited for again.
+        """
+        async with self._lock:  # one task at a time may wait for a descriptor
+            if self._exit is None:
+                if not self.has_exited:
+                    await anyio.wait_readable(self._pidfd)
+                self._exit = self._read_exit()
+            return self._exit
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the process has ended."""
+        if self._exit is not None or self._pidfd < 0:
+            return True
+        poller = select.poll()
+        poller.register(self._pidfd, select.POLLIN)
+        return bool(poller.poll(0))
+
+    def kill(self) -> None:
+        """Kill the process, and its group when it is a child, without opening anything."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        if self.is_child:  # unreaped, so the number of its group is still its own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def release(self) -> None:
+        """Reap the process and close its pidfd; a child that lives on is reaped later."""
+        if self._pidfd < 0:
+            return
+        if self.is_child:
+            _released.add(self._pidfd)
+            _reap_released()
+        else:
+            os.close(self._pidfd)
+        self._pidfd = -1
+
+    def _read_exit(self) -> WorldExit:
+        # Unreaped, so that the pid and its session cannot be taken by a stranger meanwhile.
+        found = self._wait_id(os.WEXITED | os.WNOWAIT | os.WNOHANG) if self.is_child else None
+        if found is None:
+            return WorldExit()
+        if found.si_code == os.CLD_EXITED:
+            return WorldExit(status=found.si_status)
+        return WorldExit(signal=signal_name(found.si_status))
+
+    def _wait_id(self, options: int) -> os.waitid_result | None:
+        try:
+            return os.waitid(os.P_PIDFD, self._pidfd, options)
+        except ChildProcessError:  # somebody in this process waits for every child
+            return None
+
+
+class Grace:
+    """The time that a stopping instance still has; a second, shorter stop shortens it.
+
+    Args:
+        seconds: Time between TERM and KILL.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+
+    def shorten(self, seconds: float) -> None:
+        """Leave at most ``seconds`` from now."""
+        self.scope.deadline = min(self.scope.deadline, anyio.current_time() + seconds)
+
+
+@attrs.frozen
+class TreeEnd:
+    """How a process tree was ended.
+
+    Attributes:
+        rung: The rung of the ladder that did it.
+        killed: What had to be killed, as ``pid command``.
+        survivors: What even SIGKILL did not end within its time.
+    """
+
+    rung: Rung
+    killed: tuple[str, ...] = ()
+    survivors: tuple[str, ...] = ()
+
+
+def start_limiter() -> anyio.CapacityLimiter:
+    """Return what limits how many threads of this event loop spawn at a time."""
+    limiter = _start_limiter.get(None)
+    if limiter is None:
+        limiter = anyio.CapacityLimiter(_SPAWNS_AT_ONCE)
+        _start_limiter.set(limiter)
+    return limiter
+
+
+def _reap_released() -> None:
+    """Reap the released children that have ended; the others are looked at again later."""
+    with _released_lock:
+        for pidfd in tuple(_released):
+            try:
+                is_over = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is not None
+            except ChildProcessError:  # somebody in this process waits for every child
+                is_over = True
+            if is_over:
+                _released.discard(pidfd)
+                os.close(pidfd)
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: int,
+    listener: int | None = None,
+) -> Process:
+    """Start a process in a session of its own. Blocks, until the process has its program.
+
+    Args:
+        command: Program and arguments; a relative program is taken from ``cwd``.
+        cwd: Working directory.
+        env: The whole environment.
+        output: Descriptor for standard output and error.
+        listener: Descriptor of a listening socket to hand over, as sd_listen_fds(3) says. A shell
+            does that, so variables with names that no shell allows do not reach the program.
+
+    Raises:
+        CannotExecute: It is missing, not executable, or the system has no room for it.
+    """
+    _reap_released()
+    argv = command
+    if listener is not None:
+        require_executable(command[0], cwd, env)
+        argv = ["/bin/sh", "-c", _HAND_OVER, command[0], *command]
+        env = {**env, LISTEN_FDS_ENV: "1", LISTEN_FDNAMES_ENV: LISTEN_FD_NAME}
+    try:
+        child = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL if listener is None else listener,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    except OSError as error:
+        place = "" if error.filename in (None, argv[0]) else f": {error.filename}"
+        raise _cannot_execute(command[0], error, place) from error
+    return _watch(child)
+
+
+def _watch(child: subprocess.Popen[bytes]) -> Process:
+    try:
+        process = _open(child.pid, is_child=True)
+    except ProcessLookupError:  # ended, and reaped by whoever waits for every child here
+        process = Process(child.pid, 0, is_child=True, pidfd=-1, exit=WorldExit())
+    except OSError:
+        child.kill()
+        child.wait()
+        raise
+    # From here on the pidfd stands for the child: Popen shall neither wait nor warn.
+    child.returncode = 0
+    return process
+
+
+def require_executable(program: str, cwd: Path, env: Mapping[str, str]) -> None:
+    """Make sure that a program can be executed, where a shell is to do it.
+
+    A shell would tell nobody but the log why it cannot, and would run any text as a script.
+
+    Raises:
+        CannotExecute: With the reason that executing it directly would give.
+    """
+    places = [""] if "/" in program else os.get_exec_path(env)
+    failures: list[OSError] = []
+    for place in places:
+        try:
+            _check_executable(cwd / place / program, cwd)
+        except OSError as error:
+            failures.append(error)
+        else:
+            return
+    # As execvp(3): that something is there and refuses is worth more than that nothing is.
+    failures.sort(key=lambda error: isinstance(error, FileNotFoundError | NotADirectoryError))
+    raise _cannot_execute(program, failures[0]) from failures[0]
+
+
+def _check_executable(path: Path, cwd: Path) -> None:
+    """Raise what executing ``path`` would; see execve(2)."""
+    if not stat.S_ISREG(path.stat().st_mode) or not os.access(path, os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    try:
+        with path.open("rb") as file:
+            head = file.readline(_HEAD_BYTES)
+    except PermissionError:  # what may be executed need not be readable
+        return
+    if head.startswith(b"#!") and (words := head[2:].split()):
+        (cwd / os.fsdecode(words[0])).stat()
+    elif not head.startswith(b"\x7fELF"):
+        raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC))
+
+
+def _cannot_execute(program: str, error: OSError, place: str = "") -> CannotExecute:
+    return CannotExecute(f"cannot execute {program!r}: {error.strerror}{place}", program)
+
+
+def adopt(pid: int) -> Process:
+    """Watch a process that somebody else spawned, or that was let go here before.
+
+    Raises:
+        ProcessLookupError: It does not live.
+    """
+    found = read_process(pid)
+    return _open(pid, is_child=found is not None and found.ppid == os.getpid())
+
+
+def _open(pid: int, *, is_child: bool) -> Process:
+    pidfd = os.pidfd_open(pid)
+    try:
+        return Process(pid, start_time_of(pid), is_child, pidfd)
+    except ProcessLookupError:
+        os.close(pidfd)
+        raise
+
+
+async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
+    """End everything that belongs to ``mark``: TERM, the grace, KILL until nothing is left.
+
+    Args:
+        mark: Marks the processes; it must name the leader, so that its session counts.
+        leader: The process to wait for first, if there is one.
+        grace: Time between TERM and KILL.
+
+    Raises:
+        OSError: The processes cannot be looked at, for want of descriptors.
+
+    Cancellation: stops climbing; call it shielded.
+    """
+    finder = finder_of_loop()
+    with finder.looking():
+        return await _climb(finder, mark, leader, grace)
+
+
+async def _climb(finder: Finder, mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
+    members = await finder.find(mark, number=signal.SIGTERM)
+    if not members:
+        return TreeEnd("already_exited")
+    with grace.scope:
+        if leader is not None:
+            await leader.wait()
+        delay = _FIRST_DELAY_S
+        while members := await finder.find(mark, members):
+            await anyio.sleep(delay)
+            delay = min(delay * 2, _LAST_DELAY_S)
+        return TreeEnd("terminated")
+    return await _kill(finder, mark, members)
+
+
+async def _kill(finder: Finder, mark: Mark, known: Sequence[Proc]) -> TreeEnd:
+    left = await finder.find(mark, known)
+    killed = await run_blocking(_describe, left)
+    deadline = anyio.current_time() + _KILL_TIMEOUT_S
+    delay = _FIRST_DELAY_S
+    while left := await finder.find(mark, left, number=signal.SIGKILL):
+        if anyio.current_time() >= deadline:
+            break
+        await anyio.sleep(delay)
+        delay = min(delay * 2, _LAST_DELAY_S)
+    survivors = await run_blocking(_describe, left)
+    return TreeEnd("killed" if killed else "terminated", killed, survivors)
+
+
+def _describe(processes: Sequence[Proc]) -> tuple[str, ...]:
+    return tuple(f"{proc.pid} {command_line(proc.pid)[:200]}".rstrip() for proc in processes)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, for example ``SIGKILL``."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,94 @@
+"""Events: what happens to instances, fanned out to whoever listens. Pure memory, no I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from clawblox.results import EventKind, WorldEvent
+from clawblox.system.clock import format_utc, utc_now
+
+__all__ = ["EventHub", "EventStream"]
+
+_BACKLOG = 4096
+
+
+class EventStream:
+    """Events from the moment of the subscription on; an async context manager and iterator.
+
+    It ends when the world is closed. A listener that falls more than 4096 events behind loses
+    the oldest ones; the world never waits for it.
+    """
+
+    def __init__(self, hub: EventHub) -> None:
+        self._hub = hub
+        self._events: deque[WorldEvent] = deque(maxlen=_BACKLOG)
+        self._news = anyio.Event()
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._hub.unsubscribe(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> WorldEvent:
+        while not self._events:
+            if self._is_closed:
+                raise StopAsyncIteration
+            await self._news.wait()
+        event = self._events.popleft()
+        if not self._events and not self._is_closed:
+            self._news = anyio.Event()
+        return event
+
+    def put(self, event: WorldEvent) -> None:
+        """Add an event; the hub does."""
+        self._events.append(event)
+        self._news.set()
+
+    def close(self) -> None:
+        """End the stream after the events that are in it; the hub does."""
+        self._is_closed = True
+        self._news.set()
+
+
+class EventHub:
+    """Takes every event of a world and hands it to the current streams."""
+
+    def __init__(self) -> None:
+        self._streams: list[EventStream] = []
+
+    def subscribe(self) -> EventStream:
+        """Return a stream of the events from now on."""
+        stream = EventStream(self)
+        self._streams.append(stream)
+        return stream
+
+    def unsubscribe(self, stream: EventStream) -> None:
+        """End one stream; a second call does nothing."""
+        stream.close()
+        if stream in self._streams:
+            self._streams.remove(stream)
+
+    def emit(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
+        """Hand an event to every stream."""
+        event = WorldEvent(kind, instance, format_utc(utc_now()), detail)
+        for stream in self._streams:
+            stream.put(event)
+
+    def close(self) -> None:
+        """End every stream."""
+        while self._streams:
+            self._streams.pop().close()

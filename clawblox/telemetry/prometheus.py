@@ -1,0 +1,288 @@
+"""``GET /metrics`` for Prometheus, on loopback; needs the extra ``clawblox[metrics]``.
+
+It turns :class:`~clawblox.telemetry.metrics.Metrics` into metric families when it is asked, and
+serves them from threads of its own, so that a scrape never waits for the event loop nor the loop
+for a scrape. What is counted is the business of ``metrics``. Nobody but this module knows
+prometheus_client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import accumulate
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+import anyio
+import attrs
+import structlog
+
+from clawblox.concurrency.tasks import in_own_task
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ConfigError, UsageError
+from clawblox.telemetry.metrics import Histogram, Metrics
+
+try:
+    from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
+    from prometheus_client.registry import Collector
+    from prometheus_client.utils import floatToGoString
+except ImportError as error:
+    raise UsageError(
+        "the metrics endpoint needs prometheus-client", hint="pip install 'clawblox[metrics]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+__all__ = ["MetricsEndpoint"]
+
+_HOST = "127.0.0.1"
+_PATH = "/metrics"
+_LOOPBACK_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
+_CLIENT_TIMEOUT_S = 5.0
+_SCRAPE_TIMEOUT_S = 10.0
+"""Seconds that a connection may last, however often it sends something."""
+_MAX_CONNECTIONS = 32
+_ACCEPT_PAUSE_S = 0.5
+_SHUTDOWN_POLL_S = 0.1
+
+_HELP = {
+    "starts": "Starts that were begun, those of restarts included.",
+    "start_failures": "Starts that failed.",
+    "exits": "Ready instances that ended without having been asked to.",
+    "unresponsive": "Instances that were given up because they did not answer any more.",
+    "halts": "Instances that said that they have halted, and were ended.",
+    "restarts": "Restarts that were begun.",
+    "stops": "Stops that were begun.",
+    "saves": "Snapshots that were begun.",
+    "save_failures": "Snapshots that failed.",
+    "saved_bytes": "Size of all complete snapshots together.",
+    "ready_s": "Time from the call of a start until the instance was ready.",
+    "save_s": "Time that a complete snapshot took.",
+    "loop_lag_s": "Time by which the event loop was late.",
+}
+
+_log = structlog.get_logger(__name__)
+
+
+class MetricsEndpoint:
+    """Serves metrics on 127.0.0.1 while its block lasts; an async context manager.
+
+    Beside the metrics it reports the instances by state, and CPU time, memory and descriptors
+    of this process. Only requests that name a loopback host and come from no web page are
+    answered, because a page can make a name of its own point at 127.0.0.1.
+
+    Args:
+        read_metrics: Returns the metrics of now. Like ``read_states`` it is called in other
+            threads than the event loop's.
+        read_states: Returns the number of instances by state.
+        port: The port; 0 takes any that is free.
+    """
+
+    def __init__(
+        self,
+        read_metrics: Callable[[], Metrics],
+        read_states: Callable[[], Mapping[str, int]],
+        *,
+        port: int = 0,
+    ) -> None:
+        registry = CollectorRegistry()
+        registry.register(_Collector(read_metrics, read_states))
+        ProcessCollector(registry=registry)
+        self._app = _guarded(make_wsgi_app(registry))
+        self._port = port
+        self._server: _Server | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the metrics are served.
+
+        Raises:
+            UsageError: Nowhere: the block was not entered, or was left.
+        """
+        if self._server is None:
+            raise UsageError("the metrics endpoint is not open")
+        return f"http://{_HOST}:{self._server.server_port}{_PATH}"
+
+    async def __aenter__(self) -> Self:
+        """Serve.
+
+        Raises:
+            ConfigError: The port cannot be used.
+        """
+        try:
+            self._server = _Server(self._app, self._port)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"metrics cannot be served: {error}",
+                key="metrics port",
+                value=self._port,
+                hint="choose another port, or 0 for any",
+            ) from error
+        self._server.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the server and its threads; a scrape that is under way is cut off."""
+        server, self._server = self._server, None
+        if server is not None:
+            await in_own_task(partial(_close, server))
+
+
+async def _close(server: _Server) -> None:
+    with anyio.CancelScope(shield=True):
+        await run_blocking(server.close)
+
+
+@attrs.frozen(eq=False)
+class _Collector(Collector):
+    """Makes metric families of what its two functions return."""
+
+    _read_metrics: Callable[[], Metrics]
+    _read_states: Callable[[], Mapping[str, int]]
+
+    def collect(self) -> Iterator[Metric]:
+        metrics = self._read_metrics()
+        for name in attrs.fields_dict(Metrics):
+            value = getattr(metrics, name)
+            family = _histogram_of if isinstance(value, Histogram) else _counter_of
+            yield family(name, value)
+        instances = GaugeMetricFamily("clawblox_instances", "Instances by state.", labels=["state"])
+        for state, count in self._read_states().items():
+            instances.add_metric([state], count)
+        yield instances
+
+
+def _counter_of(name: str, value: int) -> Metric:
+    return CounterMetricFamily(f"clawblox_{name}", _HELP[name], value=value)
+
+
+def _histogram_of(name: str, value: Histogram) -> Metric:
+    bounds = [*map(floatToGoString, value.bounds), "+Inf"]
+    return HistogramMetricFamily(
+        f"clawblox_{name.removesuffix('_s')}_seconds",
+        _HELP[name],
+        buckets=list(zip(bounds, accumulate(value.counts), strict=True)),
+        sum_value=value.sum,
+    )
+
+
+def _guarded(app: WSGIApplication) -> WSGIApplication:
+    """Let through what asks for the metrics, by a loopback name and for no web page."""
+
+    def guard(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        refusal = _refusal_of(environ)
+        if refusal is not None:
+            return _answer(start_response, refusal)
+        try:
+            return app(environ, start_response)
+        except Exception:  # noqa: BLE001 - a scrape must not end the server
+            _log.exception("metrics not collected")
+            return _answer(start_response, "500 Internal Server Error")
+
+    return guard
+
+
+def _refusal_of(environ: WSGIEnvironment) -> str | None:
+    if not _LOOPBACK_NAME.fullmatch(environ.get("HTTP_HOST", "")) or "HTTP_ORIGIN" in environ:
+        return "403 Forbidden"
+    if environ["PATH_INFO"] != _PATH:
+        return "404 Not Found"
+    return None if environ["REQUEST_METHOD"] == "GET" else "405 Method Not Allowed"
+
+
+def _answer(start_response: StartResponse, status: str) -> list[bytes]:
+    start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+    return [f"{status}\n".encode()]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _CLIENT_TIMEOUT_S
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        """Log nothing: the terminal belongs to the command line."""
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    """A thread accepts, and one more serves each connection; all of them end with the server."""
+
+    def __init__(self, app: WSGIApplication, port: int) -> None:
+        self._thread = threading.Thread(target=self._accept, name="clawblox-metrics", daemon=True)
+        self._connections: dict[socket.socket, float] = {}
+        """When each was accepted, in monotonic seconds, the oldest first."""
+        super().__init__((_HOST, port), _Handler)
+        self.set_app(app)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _accept(self) -> None:
+        self.serve_forever(_SHUTDOWN_POLL_S)
+
+    def close(self) -> None:
+        """End everything. Blocks for a tenth of a second at most."""
+        self.shutdown()
+        self._thread.join()
+        for connection in tuple(self._connections):
+            _cut_off(connection)
+        self.server_close()
+
+    def server_bind(self) -> None:
+        # The inherited one asks the name service for the name of the address.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = _HOST, self.server_address[1]
+        self.setup_environ()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            connection, address = super().get_request()
+        except OSError:  # no descriptor is left; the caller would look again at once
+            time.sleep(_ACCEPT_PAUSE_S)
+            raise
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            oldest = next(iter(tuple(self._connections)))
+            self._connections.pop(oldest, None)
+            _cut_off(oldest)
+        self._connections[connection] = monotonic()
+        return connection, address
+
+    def service_actions(self) -> None:
+        """Cut off who has taken too long; it is called ten times a second at least."""
+        latest = monotonic() - _SCRAPE_TIMEOUT_S
+        for connection, accepted_at in tuple(self._connections.items()):
+            if accepted_at < latest:
+                _cut_off(connection)
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - the base's type
+        self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Note that a client went away, or sent nothing for too long."""
+        _log.debug("metrics client gone", exc_info=True)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    """End a connection; the thread that serves it closes it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

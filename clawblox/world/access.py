@@ -1,0 +1,192 @@
+"""Access of an agent to a world: joining, rejoining a recorded session, leaving.
+
+An access is a plain dict that scripts put into prompts however they want. The session id of
+an agent with a directory is kept in ``<dir>/world_session.txt``, so that the agent finds its
+session again after a resume.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import attrs
+
+from clawblox import protocol
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.arguments import path_of
+from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
+from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.http import Answer, InstanceClient
+
+__all__ = ["AgentLike", "Member", "join", "leave", "member_of"]
+
+SESSION_FILE = "world_session.txt"
+
+_RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
+"""Ends the full name of one run's agent: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
+
+
+@runtime_checkable
+class AgentLike(Protocol):
+    """What ``connect`` needs of an agent: a name and a directory."""
+
+    @property
+    def name(self) -> str:
+        """Its full name, the run's suffix included."""
+
+    @property
+    def dir(self) -> str | os.PathLike[str]:
+        """Its directory."""
+
+
+@attrs.frozen
+class Member:
+    """An agent as a world sees it.
+
+    Attributes:
+        name: The name it shows: the full one up to its run suffix.
+        run_name: The full name.
+        dir: Its directory, absolute; None for a plain name.
+    """
+
+    name: str
+    run_name: str
+    dir: Path | None
+
+    @property
+    def session_file(self) -> Path | None:
+        """Where its session id is kept."""
+        return None if self.dir is None else self.dir / SESSION_FILE
+
+
+def member_of(agent: str | AgentLike) -> Member:
+    """Return what a world needs to know of an agent.
+
+    Raises:
+        ConfigError: It is neither a name nor has one.
+    """
+    is_plain = isinstance(agent, str)
+    run_name = agent if is_plain else getattr(agent, "name", None)
+    directory: Any = None if is_plain else getattr(agent, "dir", None)
+    has_dir = isinstance(directory, str | os.PathLike)
+    if not isinstance(run_name, str) or not run_name or not (is_plain or has_dir):
+        raise ConfigError("an agent is a name, or has .name and .dir", key="agent", value=agent)
+    name = _RUN_SUFFIX.sub("", run_name) or run_name
+    return Member(name, run_name, path_of(directory, "agent.dir").absolute() if has_dir else None)
+
+
+async def join(
+    client: InstanceClient, member: Member, *, url: str, local_url: str, timeout: float
+) -> dict[str, Any]:
+    """Join a world, or rejoin it with the session that the agent's directory records.
+
+    Args:
+        client: Calls to the instance.
+        member: The agent.
+        url: Address that the agent may use.
+        local_url: Address on this machine.
+        timeout: Seconds for the call.
+
+    Returns:
+        The access.
+
+    Raises:
+        WorldSessionError: The world did not give the recorded session back.
+        WorldCallError: It did not answer, or not with a session.
+        ConfigError: The agent's directory cannot be used, or records no usable session.
+
+    Cancellation: the world may have joined the agent; no session is recorded.
+    """
+    known = await run_blocking(_recorded_session, member)
+    headers = {protocol.SESSION_HEADER: known} if known else {}
+    answer = await client.post(
+        protocol.JOIN_ROUTE, params={"name": member.name}, headers=headers, timeout=timeout
+    )
+    joined = _read_join(answer, known)
+    if known is not None and joined.session != known:
+        raise WorldSessionError(f"expected session {known}, got {joined.session}")
+    if known is None and member.session_file is not None:
+        await run_blocking(_record_session, member.session_file, joined.session)
+    return {
+        **joined.fields,
+        "session": joined.session,
+        "agent_id": joined.fields.get("agent_id"),
+        "name": member.name,
+        "headers": {protocol.SESSION_HEADER: joined.session},
+        "base_url": url,
+        "internal_base_url": local_url,
+    }
+
+
+async def leave(client: InstanceClient, access: Mapping[str, Any], *, timeout: float) -> None:
+    """Leave a world.
+
+    Raises:
+        ConfigError: ``access`` is not what ``connect`` returned.
+        WorldCallError: The world did not answer, or refused.
+
+    Cancellation: the world may have seen the agent leave.
+    """
+    headers = access.get("headers")
+    if not isinstance(headers, Mapping):
+        raise ConfigError("an access is what connect returned", key="access", value=dict(access))
+    answer = await client.post(protocol.LEAVE_ROUTE, headers=headers, timeout=timeout)
+    _require_success(answer, protocol.LEAVE_ROUTE)
+
+
+def _recorded_session(member: Member) -> str | None:
+    path = member.session_file
+    if path is None:
+        return None
+    try:
+        text = path.read_text().strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the recorded session cannot be read: {error}", path=path) from error
+    if not protocol.is_session_id(text):
+        raise ConfigError(
+            "the recorded session is not usable",
+            path=path,
+            value=text[:80],
+            hint="remove the file to join anew",
+        )
+    return text
+
+
+def _record_session(path: Path, session: str) -> None:
+    try:
+        make_private_dir(path.parent)
+        publish_bytes(path, f"{session}\n".encode())
+    except OSError as error:
+        raise ConfigError(f"the session cannot be recorded: {error}", path=path) from error
+
+
+def _read_join(answer: Answer, known: str | None) -> protocol.JoinAnswer:
+    if known is not None and 400 <= answer.status < 500:
+        raise WorldSessionError(
+            f"expected session {known}, but the world does not know it",
+            status=answer.status,
+            body_start=answer.body_start,
+            hint="the world must restore its sessions with its snapshot",
+        )
+    _require_success(answer, protocol.JOIN_ROUTE)
+    try:
+        return protocol.parse_join_answer(answer.body)
+    except ValueError as error:
+        raise WorldCallError(
+            str(error), status=answer.status, body_start=answer.body_start
+        ) from error
+
+
+def _require_success(answer: Answer, route: str) -> None:
+    if not 200 <= answer.status < 300:
+        raise WorldCallError(
+            f"POST {route} answered {answer.status}",
+            status=answer.status,
+            body_start=answer.body_start,
+        )

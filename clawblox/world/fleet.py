@@ -1,0 +1,521 @@
+"""The instances of one open world, and what serves them until the last has ended.
+
+A fleet exists between entering and leaving the block of an ``AsyncWorld``. It knows which
+instances there are and which one is meant; what an instance does is its supervisor's part.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+import anyio
+import attrs
+import structlog
+
+from clawblox.concurrency.batch import Job, Many
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.world_toml import WorldConfig
+from clawblox.errors import UsageError, WorldStartError, WorldStopError
+from clawblox.instance.instance import Instance, new_run_id
+from clawblox.instance.launch import Launch, plan_attach
+from clawblox.instance.lifecycle import State
+from clawblox.instance.startup import FAILED_START_GRACE_S
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import Batch, EventKind, StartedWorld, StopResult
+from clawblox.rundir.control_server import ControlServer, Handler
+from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
+from clawblox.rundir.manifest import Update
+from clawblox.rundir.manifest_updates import instances_update, run_update
+from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.records import (
+    InstanceRecord,
+    RunClaim,
+    claim_run,
+    free_names,
+    read_running,
+)
+from clawblox.system.clock import utc_now
+from clawblox.system.http import InstanceClient
+from clawblox.telemetry.events import EventHub
+from clawblox.telemetry.logs import trim_log
+from clawblox.telemetry.loop_lag import GAP_S, watch_loop
+from clawblox.telemetry.metrics import Counter, Recorder
+
+__all__ = ["Fleet", "Handlers", "Plan"]
+
+Handlers: TypeAlias = Mapping[str, Handler]
+"""What other processes can ask for, by name of the operation."""
+
+_TRIM_INTERVAL_S = 2.0
+
+_COUNTERS_OF: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
+    "start_failed": ("start_failures",),
+    "exited": ("exits",),
+    "unresponsive": ("unresponsive",),
+    "halted": ("halts",),
+    "restarting": ("restarts", "starts"),
+    "stopped": ("stops",),
+    "save_failed": ("save_failures",),
+}
+
+_serial = itertools.count()
+
+_log = structlog.get_logger(__name__)
+
+
+class Fleet:
+    """Instances by name, their tasks, and the writers and clients that they share.
+
+    Args:
+        max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
+        make_handlers: Returns what other processes can ask about the instances of a run directory.
+
+    Attributes:
+        tasks: Tasks of the instances, and calls that outlive a cancelled caller.
+        hub: Takes and hands out events.
+        recorder: Counts what happens.
+        writers: The writers of the manifests.
+    """
+
+    def __init__(
+        self, max_log_bytes: int | None, make_handlers: Callable[[Fleet, Path], Handlers]
+    ) -> None:
+        self.tasks = Tasks()
+        self.hub = EventHub()
+        self.recorder = Recorder()
+        self.writers = ManifestWriters()
+        self._max_log_bytes = max_log_bytes
+        self._services = Tasks()
+        self._supervisors: dict[str, Supervisor] = {}
+        self._starting: set[Supervisor] = set()
+        self._names: dict[str, Instance] = {}
+        self._latest: dict[Path, Instance] = {}
+        self._past_names: dict[str, Path] = {}
+        self._has_started = False
+        self._cleared: set[Path] = set()
+        self._planned: dict[str, Launch] = {}
+        self._plan_lock = anyio.Lock()
+        self._clients: dict[str, tuple[int, InstanceClient]] = {}
+        self._claims: dict[Path, RunClaim] = {}
+        self._make_handlers = make_handlers
+        self._control_name = f"{os.getpid()}-{next(_serial)}"
+        self._controls: dict[Path, ControlServer | None] = {}
+        self._control_lock = anyio.Lock()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Self]:
+        """Serve instances; leaving ends those that are not detached, and then what served them."""
+        async with self._services, self._clients_and_claims(), self.writers, self.tasks:
+            self._services.start_soon(self._trim_logs)
+            self._services.start_soon(watch_loop, self._note_lag)
+            yield self
+
+    @asynccontextmanager
+    async def _clients_and_claims(self) -> AsyncIterator[None]:
+        """Close at the end what the instances may have needed to the last."""
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                for server in filter(None, self._controls.values()):
+                    await server.aclose()
+                for _, client in self._clients.values():
+                    await client.aclose()
+                await run_blocking(_release, tuple(self._claims.values()))
+            self.hub.close()
+
+    # -- which instances there are ----------------------------------------------------------
+
+    @property
+    def supervisors(self) -> tuple[Supervisor, ...]:
+        """The instances that were ready once and have not been stopped, in order."""
+        return tuple(self._supervisors.values())
+
+    @property
+    def starting(self) -> tuple[Supervisor, ...]:
+        """The instances that are being started, those that wait for their turn included."""
+        return tuple(self._starting)
+
+    @property
+    def ready_names(self) -> tuple[str, ...]:
+        """Names of the instances that are ready, in the order of their starts."""
+        known = self._supervisors.items()
+        return tuple(name for name, one in known if one.lifecycle.state is State.READY)
+
+    @property
+    def snapshots_in_use(self) -> set[Path | None]:
+        """What instances were restored from, or are about to be."""
+        held = (one.instance.launch for one in (*self._supervisors.values(), *self._starting))
+        return {launch.resume_path for launch in (*held, *self._planned.values())}
+
+    def find(self, name: str | None) -> Supervisor:
+        """Return the instance that is meant: the named one, or the only one for None.
+
+        Raises:
+            UsageError: There is none of that name, or not exactly one.
+        """
+        known = self._supervisors
+        if name is None and len(known) == 1:
+            return next(iter(known.values()))
+        if name is not None and name in known:
+            return known[name]
+        raise self._no_instance(name)
+
+    def _no_instance(self, name: str | None) -> UsageError:
+        names = ", ".join(self._supervisors) or "none"
+        past = ", ".join(one for one in self._past_names if one not in self._supervisors)
+        asked = "no instance was named" if name is None else f"no instance {name!r}"
+        ended = f", and there were: {past}" if past else ""
+        return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
+
+    def last_run_dir(self, name: object) -> Path | None:
+        """Return the run directory of the last instance of a name; None when there was none."""
+        return self._past_names.get(name) if isinstance(name, str) else None
+
+    def _was_asked_for(self, name: str) -> bool:
+        """Return whether an instance of that name was started here, or is to be."""
+        being_started = (one.instance.launch.name for one in self._starting)
+        return name in {*self._past_names, *self._names, *self._planned, *being_started}
+
+    # -- start and stop ---------------------------------------------------------------------
+
+    async def start(self, plan: Callable[[], Launch]) -> StartedWorld:
+        """Start an instance and return when it is ready; see ``AsyncWorld.start``.
+
+        Args:
+            plan: Returns its launch. Blocks.
+        """
+
+        async def end(started: StartedWorld) -> None:
+            await self._end([started.name])
+
+        return await self.tasks.own(partial(self._start, plan), undo=end)
+
+    async def _start(self, plan: Callable[[], Launch]) -> StartedWorld:
+        launch = await run_blocking(plan)
+        await self._close_interrupted(launch.run_dir)
+        # An update that says nothing sees to it that there is a manifest for the world.
+        return await self._supervise(launch, update=Update())
+
+    async def start_many(
+        self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool
+    ) -> Batch[StartedWorld]:
+        """Start many instances at once; see ``AsyncWorld.start_many``.
+
+        Args:
+            run_dir: Their run directory, which no other process may start many in.
+            plan: Returns their launches, given names that are free.
+            reuse: Whether the name of an instance that has ended is free.
+            stop_all: Whether one failure ends all the others.
+        """
+
+        async def end(batch: Batch[StartedWorld]) -> None:
+            await self._end(batch.done)
+
+        start = partial(self._start_many, run_dir, plan, reuse, stop_all)
+        return await self.tasks.own(start, undo=end)
+
+    async def _start_many(
+        self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool
+    ) -> Batch[StartedWorld]:
+        claim = await run_blocking(claim_run, run_dir)
+        if self._claims.setdefault(run_dir, claim) is not claim:
+            claim.release()
+        await self._close_interrupted(run_dir)
+        async with self._planning(run_dir, plan, reuse=reuse) as launches:
+            directories = {name: one.instance_dir for name, one in launches.items()}
+            await self.writers.of(run_dir).apply(instances_update(directories))
+            start = self._start_all_or_none if stop_all else self._start_each
+            before = self.supervisors
+            try:
+                batch = await start(launches)
+            except BaseException:
+                started = [one for one in self.supervisors if one not in before]
+                names = {one.instance.name for one in started}
+                await self._end(names & launches.keys())
+                raise
+            self._put_in_order(batch.done)
+            return batch
+
+    async def _end(self, names: Iterable[str]) -> None:
+        """End instances that were started in vain."""
+
+        async def end(name: str) -> None:
+            with suppress(WorldStopError):  # it is in the log, and the guard watches what is left
+                await self.stop(name, FAILED_START_GRACE_S)
+
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as ends:
+                for name in names:
+                    ends.start_soon(end, name)
+
+    def _put_in_order(self, names: Iterable[str]) -> None:
+        """Have the order in which instances were asked for, not that in which they got ready."""
+        for name in names:
+            if name in self._supervisors:
+                self._supervisors[name] = self._supervisors.pop(name)
+
+    @asynccontextmanager
+    async def _planning(
+        self, run_dir: Path, plan: Plan, *, reuse: bool
+    ) -> AsyncIterator[dict[str, Launch]]:
+        """Plan launches by name; nobody else here plans one of their names meanwhile."""
+        claim = self._claims[run_dir]
+
+        def plan_here() -> dict[str, Launch]:
+            with claim.naming() as planned:
+                taken = {*self._names, *self._planned, *planned}
+                names = free_names(run_dir, taken, reuse=reuse)
+                launches = {str(one.name): one for one in plan(names)}
+                planned.update(launches)
+            return launches
+
+        async with self._plan_lock:
+            launches = await run_blocking(plan_here)
+            self._planned.update(launches)
+        try:
+            yield launches
+        finally:
+            for name in launches:
+                del self._planned[name]
+            claim.forget(launches)
+
+    async def _start_member(self, launch: Launch) -> StartedWorld:
+        begun_at = utc_now()
+        run_id = new_run_id(str(launch.name), begun_at)
+        update = run_update(
+            id=run_id,
+            index=launch.index,
+            status="running",
+            started_at=begun_at,
+            resume_from=launch.resume_path,
+            parent_sha256=launch.parent_sha256,
+        )
+        return await self._supervise(launch, update=update, run_id=run_id)
+
+    async def _start_each(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
+        jobs = {name: partial(self._start_member, one) for name, one in launches.items()}
+        return await Many(self.tasks, jobs)
+
+    async def _start_all_or_none(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
+        first = ""
+        scopes = {name: anyio.CancelScope() for name in launches}
+
+        async def start(name: str, launch: Launch) -> StartedWorld:
+            nonlocal first
+            with scopes[name]:
+                try:
+                    return await self._start_member(launch)
+                except Exception:
+                    first = first or name
+                    for scope in scopes.values():
+                        scope.cancel()
+                    raise
+            raise _given_up(name, first)
+
+        jobs = {name: partial(start, name, one) for name, one in launches.items()}
+        batch = await Many(self.tasks, jobs)
+        if not batch.failed:
+            return batch
+        await self._end(batch.done)
+        return Batch({}, {**batch.failed, **{name: _given_up(name, first) for name in batch.done}})
+
+    async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
+        """Take over the instances that run in a run directory."""
+        records = await run_blocking(read_running, run_dir)
+        launches = [(plan_attach(config, run_dir, record), record) for record in records]
+        return [await self._supervise(launch, record=record) for launch, record in launches]
+
+    async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
+        """End an instance, or do nothing when it does not run; see ``AsyncWorld.stop``."""
+        known = self._supervisors
+        if name is not None and self._has_started and not self._was_asked_for(name):
+            raise self._no_instance(name)
+        if not known or (name is not None and name not in known):
+            return StopResult(name or "", "not_running")
+        supervisor = self.find(name)
+        try:
+            return await supervisor.stop(grace_seconds)
+        finally:
+            if supervisor.lifecycle.is_over:
+                await self._forget(supervisor.instance.name)
+
+    def stop_all(self, names: Iterable[str], grace_seconds: float) -> Many[StopResult]:
+        """End many instances at once."""
+        jobs: dict[str, Job[StopResult]] = {
+            name: partial(self.stop, name, grace_seconds) for name in names
+        }
+        return Many(self.tasks, jobs)
+
+    def hurry(self) -> None:
+        """Leave every running stop no more time: what still lives is killed at once."""
+        for supervisor in self._supervisors.values():
+            supervisor.hurry()
+
+    async def _supervise(
+        self,
+        launch: Launch,
+        *,
+        update: Update | None = None,
+        record: InstanceRecord | None = None,
+        run_id: str = "",
+    ) -> StartedWorld:
+        control = await self._control_of(launch.run_dir)
+        write = partial(self.writers.apply, launch.instance_dir)
+        register = partial(write, update or Update())
+        instance = Instance(
+            launch, record, names=self._names, control=control, register=register, run_id=run_id
+        )
+        supervisor = Supervisor(instance, self.emit, write)
+        if record is None:
+            self.recorder.add("starts")
+        self.tasks.start_soon(supervisor.run)
+        self._starting.add(supervisor)
+        try:
+            started = await _wait_started(supervisor)
+            await self._forget(started.name)
+            self._supervisors[started.name] = supervisor
+            self._has_started = True
+            self._latest[launch.instance_dir] = instance
+        finally:
+            self._starting.discard(supervisor)
+            if instance.name:
+                self._past_names[instance.name] = launch.run_dir
+        return started
+
+    async def label_run(self, directory: Path, update: Update) -> None:
+        """Label a run in its manifest; see ``AsyncWorld.record_run``.
+
+        With an id, what belongs to the instances that run in ``directory``, and to the one that
+        was started last there, belongs to the run of that id from now on.
+        """
+        run_id = update.run.get("id")
+        if run_id is not None:
+            running = (one.instance for one in self._supervisors.values())
+            here = {one for one in running if one.launch.instance_dir == directory}
+            if directory in self._latest:
+                here.add(self._latest[directory])
+            renamed = {one.run_id: run_id for one in here}
+            update = attrs.evolve(update, renamed_runs=renamed)
+            await run_blocking(_rename_runs, here, run_id)
+        await self.writers.of(directory).apply(update)
+
+    async def _forget(self, name: str) -> None:
+        self._supervisors.pop(name, None)
+        _, client = self._clients.pop(name, (0, None))
+        if client is not None:
+            await client.aclose()
+
+    async def _close_interrupted(self, run_dir: Path) -> None:
+        """Note that runs of a killed orchestrator were interrupted, and remove what it left."""
+        for directory in await run_blocking(close_interrupted, run_dir):
+            await self.writers.of(directory).apply(run_update(status="interrupted"))
+        if run_dir not in self._cleared:
+            self._cleared.add(run_dir)
+            await run_blocking(remove_leftovers, run_dir)
+
+    # -- what serves them -------------------------------------------------------------------
+
+    def emit(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
+        """Tell what happened to whoever listens, and count it."""
+        self.hub.emit(kind, instance, **detail)
+        for counter in _COUNTERS_OF.get(kind, ()):
+            self.recorder.add(counter)
+        if kind == "ready":
+            self.recorder.observe("ready_s", detail["ready_s"])
+
+    async def _control_of(self, run_dir: Path) -> str:
+        """Return the name of the control socket of a run directory; '' where there can be none."""
+        async with self._control_lock:
+            if run_dir not in self._controls:
+                self._controls[run_dir] = await self._open_control(run_dir)
+            server = self._controls[run_dir]
+        return "" if server is None else self._control_name
+
+    async def _open_control(self, run_dir: Path) -> ControlServer | None:
+        handlers = self._make_handlers(self, run_dir)
+        server = ControlServer(run_dir, self._control_name, handlers)
+        try:
+            await server.open()
+        except OSError as error:
+            _log.warning("no control socket", run_dir=str(run_dir), error=str(error))
+            return None
+        self._services.start_soon(server.run)
+        return server
+
+    def client(self, supervisor: Supervisor) -> InstanceClient:
+        """Return the one client of an instance; each of its lives has another."""
+        instance = supervisor.instance
+        life, client = self._clients.get(instance.name, (-1, None))
+        if client is not None and life == instance.restarts:
+            return client
+        if client is not None:
+            self._services.start_soon(client.aclose)
+        client = InstanceClient(instance.url)
+        self._clients[instance.name] = instance.restarts, client
+        return client
+
+    def _note_lag(self, lag_s: float) -> None:
+        self.recorder.observe("loop_lag_s", lag_s)
+        if lag_s > GAP_S:
+            _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
+            self.emit("lagged", "", seconds=lag_s)
+
+    async def _trim_logs(self) -> None:
+        while self._max_log_bytes is not None:
+            await anyio.sleep(_TRIM_INTERVAL_S)
+            logs = [path for one in self._supervisors.values() for path in one.instance.log_files]
+            await run_blocking(_trim, logs, self._max_log_bytes)
+
+
+Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
+"""Returns what is to be started, given names that are free. Blocks."""
+
+
+async def _wait_started(supervisor: Supervisor) -> StartedWorld:
+    """Wait for a start; whoever gives it up ends it, and waits until nothing of it is left."""
+    is_settled = False
+    try:
+        started = await supervisor.wait_started()
+        is_settled = True
+    except Exception:
+        is_settled = True
+        raise
+    finally:
+        if not is_settled:
+            with anyio.CancelScope(shield=True):
+                await supervisor.stop(FAILED_START_GRACE_S)
+    return started
+
+
+def _given_up(name: str, failed: str) -> WorldStartError:
+    message = f"instance {name!r} was given up, since {failed!r} failed"
+    return WorldStartError(message, instance=name)
+
+
+def _rename_runs(instances: Iterable[Instance], run_id: str) -> None:
+    for instance in instances:
+        try:
+            instance.rename_run(run_id)
+        except OSError as error:
+            _log.warning("instance record not written", instance=instance.name, error=str(error))
+
+
+def _release(claims: Iterable[RunClaim]) -> None:
+    for claim in claims:
+        claim.release()
+
+
+def _trim(logs: Iterable[Path], max_bytes: int) -> None:
+    for path in logs:
+        try:
+            trim_log(path, max_bytes)
+        except OSError as error:
+            _log.warning("log not cut", path=str(path), error=str(error))

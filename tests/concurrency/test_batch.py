@@ -1,0 +1,305 @@
+"""One operation on many: outcomes as they land, or all as a batch; failures cost nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from clawblox.concurrency.batch import Many
+from clawblox.concurrency.tasks import Tasks
+from clawblox.errors import BatchError, UsageError
+from clawblox.results import Outcome
+from tests.support import wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+HANG_S = 30.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Work:
+    """Jobs by name; each ends when it is told what it came to, and notes its own cancellation."""
+
+    def __init__(self, *names: str) -> None:
+        self.begun: list[str] = []
+        self.cleaned_up: list[str] = []
+        self._outcomes: dict[str, Any] = {}
+        self._ends = {name: anyio.Event() for name in names}
+
+    @property
+    def jobs(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+        return {name: self._job_of(name) for name in self._ends}
+
+    def _job_of(self, name: str) -> Callable[[], Awaitable[Any]]:
+        async def job() -> Any:
+            self.begun.append(name)
+            try:
+                await self._ends[name].wait()
+            except anyio.get_cancelled_exc_class():
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(0.01)
+                self.cleaned_up.append(name)
+                raise
+            if isinstance(self._outcomes[name], Exception):
+                raise self._outcomes[name]
+            return self._outcomes[name]
+
+        return job
+
+    def end(self, **outcomes: Any) -> None:
+        """End jobs: with a value, or by raising an exception."""
+        for name, outcome in outcomes.items():
+            self._outcomes[name] = outcome
+            self._ends[name].set()
+
+    async def until_begun(self, count: int) -> None:
+        await wait_until_async(lambda: len(self.begun) == count, HANG_S)
+
+
+async def immediate(value: Any) -> Any:
+    return value
+
+
+async def next_of(many: Many[Any]) -> Outcome[Any]:
+    with anyio.fail_after(HANG_S):
+        return await anext(many)
+
+
+# -------------------------------------------------------------------------------- all of them
+
+
+async def test_a_batch_has_the_values_in_the_order_of_the_asking() -> None:
+    work = Work("a", "b", "c")
+    async with Tasks() as tasks, anyio.create_task_group() as group:
+        many = Many(tasks, work.jobs)
+        assert work.begun == []
+
+        async def end_backwards() -> None:
+            await work.until_begun(3)
+            for name in "cba":
+                work.end(**{name: name.upper()})
+                await anyio.lowlevel.checkpoint()
+
+        group.start_soon(end_backwards)
+        batch = await many
+    assert list(batch.done.items()) == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert list(batch) == ["A", "B", "C"]
+    assert (len(batch), batch["b"], batch.failed) == (3, "B", {})
+    batch.raise_if_failed()
+
+
+async def test_a_failure_costs_nobody_else_and_the_first_one_comes_first() -> None:
+    work = Work("a", "b", "c", "d")
+    late, early = KeyError("late"), UsageError("early")
+    async with Tasks() as tasks, anyio.create_task_group() as group:
+
+        async def end_all() -> None:
+            await work.until_begun(4)
+            for name, outcome in (("c", early), ("a", late), ("d", None), ("b", 2)):
+                work.end(**{name: outcome})
+                await anyio.wait_all_tasks_blocked()
+
+        group.start_soon(end_all)
+        batch = await Many(tasks, work.jobs)
+    assert batch.done == {"b": 2, "d": None}
+    assert list(batch.failed.items()) == [("c", early), ("a", late)]
+    with pytest.raises(KeyError, match="late"):
+        batch["a"]
+    with pytest.raises(KeyError, match="nobody"):
+        batch["nobody"]
+    with pytest.raises(BatchError, match="2 of 4 instances failed") as caught:
+        batch.raise_if_failed()
+    assert caught.value.__cause__ is early
+    assert caught.value.failed == {"c": early, "a": late}
+
+
+async def test_of_none_there_is_an_empty_batch() -> None:
+    async with Tasks() as tasks:
+        batch = await Many[int](tasks, {})
+        assert [outcome async for outcome in Many[int](tasks, {})] == []
+    assert (list(batch), batch.failed) == ([], {})
+
+
+async def test_nothing_begins_before_it_is_awaited() -> None:
+    work = Work("a")
+    async with Tasks() as tasks:
+        Many(tasks, work.jobs)
+        await anyio.wait_all_tasks_blocked()
+        assert work.begun == []
+
+
+async def test_all_run_at_the_same_time() -> None:
+    work = Work(*"abcdefgh")
+    async with Tasks() as tasks:
+        many = aiter(Many(tasks, work.jobs))
+        await work.until_begun(8)
+        work.end(h=8)
+        assert await next_of(many) == Outcome("h", value=8)
+
+
+# ---------------------------------------------------------------------------- as they land
+
+
+async def test_outcomes_come_as_they_land() -> None:
+    work = Work("a", "b", "c")
+    failure = KeyError()
+    order = iter([("b", 1), ("c", failure), ("a", 3)])
+    async with Tasks() as tasks:
+        many = aiter(Many(tasks, work.jobs))
+        await work.until_begun(3)
+        seen = []
+        for name, outcome in order:
+            work.end(**{name: outcome})
+            seen.append(await next_of(many))
+        with pytest.raises(StopAsyncIteration):
+            await anext(many)
+    assert seen == [
+        Outcome("b", value=1),
+        Outcome("c", error=failure),
+        Outcome("a", value=3),
+    ]
+
+
+async def test_outcomes_that_have_landed_wait_for_who_is_late() -> None:
+    async with Tasks() as tasks:
+        many = Many(tasks, {name: lambda n=name: immediate(n) for name in "abc"})  # type: ignore[misc]
+        seen = []
+        async for outcome in many:
+            await anyio.wait_all_tasks_blocked()
+            seen.append(outcome.value)
+        assert sorted(seen) == ["a", "b", "c"]
+
+
+async def test_who_leaves_early_leaves_the_others_to_go_on() -> None:
+    work = Work("a", "b", "c")
+    async with Tasks() as tasks:
+        many = Many(tasks, work.jobs)
+        work.end(a=1)
+        async for outcome in many:
+            assert outcome.instance == "a"
+            break
+        work.end(b=2, c=3)
+        rest = [outcome.value async for outcome in many]
+    assert sorted(rest) == [2, 3]
+    assert work.cleaned_up == []
+
+
+async def test_who_is_cancelled_while_iterating_leaves_the_others_to_go_on() -> None:
+    work = Work("a", "b")
+    async with Tasks() as tasks:
+        many = Many(tasks, work.jobs)
+        with anyio.CancelScope() as scope:
+            aiter(many)
+            await work.until_begun(2)
+            scope.cancel()
+            await anext(many)
+        assert scope.cancelled_caught
+        work.end(a=1, b=2)
+        assert sorted([outcome.value async for outcome in many]) == [1, 2]
+    assert work.cleaned_up == []
+
+
+async def test_it_can_be_awaited_once_and_not_after_the_iteration_began() -> None:
+    async with Tasks() as tasks:
+        awaited = Many(tasks, {"a": lambda: immediate(1)})
+        await awaited
+        iterated = aiter(Many(tasks, {"a": lambda: immediate(1)}))
+        for many in (awaited, iterated):
+            with pytest.raises(UsageError, match="awaited or iterated already"):
+                await many
+
+
+# ---------------------------------------------------------------------- cancellation, closing
+
+
+async def batch_of(many: Many[Any]) -> None:
+    await many
+
+
+async def last_of(many: Many[Any]) -> None:
+    async for _ in many:
+        pass
+
+
+WAYS = {"await": batch_of, "async for": last_of}
+each_way = pytest.mark.parametrize("way", WAYS)
+
+
+async def test_who_is_cancelled_waits_until_every_operation_has_cleaned_up() -> None:
+    work = Work("a", "b", "c")
+    async with Tasks() as tasks, anyio.create_task_group() as group:
+
+        async def give_up() -> None:
+            await work.until_begun(3)
+            work.end(b=2)
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+
+        group.start_soon(give_up)
+        try:
+            await Many(tasks, work.jobs)
+        finally:
+            assert sorted(work.cleaned_up) == ["a", "c"]
+    assert group.cancel_scope.cancelled_caught
+
+
+async def test_who_is_cancelled_at_once_leaves_nothing_running() -> None:
+    work = Work("a", "b")
+    async with Tasks() as tasks:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await Many(tasks, work.jobs)
+        assert scope.cancelled_caught
+        assert sorted(work.begun) == sorted(work.cleaned_up)
+
+
+@each_way
+async def test_who_waits_is_told_when_the_world_is_closed_meanwhile(way: str) -> None:
+    work = Work("a", "b")
+    told: list[Exception] = []
+    async with anyio.create_task_group() as group:
+        async with Tasks() as tasks:
+
+            async def wait() -> None:
+                try:
+                    await WAYS[way](Many(tasks, work.jobs))
+                except UsageError as error:
+                    told.append(error)
+
+            group.start_soon(wait)
+            await work.until_begun(2)
+            work.end(a=1)
+            await anyio.wait_all_tasks_blocked()
+        assert work.cleaned_up == ["b"]
+    assert [str(error) for error in told] == ["the world was closed meanwhile"]
+
+
+@each_way
+async def test_what_begins_after_the_world_was_closed_is_refused(way: str) -> None:
+    work = Work("a")
+    async with Tasks() as tasks:
+        many = Many(tasks, work.jobs)
+    with anyio.fail_after(HANG_S), pytest.raises(UsageError, match="was closed meanwhile"):
+        await WAYS[way](many)
+    assert work.begun == []
+
+
+async def test_what_had_landed_when_the_world_was_closed_can_still_be_read() -> None:
+    work = Work("a", "b")
+    async with Tasks() as tasks:
+        many = aiter(Many(tasks, work.jobs))
+        await work.until_begun(2)
+        work.end(a=1)
+        await anyio.wait_all_tasks_blocked()
+    assert await next_of(many) == Outcome("a", value=1)
+    with pytest.raises(UsageError, match="the world was closed meanwhile"):
+        await next_of(many)

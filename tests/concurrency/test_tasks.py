@@ -1,0 +1,202 @@
+"""Tasks of our own: what runs in one ends as a whole, however often its caller is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from clawblox.checkpoint.api import run_interruptible
+from clawblox.concurrency.tasks import Residence, Tasks, in_own_task, outlast
+from clawblox.concurrency.threads import Batcher
+from clawblox.errors import UsageError
+from clawblox.telemetry.metrics import Recorder
+from clawblox.telemetry.prometheus import MetricsEndpoint
+
+pytestmark = pytest.mark.anyio
+
+HANG_S = 20.0
+
+
+async def yield_to_others(times: int = 5) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+async def cancelled_again_and_again(task: asyncio.Task[object], times: int = 3) -> None:
+    """Cancel a task several times, each at its next await, whatever it does about it."""
+    for _ in range(times):
+        task.cancel()
+        await yield_to_others()
+
+
+class Room:
+    """A context manager whose leaving takes as long as it is told."""
+
+    def __init__(self) -> None:
+        self.may_go = anyio.Event()
+        self.history: list[str] = []
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Room]:
+        self.history.append("entered")
+        try:
+            yield self
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.may_go.wait()
+            self.history.append("left")
+
+
+async def test_a_residence_is_left_as_a_whole_however_often_its_user_is_cancelled():
+    room = Room()
+
+    async def live() -> None:
+        async with Residence(room.opened()):
+            await anyio.sleep_forever()
+
+    task = asyncio.ensure_future(live())
+    await yield_to_others()
+    await cancelled_again_and_again(task)
+    assert not task.done()
+    room.may_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, HANG_S)
+    assert room.history == ["entered", "left"]
+
+
+async def test_a_residence_hands_on_the_exception_of_its_user_and_its_own():
+    room = Room()
+    room.may_go.set()
+    with pytest.raises(ValueError, match="the user's"):
+        async with Residence(room.opened()):
+            raise ValueError("the user's")
+
+    @asynccontextmanager
+    async def failing(when: str) -> AsyncIterator[None]:
+        if when == "entering":
+            raise LookupError(when)
+        yield
+        raise LookupError(when)
+
+    for when in ("entering", "leaving"):
+        with pytest.raises(LookupError, match=when):
+            async with Residence(failing(when)):
+                pass
+    await anyio.sleep(0)  # this task goes on as if nothing had been
+
+
+async def test_what_a_cancelled_caller_never_got_is_taken_back():
+    taken_back: list[str] = []
+
+    async def undo(value: str) -> None:
+        await anyio.sleep(0)
+        taken_back.append(value)
+
+    async with Tasks() as tasks:
+
+        async def make() -> str:
+            caller.cancel()  # the value is on its way when the caller is cancelled
+            return "value"
+
+        caller = asyncio.ensure_future(tasks.own(make, undo=undo))
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+    assert taken_back == ["value"]
+
+
+async def test_a_group_that_was_left_takes_no_more_calls():
+    async with Tasks() as tasks:
+        pass
+    with pytest.raises(UsageError, match="closed meanwhile"):
+        await tasks.own(lambda: anyio.sleep(0))
+
+
+async def test_a_wait_that_outlasts_cancellations_raises_them_at_its_end():
+    event = anyio.Event()
+    task = asyncio.ensure_future(outlast(event))
+    await yield_to_others()
+    await cancelled_again_and_again(task)
+    assert not task.done()
+    event.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, HANG_S)
+
+
+async def test_a_function_in_its_own_task_cleans_up_before_its_caller_goes_on():
+    may_go, history = anyio.Event(), []
+
+    async def function() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await may_go.wait()
+            history.append("cleaned up")
+
+    task = asyncio.ensure_future(in_own_task(function))
+    await yield_to_others()
+    await cancelled_again_and_again(task)
+    assert not task.done()
+    may_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, HANG_S)
+    assert history == ["cleaned up"]
+
+
+async def test_a_caller_of_a_batcher_that_is_cancelled_strands_no_other():
+    batcher, gate, has_begun = Batcher(), threading.Event(), threading.Event()
+
+    def block() -> None:
+        has_begun.set()
+        gate.wait(HANG_S)
+
+    first = asyncio.ensure_future(batcher.run(block))
+    while not has_begun.is_set():
+        await asyncio.sleep(0)
+    second = asyncio.ensure_future(batcher.run(lambda: "done"))
+    await yield_to_others()
+    await cancelled_again_and_again(first)
+    gate.set()
+    assert await asyncio.wait_for(second, HANG_S) == "done"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_cancelled_checkpoint_leaves_no_thread_at_work():
+    gate, has_begun, has_ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work(_hook: object) -> None:
+        has_begun.set()
+        gate.wait(HANG_S)
+        has_ended.set()
+
+    task = asyncio.ensure_future(run_interruptible(work, None))
+    while not has_begun.is_set():
+        await asyncio.sleep(0)
+    await cancelled_again_and_again(task)
+    assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, HANG_S)
+    assert has_ended.is_set()
+
+
+async def test_a_metrics_endpoint_whose_user_is_cancelled_ends_all_the_same():
+    is_open = anyio.Event()
+
+    async def serve() -> None:
+        async with MetricsEndpoint(Recorder().snapshot, dict):
+            is_open.set()
+            await anyio.sleep_forever()
+
+    task = asyncio.ensure_future(serve())
+    await is_open.wait()
+    await cancelled_again_and_again(task)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, HANG_S)
+    # The thread of the server and its socket would be found after the test.

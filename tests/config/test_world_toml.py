@@ -1,0 +1,541 @@
+"""world.toml: what is read, what is refused, and how well the refusal points at the fault."""
+
+import contextlib
+import datetime
+import os
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clawblox.config import schema
+from clawblox.config.world_toml import (
+    LivenessRule,
+    ReadyRule,
+    Sidecar,
+    WorldConfig,
+    read_world_config,
+)
+from clawblox.errors import ConfigError
+
+EVERY_KEY = """
+name = "Panda table"
+description = "A robot arm."
+max_players = 4
+afk_timeout = 300
+game_type = "lua"
+colour = "unknown keys stay"
+
+[runtime]
+mode = "external"
+
+[run]
+command = ["bash", "-lc", "exec ./server"]
+note = "kept"
+listen = "inherit"
+reseed = true
+
+[run.ready]
+log = "listening on .*"
+interval = 0.05
+
+[run.liveness]
+path = "/alive"
+period = 2.5
+timeout = 2
+failure_threshold = 1
+
+[[run.sidecar]]
+name = "spectator"
+command = ["python", "spectate.py"]
+
+[[run.sidecar]]
+name = "bridge-2"
+command = ["./bridge"]
+
+[scripts]
+main = "main.luau"
+tree = "scripts"
+skill = "SKILL.md"
+
+[renderer]
+name = "World Renderer"
+api_version = 1
+
+[observation]
+radius = 40
+
+[speech]
+mode = "proximity"
+hearing_radius = 7.5
+
+[agent_api]
+allow_reset = true
+
+[clawblox]
+player_object_physics = true
+
+[replay]
+command = ["replay", "{recording}", "--port", "{port}"]
+
+[agent]
+source_workspace = false
+server_source = "../../server.py"
+
+[transport]
+type = "dds"
+
+[sandbox]
+deps_root = "/opt/deps"
+enable_weaker_nested_sandbox = true
+add_deps_lib_to_library_path = false
+allow_loopback = true
+
+[api]
+observe = "/look"
+extra = 1
+"""
+
+
+def read(root: Path, text: str) -> WorldConfig:
+    (root / "world.toml").write_text(text, encoding="utf-8")
+    return read_world_config(root)
+
+
+def refusal(root: Path, text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        read(root, text)
+    return caught.value
+
+
+# --- what is read ---------------------------------------------------------------------------
+
+
+def test_every_known_key_is_read_and_every_unknown_one_kept(tmp_path):
+    world = read(tmp_path, EVERY_KEY)
+    assert world.name == "Panda table"
+    assert world.description == "A robot arm."
+    assert world.config["colour"] == "unknown keys stay"
+    assert world.run["note"] == "kept"
+    assert world.runtime == {"mode": "external"}
+    assert world.renderer == {"name": "World Renderer", "api_version": 1}
+    assert world.scripts["main"] == "main.luau"
+    assert world.run_command == ["bash", "-lc", "exec ./server"]
+    assert world.start_command == world.run_command
+    assert world.is_delegated
+    assert world.ready == ReadyRule(log="listening on .*", interval=0.05)
+    assert world.liveness == LivenessRule("/alive", 2.5, 2, 1)
+    assert world.inherits_listener
+    assert world.takes_reseed
+    assert world.sidecars == (
+        Sidecar("spectator", ("python", "spectate.py")),
+        Sidecar("bridge-2", ("./bridge",)),
+    )
+    assert world.config["replay"]["command"][1] == "{recording}"
+
+
+def test_a_world_that_says_only_its_name_has_the_defaults(tmp_path):
+    world = read(tmp_path, 'name = "Small"')
+    assert world.config == {"name": "Small"}
+    assert world.description is None
+    assert (world.scripts, world.renderer, world.runtime, world.run) == ({}, {}, {}, {})
+    assert world.run_command is None
+    assert not world.is_delegated
+    assert world.start_command == ["clawblox", "run", str(tmp_path)]
+    assert world.sidecars == ()
+    assert world.ready == ReadyRule(path="/api.md", log=None, interval=None)
+    assert world.liveness is None
+    assert not world.inherits_listener
+    assert not world.takes_reseed
+
+
+@pytest.mark.parametrize("table", ["[run.liveness]", "[run]\nliveness = {}"])
+def test_liveness_is_asked_for_by_its_table_alone(tmp_path, table):
+    rule = read(tmp_path, f'name = "w"\n{table}\n').liveness
+    assert rule == LivenessRule("/api.md", period=10.0, timeout=1.0, failure_threshold=3)
+
+
+@pytest.mark.parametrize(("listen", "inherits"), [("bind", False), ("inherit", True)])
+def test_a_world_binds_unless_it_inherits(tmp_path, listen, inherits):
+    world = read(tmp_path, f'name = "w"\nrun.listen = "{listen}"')
+    assert world.inherits_listener is inherits
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_reseeding_is_said_outright(tmp_path, takes):
+    assert read(tmp_path, f'name = "w"\nrun.reseed = {takes}'.lower()).takes_reseed is takes
+
+
+def test_the_agent_api_is_known_before_a_launch(tmp_path):
+    assert read(tmp_path, 'name = "w"').api == {
+        "doc_path": str(tmp_path / "API.md"),
+        "doc_url_path": "/api.md",
+        "join": "/join",
+        "observe": "/observe",
+        "input": "/input",
+        "session_header": "X-Session",
+    }
+
+
+def test_the_api_table_overrides_and_adds(tmp_path):
+    text = 'name = "w"\n[scripts]\nskill = "S.md"\n[api]\nobserve = "/look"\nextra = 1\n'
+    world = read(tmp_path, text)
+    assert world.api["observe"] == "/look"
+    assert world.api["extra"] == 1
+    assert world.api["doc_path"] == str(tmp_path / "S.md")
+    other = read(tmp_path, text + 'doc_path = "docs/agents.md"\n')
+    assert other.api_doc_path == tmp_path / "docs" / "agents.md"
+    assert other.api["doc_path"] == str(other.api_doc_path)
+
+
+def test_the_api_document_is_scripts_skill_or_else_api_md(tmp_path):
+    assert read(tmp_path, 'name = "w"').api_doc_path == tmp_path / "API.md"
+    named = read(tmp_path, 'name = "w"\nscripts.skill = "SKILL.md"')
+    assert named.api_doc_path == tmp_path / "SKILL.md"
+
+
+def test_the_template_environment_names_its_values(tmp_path):
+    env = read(tmp_path, 'name = "w"').start_env
+    assert env["WORLD_PORT"] == "{port}"
+    assert env["WORLD_RECORD_DIR"] == "{record_dir}"
+    assert set(env) == {
+        *(
+            f"WORLD_{name}"
+            for name in (
+                *("HOST", "PORT", "BASE_PATH", "RECORD", "RECORD_DIR", "RESUME_PATH"),
+                *("OPERATOR_TOKEN", "SPECTATOR_TOKEN"),
+            )
+        ),
+        "CLAWBLOX_MANIFEST_PATH",
+        "CLAWBLOX_BIN",
+    }
+
+
+def test_what_a_caller_changes_in_an_answer_stays_with_the_caller(tmp_path):
+    world = read(tmp_path, EVERY_KEY)
+    world.start_env["WORLD_PORT"] = "1"
+    world.start_command.append("x")
+    world.api["join"] = "/x"
+    assert world.start_env["WORLD_PORT"] == "{port}"
+    assert world.start_command == world.run_command
+    assert world.api["join"] == "/join"
+
+
+def test_the_config_is_made_of_plain_values(tmp_path):
+    text = EVERY_KEY + "\n[more]\nwhen = 2026-06-22T18:59:25Z\nday = 2026-06-22\nat = 18:59:25\n"
+    plain = {dict, list, str, int, float, bool}
+    plain |= {datetime.datetime, datetime.date, datetime.time}
+
+    def walk(value):
+        assert type(value) in plain, type(value)
+        inner = value.values() if isinstance(value, dict) else value
+        if isinstance(value, dict | list):
+            for item in inner:
+                walk(item)
+
+    walk(read(tmp_path, text).config)
+
+
+@pytest.mark.parametrize("head", ["", "\ufeff"])
+def test_windows_line_ends_and_byte_order_marks_are_read(tmp_path, head):
+    (tmp_path / "world.toml").write_bytes(f'{head}name = "w"\r\n[run]\r\n'.encode())
+    assert read_world_config(tmp_path).name == "w"
+
+
+def test_a_relative_directory_becomes_absolute(tmp_path, monkeypatch):
+    (tmp_path / "world.toml").write_text('name = "w"')
+    monkeypatch.chdir(tmp_path.parent)
+    assert read_world_config(Path(tmp_path.name)).dir == tmp_path
+    link = tmp_path.parent / f"{tmp_path.name}-link"
+    link.symlink_to(tmp_path)
+    assert read_world_config(link).dir == tmp_path
+
+
+# --- what cannot be read --------------------------------------------------------------------
+
+
+def test_a_missing_directory_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="directory does not exist") as caught:
+        read_world_config(tmp_path / "nowhere")
+    assert caught.value.path == tmp_path / "nowhere"
+
+
+def test_a_path_below_a_file_is_a_missing_directory(tmp_path):
+    (tmp_path / "f").write_text("")
+    with pytest.raises(ConfigError, match="does not exist"):
+        read_world_config(tmp_path / "f" / "w")
+
+
+def test_the_file_in_place_of_its_directory_is_refused(tmp_path):
+    (tmp_path / "world.toml").write_text('name = "w"')
+    with pytest.raises(ConfigError, match="a file, not a directory") as caught:
+        read_world_config(tmp_path / "world.toml")
+    assert "directory that holds" in str(caught.value)
+
+
+def test_a_directory_without_the_file_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"has no world\.toml") as caught:
+        read_world_config(tmp_path)
+    assert caught.value.path == tmp_path / "world.toml"
+
+
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path):
+    (tmp_path / "world.toml").mkdir()
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_world_config(tmp_path)
+
+
+def test_a_loop_of_symbolic_links_is_refused(tmp_path):
+    os.symlink("loop", tmp_path / "loop")
+    with pytest.raises(ConfigError):
+        read_world_config(tmp_path / "loop")
+
+
+def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path):
+    (tmp_path / "world.toml").write_bytes(b'name = "w"\n# caf\xe9\n')
+    with pytest.raises(ConfigError, match="not UTF-8") as caught:
+        read_world_config(tmp_path)
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('name = "w"\nfoo bar\n', 2),
+        ('name = "w"\nname = "x"\n', 2),
+        ('name = "w"\n\nmax_players = \n', 3),
+        ("a = 2026-13-01", 1),
+        ("[a]\nb = 1\n[a.b]\nc = 2\n", None),
+        ("a = " + "9" * 5000, 1),
+    ],
+)
+def test_a_syntax_error_is_a_config_error_with_the_parsers_line(tmp_path, text, line):
+    error = refusal(tmp_path, text)
+    assert "not TOML" in error.message
+    assert (error.path, error.line) == (tmp_path / "world.toml", line)
+
+
+def test_endless_nesting_is_a_config_error(tmp_path):
+    assert "not TOML" in refusal(tmp_path, "a = " + "[" * 5000).message
+
+
+TOML_LIKE = st.text(alphabet="ab.=[]{}\"'#\\ \n\r,1-:TZ\0\ud7ff_xu" + string.digits, max_size=60)
+
+
+@given(TOML_LIKE)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_any_text_is_a_world_or_a_config_error(tmp_path, text):
+    (tmp_path / "world.toml").write_text('name = "w"\n' + text, encoding="utf-8", newline="")
+    with contextlib.suppress(ConfigError):
+        read_world_config(tmp_path)
+
+
+# --- values that cannot be ------------------------------------------------------------------
+
+WRONG = {
+    "name": ["5", '""', '"a\\u0000b"', "[]"],
+    "description": ["5", "true"],
+    "max_players": ["0", "-1", "2.5", "true", '"4"'],
+    "afk_timeout": ["-1", "inf", "nan", "true", '"300"', "1" + "0" * 400],
+    "game_type": ["1"],
+    "runtime": ["5", "[]"],
+    "runtime.mode": ['"mujoco"', "1"],
+    "run": ["5", "[]", '"./x"'],
+    "run.command": ['"bash run.sh"', "[]", "5", "{a = 1}"],
+    "run.sidecar": ["5", "{name = 'a', command = ['x']}"],
+    "run.ready": ["5", "[]"],
+    "run.ready.path": ['"api.md"', '""', '"/a b"', "5", '"/é"'],
+    "run.ready.log": ['"("', '""', "5", '"a{99999999999}"'],
+    "run.liveness": ["5", "true", "[]", "[{}]"],
+    "run.liveness.path": ['"api.md"', '""', "5"],
+    "run.liveness.period": ["0", "-1", "inf", "nan", '"10"', "true"],
+    "run.liveness.timeout": ["0", "-1", "inf", "nan", '"1"', "true"],
+    "run.liveness.failure_threshold": ["0", "-1", "1.5", "true", '"3"'],
+    "run.listen": ['"socket"', '""', '"INHERIT"', "true", "3"],
+    "run.reseed": ['"yes"', "1", "[]"],
+    "run.ready.interval": ["0", "-1", "inf", "nan", '"1"', "true"],
+    "scripts": ['"main.lua"'],
+    "scripts.main": ["5", '""'],
+    "scripts.tree": ["5", '""'],
+    "scripts.skill": ["5", '""'],
+    "renderer": ['"x"'],
+    "observation": ["40"],
+    "observation.radius": ["0", "-40", "inf", "-inf", "nan", "true", '"40"'],
+    "speech": ['"global"'],
+    "speech.mode": ['"loud"', "1"],
+    "speech.hearing_radius": ["0", "nan", '"30"'],
+    "agent_api": ["true"],
+    "agent_api.allow_reset": ['"yes"', "1"],
+    "clawblox": ["1"],
+    "replay": ['"x"'],
+    "replay.command": ['"replay {recording}"', "[]"],
+    "agent": ["1"],
+    "agent.source_workspace": ['"yes"', "1"],
+    "agent.server_source": ["true", '""'],
+    "transport": ['"dds"'],
+    "transport.type": ["1"],
+    "sandbox": ["true"],
+    "sandbox.deps_root": ["1"],
+    "sandbox.enable_weaker_nested_sandbox": ["1"],
+    "sandbox.add_deps_lib_to_library_path": ["'x'"],
+    "sandbox.allow_loopback": ["0"],
+    "api": ['"/api.md"'],
+    "api.doc_path": ["5", '""'],
+    "api.doc_url_path": ['"api.md"'],
+    "api.join": ["5"],
+    "api.observe": ['"/a b"'],
+    "api.input": ['""'],
+    "api.session_header": ['"X Session"', '"X:Y"', "1"],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in WRONG.items() for value in values]
+)
+def test_a_wrong_value_is_refused_with_file_key_value_and_line(tmp_path, key, value):
+    named = "" if key == "name" else 'name = "w"\n'
+    error = refusal(tmp_path, f"# first\n{named}{key} = {value}\n")
+    assert error.key == key
+    assert error.line == (2 if key == "name" else 3)
+    assert error.path == tmp_path / "world.toml"
+    assert error.value is not None
+    assert f"{tmp_path / 'world.toml'}:{error.line}" in str(error)
+    assert key in error.message
+
+
+@pytest.mark.parametrize("key", ["run.command", "replay.command"])
+@pytest.mark.parametrize("wrong", ["5", '""', "[]", "true", '"a\\u0000"'])
+def test_a_wrong_word_of_a_command_is_named_by_its_index(tmp_path, key, wrong):
+    error = refusal(tmp_path, f'name = "w"\n{key} = ["bash", {wrong}]\n')
+    assert (error.key, error.line) == (f"{key}[1]", 2)
+
+
+def test_a_missing_name_is_refused(tmp_path):
+    error = refusal(tmp_path, "[run]\n")
+    assert (error.key, error.value, error.line) == ("name", None, None)
+    assert "name is missing" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("entry", "key"),
+    [
+        ('name = "a"', "run.sidecar[1].command"),
+        ('command = ["x"]', "run.sidecar[1].name"),
+        ('name = "a"\ncommand = "x"', "run.sidecar[1].command"),
+        ('name = "a"\ncommand = ["x", 5]', "run.sidecar[1].command[1]"),
+        ('name = 5\ncommand = ["x"]', "run.sidecar[1].name"),
+        ('name = []\ncommand = ["x"]', "run.sidecar[1].name"),
+        ('name = "first"\ncommand = ["x"]', "run.sidecar[1].name"),
+    ],
+)
+def test_a_wrong_sidecar_is_named_by_its_index(tmp_path, entry, key):
+    first = 'name = "w"\n[[run.sidecar]]\nname = "first"\ncommand = ["x"]\n'
+    error = refusal(tmp_path, f"{first}[[run.sidecar]]\n{entry}\n")
+    assert error.key == key
+    assert error.line in (5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a.b", "a:b", "0", "-x", "@1", "world-0", "agent-0-1", "é", "a" * 65]
+)
+def test_a_sidecar_name_that_tmux_or_we_use_is_refused(tmp_path, name):
+    error = refusal(tmp_path, f'name = "w"\n[[run.sidecar]]\nname = "{name}"\ncommand = ["x"]\n')
+    assert (error.key, error.line) == ("run.sidecar[0].name", 3)
+
+
+@pytest.mark.parametrize("name", ["spectator", "a", "A_b-2", "worldly", "world-0x"])
+def test_an_ordinary_sidecar_name_is_taken(tmp_path, name):
+    text = f'name = "w"\n[[run.sidecar]]\nname = "{name}"\ncommand = ["x"]\n'
+    assert read(tmp_path, text).sidecars[0].name == name
+
+
+def test_readiness_by_path_and_by_log_exclude_each_other(tmp_path):
+    error = refusal(tmp_path, 'name = "w"\n[run.ready]\npath = "/up"\nlog = "up"\n')
+    assert (error.key, error.line) == ("run.ready.log", 4)
+
+
+def test_unknown_keys_beside_known_ones_are_kept(tmp_path):
+    world = read(tmp_path, 'name = "w"\n[run.ready]\npath = "/up"\nlater = 1\n[clawblox]\na.b = 1')
+    assert world.ready == ReadyRule(path="/up")
+    assert world.run["ready"]["later"] == 1
+    hung = read(tmp_path, 'name = "w"\n[run.liveness]\nperiod = 1\ninitial_delay = 5')
+    assert hung.liveness == LivenessRule(period=1)
+    assert hung.run["liveness"]["initial_delay"] == 5
+    assert world.config["clawblox"] == {"a": {"b": 1}}
+
+
+def test_every_key_that_is_checked_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "world-toml.md").read_text()
+    for keys in schema._SCHEMA:
+        assert any(f"`{key}`" in page or f"`{key}." in page for key in (".".join(keys), keys[-1]))
+
+
+# --- where the line is ----------------------------------------------------------------------
+
+PLACES = {
+    "dotted key": ('name = "w"\n\nrun.command = "x"\n', 3),
+    "spaced and quoted key": ('name = "w"\n  "run" . \'command\' = "x"\n', 2),
+    "dotted below a table": ('name = "w"\n[run]\n# c\nready.log = 5\n', 4),
+    "inline table": ('name = "w"\nrun = { a = 1, command = "x" }\n', 2),
+    "multi-line array": ('name = "w"\n[run]\n# c\ncommand = [\n  "a", # ]\n  5,\n]\n', 4),
+    "after a multi-line array": ('name = "w"\na = [\n 1,\n [2,\n 3]]\n[run]\ncommand = 5\n', 7),
+    "after a multi-line string": (
+        'name = "w"\na = """\n[run]\ncommand = 1 \\" ""\n"""""\n[run]\ncommand = 5\n',
+        7,
+    ),
+    "after a literal string": (
+        "name = 'w'\na = '''\n[\"\"\"\n#'' \n'''\nb = '#['\n[run]\ncommand = 5\n",
+        8,
+    ),
+    "after brackets in strings": ('name = "w"\na = "[{\\""\nb = \'[{"\'\nrun.command = 5\n', 4),
+    "second array table": (
+        'name = "w"\n[[run.sidecar]]\nname="a"\ncommand=["x"]\n#\n[[run.sidecar]]\nname=5\n',
+        7,
+    ),
+    "missing in the second array table": (
+        'name = "w"\n[[run.sidecar]]\nname = "a"\ncommand = ["x"]\n\n[[run.sidecar]]\nname="b"\n',
+        6,
+    ),
+    "table out of order": (
+        'name = "w"\n[run.ready]\nlog = "x"\n[api]\n[run]\n\ncommand = 5\n',
+        7,
+    ),
+    "after an inline table": ("a = { b = { c = [1] } }\nname = 5\n", 2),
+    "no newline at the end": ('name = "w"\nmax_players = 0', 2),
+    "windows line ends": ('name = "w"\r\n\r\nmax_players = 0\r\n', 3),
+    "form feed in a string": ('name = "w"\na = "\u2028\u0085"\nmax_players = 0', 3),
+}
+
+
+@pytest.mark.parametrize(("text", "line"), PLACES.values(), ids=PLACES)
+def test_the_line_is_the_one_where_the_keys_statement_starts(tmp_path, text, line):
+    (tmp_path / "world.toml").write_bytes(text.encode())
+    with pytest.raises(ConfigError) as caught:
+        read_world_config(tmp_path)
+    assert caught.value.line == line
+
+
+FILLERS = st.sampled_from(
+    [
+        "",
+        '# a = [ "',
+        "a{n} = 1",
+        "a{n}.b.c = '#'",
+        "a{n} = [\n  [1], # ]\n  [2],\n]",
+        'a{n} = """\n]]\n""" # "',
+        "a{n} = '''\nb = \"\n'''",
+        "a{n} = {{ b = [1, {{}}] }}",
+    ]
+)
+
+
+@given(before=st.lists(FILLERS, max_size=6), after=st.lists(FILLERS, max_size=3))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_line_is_right_among_any_other_statements(tmp_path, before, after):
+    statements = ['name = "w"', *before, "max_players = [\n0,\n]", *after]
+    text = "\n".join(part.format(n=n) for n, part in enumerate(statements))
+    error = refusal(tmp_path, text)
+    assert error.key == "max_players"
+    assert text.split("\n")[error.line - 1] == "max_players = ["

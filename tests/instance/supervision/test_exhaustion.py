@@ -1,0 +1,159 @@
+"""Nothing to spare: no descriptors, no room on the disk, no patience."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clawblox import AsyncWorld, WorldStartError
+from clawblox.instance.readiness import Probe
+from tests.crowd import HANG_S, leftovers, on_disk, registered
+from tests.instance.supervision.support import told_by
+from tests.orchestrators import orchestrator
+from tests.support import is_listening, make_world, marked_processes, wait_until
+
+pytestmark = pytest.mark.anyio
+
+EXHAUSTED = """
+import json
+from clawblox import ClawbloxError
+
+def held():
+    return len(os.listdir("/proc/self/fd")) - 1
+
+async def main():
+    async with AsyncWorld(dir=world_dir) as world:
+        await world.start_many(1, run_dir=run_dir)  # what a process opens once, it has open now
+        await world.connect("Rocky")
+        await world.save_all()
+        await world.stop_all()
+        before = held()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        used = time.process_time()
+        batch = await world.start_many(40, run_dir=run_dir, health_timeout=30)
+        saves = await world.save_all()
+        used = time.process_time() - used
+        stops = await world.stop_all(grace_seconds=10)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        errors = [*batch.failed.values(), *saves.failed.values(), *stops.failed.values()]
+        told = [
+            [len(batch.done), len(saves.done), len(stops.done) + len(stops.failed)],
+            sorted({type(error).__name__ for error in errors}),
+            [str(error) for error in errors if not isinstance(error, ClawbloxError)],
+            used,
+        ]
+        tell("told:", json.dumps(told))
+        assert held() <= before, (held(), before)
+        again = await world.start_many(4, run_dir=run_dir)
+        again.raise_if_failed()
+        assert list(again.done) == ["w000", "w001", "w002", "w003"], again
+        await world.stop_all()
+        assert held() <= before, (held(), before)
+anyio.run(main)
+"""
+
+
+def test_too_few_descriptors_fail_some_starts_and_cost_nothing_else(
+    tmp_path: Path, run: Path
+) -> None:
+    with orchestrator(EXHAUSTED, make_world(tmp_path), run) as exhausted:
+        (started, saved, stopped), types, untyped, used_s = json.loads(told_by(exhausted))
+        assert exhausted.process.wait(HANG_S) == 0
+    print(f"{started} started, {saved} saved, {stopped} stopped, {types}, {used_s:.2f} s of CPU")
+    assert 0 < started < 40
+    assert stopped == started  # or what could not be seen to end has been killed
+    assert untyped == []
+    assert "WorldStartError" in types
+    assert "WorldIdentityError" not in types
+    assert leftovers(run) == []
+
+
+async def test_an_instance_that_cannot_be_looked_at_costs_no_other(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Probe.look
+
+    async def look(probe: Probe) -> bool:
+        if probe.log_file.name == "w001.log":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return await original(probe)
+
+    monkeypatch.setattr(Probe, "look", look)
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        batch = await world.start_many(3, run_dir=run)
+        assert list(batch.done) == ["w000", "w002"]
+        with pytest.raises(WorldStartError, match=os.strerror(errno.EMFILE)):
+            batch["w001"]
+        assert marked_processes() == {one.pid for one in batch}
+
+
+DISK_FULL = """
+import hashlib, json
+from pathlib import Path
+
+def manifests():
+    found = Path(run_dir).glob("worlds/*/.clawblox/*.json")
+    return {str(path): path.read_bytes() for path in found}
+
+async def main():
+    async with AsyncWorld(dir=world_dir) as world:
+        batch = await world.start_many(3, run_dir=run_dir)
+        saved = [one.path for one in await world.save_all()]
+        before = manifests()
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        saves = await world.save_all()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not saves.done and len(saves.failed) == 3
+        errors = {f"{type(one).__name__}: {one.message}" for one in saves.failed.values()}
+        tell("told:", json.dumps(sorted(errors)))
+        assert manifests() == before
+        assert sorted(Path(run_dir).glob("worlds/*/checkpoints/*")) == sorted(saved)
+        assert len(await world.save_all()) == 3
+anyio.run(main)
+"""
+
+
+def test_a_full_disk_fails_the_saves_and_harms_no_older_one(tmp_path: Path, run: Path) -> None:
+    with orchestrator(DISK_FULL, make_world(tmp_path, "--snapshot-mb", "1"), run) as full:
+        (message,) = json.loads(told_by(full))
+        assert full.process.wait(HANG_S) == 0
+    assert message == "SnapshotError: File too large"
+    for number in range(3):
+        home = run / "worlds" / f"w{number:03}"
+        assert len(on_disk(home)) == 2
+        assert registered(home) == on_disk(home)
+
+
+IMPATIENT = """
+world = World(dir=world_dir)
+batch = world.start_many(8, run_dir=run_dir)
+import atexit
+atexit.register(lambda: tell("leaving"))
+tell(*(started.port for started in batch))
+time.sleep(600)
+"""
+
+
+def test_impatient_ctrl_c_kills_all_worlds_of_a_script_at_once(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path, "--ignore-sigterm")
+    with orchestrator(IMPATIENT, directory, run, stderr=subprocess.DEVNULL) as script:
+        ports = [int(word) for word in script.hear().split()]
+        script.process.send_signal(signal.SIGINT)
+        assert script.hear() == "leaving"
+
+        def interrupted_again() -> bool:
+            script.process.send_signal(signal.SIGINT)
+            return script.process.poll() is not None
+
+        wait_until(interrupted_again, HANG_S)
+    wait_until(lambda: not marked_processes(), HANG_S)
+    wait_until(lambda: not [port for port in ports if is_listening(port)], HANG_S)
+    assert not list(run.rglob("*.partial"))

@@ -1,0 +1,181 @@
+"""A world that says that it has halted is ended, told with its reason, and brought back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox import AsyncWorld, SnapshotError, StartedWorld, WorldExit, WorldExitedError
+from clawblox.instance.supervisor import Supervisor
+from clawblox.protocol import parse_halt
+from tests.crowd import HANG_S, join, kinds, leftovers, on_disk, past, until
+from tests.instance.supervision.support import LIFE, now
+from tests.running import manifest_of
+from tests.support import ask, marked_processes, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+TALLY = Path(__file__).parents[2] / "server" / "tally.py"
+LIVELY = '[run.liveness]\npath = "/health"\nperiod = 0.05\ntimeout = 20\n'
+REASON = "OverflowError: the sums are too high"
+
+
+def tally(tmp_path: Path, *flags: str, liveness: str = LIVELY) -> Path:
+    """Write a world of the kit that an agent can halt."""
+    directory = tmp_path / "tally"
+    directory.mkdir()
+    command = json.dumps([sys.executable, str(TALLY), *flags])
+    (directory / "world.toml").write_text(f'name = "tally"\n[run]\ncommand = {command}\n{liveness}')
+    return directory
+
+
+def act(started: StartedWorld, session: str, action: str, data: object = None) -> int:
+    body = json.dumps({"type": action, "data": data}).encode()
+    headers = {"X-Session": session, "Content-Type": "application/json"}
+    return ask(started.port, "POST", "/input", body=body, headers=headers).status
+
+
+async def test_a_halt_is_an_event_and_a_state_with_its_reason(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run)
+        await past(events)
+        sick = batch["w001"]
+        assert act(sick, await join(world, sick), "FailAtNextStep") == 503
+        seen = await until(events, "exited", ["w001"])
+        assert kinds(seen, "w001") == ["halted", "exited"]
+        assert kinds(seen, "w000") == []
+        halted, exited = (one.detail for one in seen)
+        assert halted == {"reason": REASON}
+        assert (exited["halt"], exited["unresponsive"]) == (REASON, False)
+        assert exited["exit"] == WorldExit(status=0)
+        assert world.instances == ("w000",)
+        with pytest.raises(WorldExitedError, match=f"has ended: it halted: {REASON}"):
+            await world.save(instance="w001")
+        metrics = world.metrics
+        assert (metrics.halts, metrics.unresponsive, metrics.exits) == (1, 0, 1)
+        await world.stop_all()
+    status = await now(run, "w001")
+    assert (status.state, status.halt, status.has_died) == ("halted", REASON, True)
+    assert (await now(run, "w000")).state == "exited"
+    assert manifest_of(sick.instance_dir)["run"]["status"] == "failed"
+    assert leftovers(run, [sick.port]) == []
+
+
+async def test_a_halted_world_is_brought_back_from_its_last_save(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, restart="checkpoint")
+        session = await join(world, started)
+        assert act(started, session, "Add", 5) == 200
+        saved = await world.save()
+        assert act(started, session, "Add", 100) == 200
+        await past(events)
+        assert act(started, session, "Divide") == 503
+        seen = await until(events, "ready", ["w000"])
+        assert kinds(seen, "w000") == ["halted", "exited", *LIFE]
+        assert seen[2].detail["resume_path"] == saved.path
+        observed = ask(started.port, "GET", "/observe", headers={"X-Session": session})
+        assert observed.json()["sum"] == 5
+        status = await now(run)
+        assert (status.state, status.halt, status.restarts) == ("ready", None, 1)
+        (entry,) = manifest_of(started.instance_dir)["restarts"]
+        assert entry["exit"] == "halted: ZeroDivisionError: Divide"
+        await world.stop()
+    status = await now(run)
+    assert (status.state, status.halt) == ("exited", None)
+
+
+async def test_a_world_that_halts_again_and_again_stays_dead(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, restart="fresh", max_restarts=1)
+        await past(events)
+        for kind in ("ready", "gave_up"):
+            ask(started.port, "POST", "/join?name=Jonah")  # no simulation of this one survives it
+            seen = await until(events, kind, ["w000"])
+        assert kinds(seen, "w000")[-1] == "gave_up"
+        await wait_until_async(lambda: not marked_processes(), HANG_S)
+    status = await now(run)
+    assert (status.state, status.halt) == ("halted", "RuntimeError: no room on the ship")
+
+
+async def test_a_halted_world_is_not_saved(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=tally(tmp_path, liveness="")) as world:
+        (started,) = await world.start_many(1, run_dir=run)
+        session = await join(world, started)
+        await world.save()
+        before = on_disk(started.instance_dir)
+        act(started, session, "FailAtNextStep")
+        with pytest.raises(SnapshotError) as caught:
+            await world.save()
+        assert caught.value.status == 503
+        assert f"Game halted: {REASON}" in str(caught.value)
+        assert on_disk(started.instance_dir) == before
+        assert len(manifest_of(started.instance_dir)["checkpoints"]) == 1
+        await world.stop()
+
+
+async def test_a_save_that_is_under_way_fails_when_the_world_has_halted(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A world that halted may be asked no more, whatever it would still answer."""
+    original: Callable[..., Any] = Supervisor._clear_away
+    refused = []
+
+    async def clear_away(supervisor: Supervisor) -> bool:
+        if supervisor.instance.halt is not None:
+            with pytest.raises(WorldExitedError, match="it halted"):
+                async with supervisor.calls.call():
+                    raise AssertionError("it was called")
+            refused.append(supervisor.instance.name)
+        return bool(await original(supervisor))
+
+    monkeypatch.setattr(Supervisor, "_clear_away", clear_away)
+    async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run)
+        act(started, await join(world, started), "FailAtNextStep")
+        await until(events, "exited", ["w000"])
+    assert refused == ["w000"]
+
+
+async def test_a_world_that_ends_itself_at_its_halt_needs_no_probe(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = tally(tmp_path, "--exit-on-halt", liveness="")
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, restart="fresh")
+        await past(events)
+        act(started, await join(world, started), "FailAtNextStep")
+        seen = await until(events, "ready", ["w000"])
+        assert kinds(seen, "w000") == ["exited", *LIFE]
+        assert seen[0].detail["exit"] == WorldExit(status=70)
+        await world.stop()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"status": "halted", "reason": "ValueError: x"}', "ValueError: x"),
+        (b'{"status": "halted", "reason": "x", "tick": 7}', "x"),
+        (b'{"status": "halted"}', "no reason given"),
+        (b'{"status": "halted", "reason": ""}', "no reason given"),
+        (b'{"status": "halted", "reason": 7}', "no reason given"),
+        (b'{"status": "halted", "reason": "%s"}' % (b"x" * 5000), "x" * 1000),
+        (b'{"status": "starting", "reason": "x"}', None),
+        (b'{"status": ["halted"]}', None),
+        (b'{"reason": "halted"}', None),
+        (b'["halted"]', None),
+        (b'"halted"', None),
+        (b"halted", None),
+        (b"Game halted: x. See logs for full stack trace.", None),
+        (b'{"status": "halted", "reason": "x"', None),
+        (b"[" * 100_000, None),
+        (b"\xff", None),
+        (b"", None),
+    ],
+)
+def test_only_a_world_that_says_so_has_halted(body: bytes, reason: str | None) -> None:
+    assert parse_halt(body) == reason

@@ -1,0 +1,197 @@
+"""The snapshot that a dead world is brought back from, and how it is kept until then."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from clawblox import AsyncWorld, StartedWorld, WorldExitedError
+from clawblox.instance.supervisor import Supervisor
+from clawblox.rundir.manifest import Update
+from clawblox.rundir.manifest_writer import ManifestWriter
+from clawblox.world.save import Autosave
+from tests.crowd import (
+    act,
+    join,
+    join_all,
+    kinds,
+    leftovers,
+    look,
+    on_disk,
+    past,
+    registered,
+    until,
+)
+from tests.instance.supervision.support import LIFE, kill
+from tests.running import manifest_of, switch
+from tests.support import make_world
+
+pytestmark = pytest.mark.anyio
+
+
+async def save_as(world: AsyncWorld, started: StartedWorld, session: str, number: int) -> Path:
+    act(started.port, session, number)
+    return (await world.save(instance=started.name)).path
+
+
+async def test_a_save_that_is_damaged_or_refused_leaves_the_one_before(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, restart="checkpoint")
+        session = await join(world, started)
+        good = await save_as(world, started, session, 1)
+        switch(started, snapshot="garbage")
+        refused = await save_as(world, started, session, 10)
+        switch(started, snapshot="sized")
+        damaged = await save_as(world, started, session, 100)
+        removed = await save_as(world, started, session, 1000)
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        removed.unlink()
+        await past(events)
+        await kill(run)
+        seen = await until(events, "ready", ["w000"])
+        tries = [one.detail["resume_path"] for one in seen if one.kind == "restarting"]
+        assert tries == [refused, good]
+        assert kinds(seen, "w000") == [
+            "exited",
+            *("restarting", "started", "start_failed"),
+            *LIFE,
+        ]
+        assert look(started.port, session)["counter"] == 1
+        restarts = manifest_of(started.instance_dir)["restarts"]
+        assert [one["resume_from"] for one in restarts] == [f"checkpoints/{good.name}"]
+
+
+async def test_without_any_good_save_it_begins_as_it_first_did_and_says_so(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run, restart="checkpoint")
+        sessions = await join_all(world, batch)
+        switch(batch["w001"], snapshot="garbage")
+        refused = await save_as(world, batch["w001"], sessions["w001"], 1)
+        await past(events)
+        for name in batch.done:
+            await kill(run, name)
+        seen = await until(events, "ready", batch.done)
+        told = {
+            name: [
+                (one.detail["resume_path"], one.detail["reason"])
+                for one in seen
+                if (one.kind, one.instance) == ("restarting", name)
+            ]
+            for name in batch.done
+        }
+        afresh = (None, "there is no good save")
+        assert told == {"w000": [afresh], "w001": [(refused, None), afresh]}
+        assert kinds(seen, "w000") == ["exited", *LIFE]
+        assert world.instances == ("w000", "w001")
+        saved = await world.save(instance="w000")
+        await past(events)
+        await kill(run)
+        seen = await until(events, "ready", ["w000"])
+        (restarting,) = (one for one in seen if one.kind == "restarting")
+        assert (restarting.detail["resume_path"], restarting.detail["reason"]) == (saved.path, None)
+    assert leftovers(run) == []
+
+
+async def test_a_fork_without_a_save_begins_with_its_own_snapshot_and_seed(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path, toml_extra="reseed = true")
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        parent = await world.start(run_dir=run, name="parent")
+        session = await join(world, parent)
+        saved = await save_as(world, parent, session, 41)
+        (fork,) = await world.fork(saved, run_dir=run, reseed=7, restart="checkpoint")
+        act(fork.port, session, 1)
+        await past(events)
+        await kill(run, fork.name)
+        seen = await until(events, "ready", [fork.name])
+        (restarting,) = (one for one in seen if one.kind == "restarting")
+        assert dict(restarting.detail)["reason"] == "there is no good save"
+        assert restarting.detail["resume_path"] == saved
+        shown = look(fork.port, session)
+        assert (shown["counter"], shown["reseed"]) == (41, 7)
+
+
+async def test_it_never_begins_afresh_for_want_of_the_snapshot_that_it_began_from(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        parent = await world.start(run_dir=run, name="parent")
+        saved = await save_as(world, parent, await join(world, parent), 1)
+        (fork,) = await world.fork(saved, run_dir=run, restart="checkpoint")
+        saved.unlink()
+        await past(events)
+        await kill(run, fork.name)
+        seen = await until(events, "gave_up", [fork.name])
+        assert kinds(seen, fork.name) == ["exited", "gave_up"]
+        assert seen[-1].detail["reason"] == "there is no good snapshot"
+        with pytest.raises(WorldExitedError):
+            await world.save(instance=fork.name)
+        assert (await world.stop(instance=fork.name)).rung == "already_exited"
+        assert manifest_of(fork.instance_dir)["run"]["status"] == "failed"
+    assert leftovers(run) == []
+
+
+async def test_what_a_world_is_restored_from_is_not_removed_by_an_autosave(
+    tmp_path: Path, run: Path
+) -> None:
+    options: dict[str, Any] = {"restart": "checkpoint", "max_restarts": 10}
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, **options)
+        await world.autosave(every=0.01, keep=1)
+        for _ in range(4):
+            await until(events, "saved", ["w000"])
+            await kill(run)
+            seen = await until(events, "ready", ["w000"])
+            (resumed,) = (one.detail["resume_path"] for one in seen if one.kind == "restarting")
+        for _ in range(4):
+            await until(events, "saved", ["w000"])
+        await world.autosave(every=None)
+        assert resumed in on_disk(started.instance_dir)
+        assert registered(started.instance_dir) == on_disk(started.instance_dir)
+
+
+async def test_what_a_world_is_about_to_be_restored_from_is_not_removed_either(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A save that lands after the death makes older ones old, one of which was chosen already."""
+    is_chosen, is_retained = anyio.Event(), anyio.Event()
+    clear_away, retain, apply = Supervisor._clear_away, Autosave._retain, ManifestWriter.apply
+
+    async def clear_away_late(supervisor: Supervisor) -> bool:
+        is_chosen.set()
+        await is_retained.wait()
+        return await clear_away(supervisor)
+
+    async def apply_late(writer: ManifestWriter, update: Update) -> None:
+        if len(await run_sync(on_disk, started.instance_dir)) == 2:
+            os.kill(started.pid, signal.SIGKILL)
+            await is_chosen.wait()
+        await apply(writer, update)
+
+    async def retain_and_tell(autosave: Autosave, *args: Any) -> None:
+        await retain(autosave, *args)
+        if is_chosen.is_set():
+            is_retained.set()
+
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, restart="checkpoint")
+        await past(events)
+        monkeypatch.setattr(Supervisor, "_clear_away", clear_away_late)
+        monkeypatch.setattr(Autosave, "_retain", retain_and_tell)
+        monkeypatch.setattr(ManifestWriter, "apply", apply_late)
+        await world.autosave(every=0.01, keep=1)
+        seen = await until(events, "ready", ["w000"])
+        await world.autosave(every=None)
+        lives = [one for one in kinds(seen, "w000") if not one.startswith("save")]
+        assert lives == ["exited", *LIFE]

@@ -1,0 +1,111 @@
+"""Calls, stops and leaving while a world is not back yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld, WorldExit, WorldExitedError
+from clawblox.rundir.operations import stop_instances
+from tests.crowd import kinds, leftovers, make_motley_world, past, seeded, until
+from tests.instance.supervision.support import kill, now
+from tests.running import requests, switch
+from tests.support import is_listening, marked_processes, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_calls_fail_while_a_world_comes_back_and_work_when_it_is_there(
+    tmp_path: Path, run: Path
+) -> None:
+    errors: list[Exception] = []
+    directory = make_motley_world(tmp_path)
+
+    async def call(name: str) -> None:
+        try:
+            await world.connect("Rocky", instance=name)
+        except WorldExitedError as error:
+            errors.append(error)
+
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run, restart="fresh")
+        hanging = batch["w000"]
+        switch(hanging, join="hang")
+        (directory / "flags").write_text("--slow-boot 0.3")
+        await past(events)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, "w000")
+            await wait_until_async(lambda: requests(hanging, "/join"), what="a call is in flight")
+            await kill(run)
+            await until(events, "restarting", ["w000"])
+            await call("w000")
+        assert [error.exit for error in errors] == [WorldExit(signal="SIGKILL")] * 2
+        saves = await world.save_all(instances=batch.done)
+        assert type(saves.failed["w000"]) is WorldExitedError
+        assert list(saves.done) == ["w001"]
+        assert world.instances == ("w001",)
+        await until(events, "ready", ["w000"])
+        assert world.instances == ("w000", "w001")
+        assert (await world.connect("Rocky", instance="w000"))["agent_id"] == "agent-1"
+        assert len(await world.save_all()) == 2
+
+
+async def dying(world: AsyncWorld, run: Path, moment: float) -> None:
+    """Kill an instance, and go on a moment after."""
+    await kill(run)
+    await anyio.sleep(moment)
+
+
+async def test_a_stop_ends_a_world_that_is_being_brought_back(tmp_path: Path, run: Path) -> None:
+    chance = seeded()
+    directory = make_motley_world(tmp_path, "--slow-boot", "0.05")
+    async with AsyncWorld(dir=directory) as world:
+        for _ in range(6):
+            (started,) = await world.start_many(1, run_dir=run, restart="fresh")
+            await dying(world, run, chance.uniform(0.0, 0.2))
+            await world.stop(grace_seconds=5)
+            assert world.instances == ()
+            assert not marked_processes()
+            assert not is_listening(started.port)
+            assert not list((run / ".clawblox").glob("instances/*.lock"))
+            assert (await now(run)).state == "exited"
+
+
+@pytest.mark.parametrize("how", ["stop", "outside", "leave"])
+async def test_a_world_that_does_not_get_ready_again_is_stopped(
+    tmp_path: Path, run: Path, how: str
+) -> None:
+    directory = make_motley_world(tmp_path)
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, restart="fresh")
+        (directory / "flags").write_text("--slow-boot 60")
+        await past(events)
+        await kill(run)
+        await until(events, "started", ["w000"])
+        await wait_until_async(lambda: len(marked_processes()) == 1, what="the shell is the world")
+        if how == "stop":
+            assert (await world.stop()).rung == "terminated"
+        elif how == "outside":
+            (result,) = await stop_instances(run, grace_seconds=10)
+            assert result.rung == "terminated"
+        if how != "leave":
+            assert not marked_processes()
+            assert (await now(run)).state == "exited"
+            assert "ready" not in kinds(await past(events), "w000")
+    assert leftovers(run, [started.port]) == []
+
+
+async def test_a_detached_world_that_is_not_back_yet_is_not_left_half(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_motley_world(tmp_path)
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        await world.start_many(1, run_dir=run, restart="fresh", detach=True)
+        (directory / "flags").write_text("--slow-boot 60")
+        await past(events)
+        await kill(run)
+        await until(events, "started", ["w000"])
+    assert leftovers(run) == []
+    assert (await now(run)).state == "exited"

@@ -1,0 +1,322 @@
+"""What one start means, and many: names, places, and what is overridden."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from clawblox.config.world_toml import WorldConfig, read_world_config
+from clawblox.errors import ConfigError
+from clawblox.instance.launch import (
+    Launch,
+    files_dir,
+    parent_of,
+    plan_attach,
+    plan_launch,
+    plan_many,
+    spec_of,
+)
+from clawblox.instance.restarts import RestartPolicy
+from clawblox.results import InstanceSpec
+from tests.rundir.test_records import record_of
+from tests.support import make_world
+
+MANIFEST = Path("/run/.clawblox/manifest.json")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> WorldConfig:
+    return read_world_config(make_world(tmp_path, toml_extra="reseed = true"))
+
+
+def planned(config: WorldConfig, **changes: Any) -> Launch:
+    """Return the launch of a plain start, but for ``changes``."""
+    defaults: dict[str, Any] = {
+        "port": None,
+        "host": "127.0.0.1",
+        "base_path": "",
+        "record": False,
+        "record_dir": None,
+        "resume": None,
+        "run_dir": None,
+        "name": None,
+        "health_timeout": 60.0,
+        "port_wait": 0.0,
+        "command_file": None,
+        "log_file": None,
+        "env": None,
+        "detach": False,
+        "restart": RestartPolicy(),
+    }
+    return plan_launch(config, **{**defaults, **changes})
+
+
+def planned_many(
+    config: WorldConfig, specs: int | list[InstanceSpec], taken: int = 0, **changes: Any
+) -> list[Launch]:
+    """Return the launches of many; the first ``taken`` numbered names are not free."""
+    defaults: dict[str, Any] = {
+        "record": False,
+        "resume": None,
+        "env": None,
+        "run_dir": "/run",
+        "host": "127.0.0.1",
+        "base_path": "",
+        "health_timeout": 60.0,
+        "detach": False,
+        "restart": RestartPolicy(),
+    }
+    names = (f"w{number:03}" for number in itertools.count(taken))
+    given = [InstanceSpec()] * specs if isinstance(specs, int) else specs
+    return plan_many(config, given, names, **{**defaults, **changes})
+
+
+# ---------------------------------------------------------------------------------------- one
+
+
+def test_one_alone_has_its_files_in_the_run_directory(config: WorldConfig) -> None:
+    launch = planned(config, run_dir="/run", record=True)
+    assert launch.run_dir == launch.instance_dir == launch.files_dir == Path("/run")
+    assert launch.record_dir == Path("/run/recordings")
+    assert (launch.index, launch.name, launch.reseed) == (None, None, None)
+
+
+def test_in_the_world_directory_the_files_stay_below_a_hidden_one(config: WorldConfig) -> None:
+    launch = planned(config)
+    assert launch.run_dir == launch.instance_dir == config.dir
+    assert launch.files_dir == config.dir / ".clawblox"
+    (one,) = planned_many(config, 1, run_dir=config.dir)
+    assert one.run_dir == config.dir
+    assert one.instance_dir == one.files_dir == config.dir / ".clawblox/worlds/w000"
+    assert files_dir(config.dir, Path("/elsewhere")) == Path("/elsewhere")
+
+
+def test_a_run_directory_has_one_path_however_it_is_spelled(
+    config: WorldConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    monkeypatch.chdir(tmp_path)
+    for spelled in ("real", "link", "./real/.", "real/../link", tmp_path / "link"):
+        assert planned(config, run_dir=spelled).run_dir == real
+        assert planned(config, record_dir=f"{spelled}/recordings").run_dir == real
+    (tmp_path / "world").symlink_to(config.dir)
+    assert planned(config, run_dir="world").files_dir == config.dir / ".clawblox"
+
+
+def test_a_world_whose_path_no_record_can_hold_is_refused(tmp_path: Path) -> None:
+    directory = make_world(tmp_path).rename(tmp_path / os.fsdecode(b"w\xff"))
+    config = read_world_config(directory)
+    with pytest.raises(ConfigError, match="UTF-8") as caught:
+        planned(config)
+    assert caught.value.key == "dir"
+
+
+SEEDS: list[tuple[Any, bool]] = [
+    *((seed, True) for seed in (0, 1, 2**64 - 1)),
+    *((seed, False) for seed in (-1, 2**64, 1.0, "7", True)),
+]
+
+
+@pytest.mark.parametrize(("seed", "is_good"), SEEDS)
+def test_a_seed_is_a_whole_number_of_64_bits(config: WorldConfig, seed: Any, is_good: bool) -> None:
+    for plan in (planned, partial(planned_many, specs=1)):
+        if is_good:
+            plan(config, reseed=seed)
+        else:
+            with pytest.raises(ConfigError, match=r"0 to 2\*\*64 - 1") as caught:
+                plan(config, reseed=seed)
+            assert caught.value.key == "reseed"
+
+
+def test_a_world_that_says_nothing_of_reseeding_is_not_reseeded(tmp_path: Path) -> None:
+    config = read_world_config(make_world(tmp_path))
+    for plan in (planned, partial(planned_many, specs=1)):
+        with pytest.raises(ConfigError, match="does not say that it can be reseeded") as caught:
+            plan(config, reseed=1)
+        assert (caught.value.key, caught.value.path) == ("run.reseed", config.dir / "world.toml")
+
+
+def test_attaching_plans_what_the_record_tells(config: WorldConfig) -> None:
+    record = record_of("w007", resume_path="/s.json", base_path="/x")
+    launch = plan_attach(config, Path("/run"), record)
+    assert (launch.run_dir, launch.instance_dir) == (Path("/run"), Path(record.instance_dir))
+    assert (launch.name, launch.port, launch.base_path) == ("w007", 20001, "/x")
+    assert launch.resume_path == Path("/s.json")
+    assert launch.detach
+    assert launch.restart == RestartPolicy()
+
+
+# --------------------------------------------------------------------------------------- many
+
+
+def test_many_have_numbered_names_places_and_directories(config: WorldConfig) -> None:
+    launches = planned_many(config, 3, taken=2, record=True)
+    assert [one.name for one in launches] == ["w002", "w003", "w004"]
+    assert [one.index for one in launches] == [2, 3, 4]
+    assert {one.run_dir for one in launches} == {Path("/run")}
+    assert [one.instance_dir for one in launches] == [
+        Path("/run/worlds") / name for name in ("w002", "w003", "w004")
+    ]
+    assert [one.record_dir for one in launches] == [
+        one.instance_dir / "recordings" for one in launches
+    ]
+    assert {(one.port, one.command_file, one.log_file) for one in launches} == {(None, None, None)}
+
+
+def test_who_has_a_name_keeps_it_and_nobody_else_gets_it(config: WorldConfig) -> None:
+    specs = [InstanceSpec(), InstanceSpec(name="w000"), InstanceSpec(name="left"), InstanceSpec()]
+    launches = planned_many(config, specs)
+    assert [one.name for one in launches] == ["w001", "w000", "left", "w002"]
+    assert [one.index for one in launches] == [1, 0, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("w12", 5), ("w0123", 123), ("W001", 5), ("w001x", 5), ("w" + "9" * 10, 5)]
+)
+def test_the_place_is_the_number_of_a_numbered_name_only(
+    config: WorldConfig, name: str, index: int
+) -> None:
+    launches = planned_many(config, [*[InstanceSpec()] * 5, InstanceSpec(name=name)])
+    assert launches[5].index == index
+
+
+def test_each_can_have_its_own_of_what_all_have(config: WorldConfig, tmp_path: Path) -> None:
+    for name in ("all.json", "own.json"):
+        (tmp_path / "counter" / name).touch()
+    specs = [
+        InstanceSpec(),
+        InstanceSpec(resume="own.json", env={"B": "3", "C": "4"}, record=False),
+        InstanceSpec(env={}),
+    ]
+    launches = planned_many(config, specs, record=True, resume="all.json", env={"A": "1", "B": "2"})
+    assert [one.record_dir is not None for one in launches] == [True, False, True]
+    assert [one.resume_path for one in launches] == [
+        config.dir / name for name in ("all.json", "own.json", "all.json")
+    ]
+    assert [dict(one.env) for one in launches] == [
+        {"A": "1", "B": "2"},
+        {"A": "1", "B": "3", "C": "4"},
+        {"A": "1", "B": "2"},
+    ]
+    recording = planned_many(config, [InstanceSpec(record=True), InstanceSpec()])
+    assert [one.record_dir is not None for one in recording] == [True, False]
+
+
+def test_seeds_count_up_from_the_first(config: WorldConfig) -> None:
+    assert [one.reseed for one in planned_many(config, 3, reseed=40)] == [40, 41, 42]
+    assert [one.reseed for one in planned_many(config, 2)] == [None, None]
+    assert [one.reseed for one in planned_many(config, 2, taken=9, reseed=0)] == [0, 1]
+    with pytest.raises(ConfigError) as caught:
+        planned_many(config, 3, reseed=2**64 - 2)
+    assert caught.value.value == 2**64
+
+
+@pytest.mark.parametrize(
+    "names", [["one", "one"], ["w000", "one", "w000"]], ids=lambda names: ",".join(names)
+)
+def test_two_cannot_have_one_name(config: WorldConfig, names: list[str]) -> None:
+    with pytest.raises(ConfigError, match="two instances cannot have one name") as caught:
+        planned_many(config, [InstanceSpec(name=name) for name in names])
+    assert (caught.value.key, caught.value.value) == ("name", names)
+
+
+WRONG: list[tuple[InstanceSpec, str]] = [
+    (InstanceSpec(name="../up"), "name"),
+    (InstanceSpec(name="a" * 65), "name"),
+    (InstanceSpec(resume="missing.json"), "resume"),
+    (InstanceSpec(env={"WORLD_PORT": "1"}), "env.WORLD_PORT"),
+    (InstanceSpec(env={"WORLD_RESEED": "1"}), "env.WORLD_RESEED"),
+    (InstanceSpec(env={"A=B": "1"}), "env.A=B"),
+]
+
+
+@pytest.mark.parametrize(("spec", "key"), WRONG, ids=[key for _, key in WRONG])
+def test_what_is_wrong_with_one_of_many_is_told_before_any_is_planned(
+    config: WorldConfig, spec: InstanceSpec, key: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned_many(config, [InstanceSpec(), spec])
+    assert caught.value.key == key
+
+
+def test_a_mapping_may_stand_for_a_spec() -> None:
+    given = {"name": "left", "resume": "a.json", "env": {"A": "1"}, "record": True}
+    spec = spec_of(given)
+    assert attrs.asdict(spec) == given
+    assert spec_of(spec) is spec
+    assert spec_of({}) == InstanceSpec()
+
+
+def test_a_key_that_no_spec_has_is_named() -> None:
+    with pytest.raises(ConfigError, match="has name, resume, env, record") as caught:
+        spec_of({"name": "left", "port": 8080})
+    assert (caught.value.key, caught.value.value) == ("instances.port", 8080)
+
+
+def test_a_spec_does_not_show_its_variables() -> None:
+    assert "hush" not in repr(InstanceSpec(env={"API_KEY": "hush"}))
+
+
+# ----------------------------------------------------------------------------------- the parent
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> tuple[Path, str]:
+    """Write a snapshot; return its path and its digest."""
+    path = tmp_path / "parent.json"
+    path.write_bytes(b'{"format": "counter-v1"}')
+    return path, hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_parent_is_known_by_its_path_and_digest(parent: tuple[Path, str]) -> None:
+    path, digest = parent
+    checkpoints: list[Any] = [
+        *(path, str(path), path.name, {"path": path}, {"path": path.name, "sha256": None}),
+        {"path": str(path), "sha256": digest, "format": "counter-v1"},
+    ]
+    for checkpoint in checkpoints:
+        assert parent_of(checkpoint, path.parent) == parent
+
+
+def test_a_parent_that_is_another_file_by_now_is_refused(parent: tuple[Path, str]) -> None:
+    path, digest = parent
+    path.write_bytes(b'{"format": "counter-v2"}')
+    with pytest.raises(ConfigError, match="not the snapshot that was saved") as caught:
+        parent_of({"path": path, "sha256": digest}, path.parent)
+    assert (caught.value.path, caught.value.key, caught.value.value) == (path, "checkpoint", digest)
+
+
+def test_a_parent_that_cannot_be_read_is_refused(
+    parent: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr("clawblox.instance.launch.digest_of", fail)
+    path, _ = parent
+    with pytest.raises(ConfigError, match="cannot be read: Permission denied") as caught:
+        parent_of(path, path.parent)
+    assert (caught.value.path, caught.value.key) == (path, "checkpoint")
+
+
+def test_an_archive_of_world_and_agents_is_told_from_a_snapshot(
+    config: WorldConfig, tmp_path: Path
+) -> None:
+    archive = tmp_path / "gen001.ckpt"
+    archive.write_bytes(b"PK")
+    with pytest.raises(ConfigError, match="not the snapshot of a world") as caught:
+        parent_of(archive, tmp_path)
+    assert caught.value.key == "checkpoint"
+    with pytest.raises(ConfigError, match="load_checkpoint") as caught:
+        planned_many(config, [InstanceSpec(resume=archive)])
+    assert (caught.value.path, caught.value.key) == (archive, "resume")

@@ -1,0 +1,127 @@
+"""The life of an instance: every pair of states, and any sequence of moves."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from clawblox.instance.lifecycle import MOVES, IllegalMove, Lifecycle, State
+
+LEGAL = {
+    ("leasing", "spawning"),
+    ("leasing", "failed"),
+    ("spawning", "probing"),
+    ("spawning", "failed"),
+    ("probing", "ready"),
+    ("probing", "leasing"),
+    ("probing", "failed"),
+    ("ready", "restarting"),
+    ("ready", "stopping"),
+    ("restarting", "ready"),
+    ("restarting", "stopping"),
+    ("stopping", "exited"),
+}
+"""The moves of the design, written down a second time."""
+
+
+def at(state: State) -> Lifecycle:
+    lifecycle = Lifecycle()
+    lifecycle.state = state
+    return lifecycle
+
+
+def reachable(start: State) -> set[State]:
+    found: set[State] = set()
+    pending = [start]
+    while pending:
+        more = MOVES[pending.pop()] - found
+        found |= more
+        pending += more
+    return found
+
+
+def test_a_life_begins_with_its_lease() -> None:
+    assert Lifecycle().state is State.LEASING
+
+
+def test_the_table_knows_every_state() -> None:
+    assert MOVES.keys() == set(State)
+
+
+@pytest.mark.parametrize(("origin", "target"), list(itertools.product(State, State)))
+def test_every_move_is_legal_or_refused_without_effect(origin: State, target: State) -> None:
+    lifecycle = at(origin)
+    if (origin, target) in LEGAL:
+        lifecycle.move(target)
+        assert lifecycle.state is target
+    else:
+        with pytest.raises(IllegalMove, match=f"^{origin} -> {target}$"):
+            lifecycle.move(target)
+        assert lifecycle.state is origin
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_life_is_over_when_it_failed_or_exited(state: State) -> None:
+    assert at(state).is_over == (state in {State.FAILED, State.EXITED})
+
+
+def test_every_state_can_be_reached() -> None:
+    assert reachable(State.LEASING) == set(State)
+
+
+@pytest.mark.parametrize("end", [State.FAILED, State.EXITED])
+def test_nothing_follows_an_end(end: State) -> None:
+    assert reachable(end) == set()
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - {State.FAILED, State.EXITED}))
+def test_every_state_can_reach_an_end(state: State) -> None:
+    assert reachable(state) & {State.FAILED, State.EXITED}
+
+
+def test_only_a_lost_port_and_a_restart_bring_a_state_back() -> None:
+    again = {state for state in State if state in reachable(state)}
+    starts, lives = {"leasing", "spawning", "probing"}, {"ready", "restarting"}
+    assert again == starts | lives
+
+
+def test_an_instance_that_was_ready_exits_and_never_fails_to_start() -> None:
+    lives = {State.READY, State.RESTARTING}
+    assert reachable(State.READY) == lives | {State.STOPPING, State.EXITED}
+
+
+class Life(RuleBasedStateMachine):
+    """Any moves, tried in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lifecycle = Lifecycle()
+        self.past = [State.LEASING]
+
+    @rule(target_state=st.sampled_from(State))
+    def try_to_move(self, target_state: State) -> None:
+        try:
+            self.lifecycle.move(target_state)
+        except IllegalMove:
+            assert (self.past[-1], target_state) not in LEGAL
+        else:
+            self.past.append(target_state)
+
+    @invariant()
+    def every_step_was_legal(self) -> None:
+        assert self.lifecycle.state is self.past[-1]
+        assert set(itertools.pairwise(self.past)) <= LEGAL
+
+    @invariant()
+    def exactly_one_end_can_come(self) -> None:
+        assert self.lifecycle.is_over == (self.past[-1] in {State.FAILED, State.EXITED})
+        if State.EXITED in self.past:
+            assert State.READY in self.past
+        if State.FAILED in self.past:
+            assert State.READY not in self.past
+
+
+TestLife = Life.TestCase

@@ -1,0 +1,166 @@
+"""Liveness: when a world that was ready counts as hung, and when it does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from clawblox.config.world_toml import LivenessRule
+from clawblox.instance.liveness import wait_until_unresponsive
+from clawblox.instance.readiness import Probe
+from tests.support import RunningWorld, free_port, open_fds, running_world
+
+pytestmark = pytest.mark.anyio
+
+HANG_S = 30.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+RULE = LivenessRule(period=0.005, timeout=HANG_S, failure_threshold=3)
+HASTY = LivenessRule(period=0.005, timeout=0.05, failure_threshold=3)
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Script:
+    """Looks that come to what is written down; an exception is raised."""
+
+    def __init__(self, *looks: bool | Exception) -> None:
+        self.seen = "nothing yet"
+        self.halt = None
+        self.number = 0
+        self._looks = iter(looks)
+
+    async def look(self) -> bool:
+        self.number += 1
+        self.seen = f"look {self.number}"
+        outcome = next(self._looks)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+async def run(probe: Any, rule: LivenessRule = RULE) -> str:
+    with anyio.fail_after(HANG_S):
+        return await wait_until_unresponsive(cast(Probe, probe), rule)
+
+
+# --------------------------------------------------------------------------------- counting
+
+GOOD, BAD, UNKNOWN = True, False, OSError(24, "Too many open files")
+SCRIPTS: dict[str, list[bool | Exception]] = {
+    "at once": [BAD, BAD, BAD],
+    "after a good time": [GOOD, GOOD, BAD, BAD, BAD],
+    "one answer makes up for all before": [BAD, BAD, GOOD, BAD, BAD, GOOD, BAD, BAD, BAD],
+    "what is our own fault counts for nothing": [BAD, UNKNOWN, BAD, UNKNOWN, UNKNOWN, BAD],
+}
+
+
+@pytest.mark.parametrize("looks", SCRIPTS.values(), ids=SCRIPTS)
+async def test_only_failures_in_a_row_count(looks: list[bool | Exception]) -> None:
+    probe = Script(*looks, BAD, BAD)
+    assert await run(probe) == f"look {len(looks)}"
+    assert probe.number == len(looks)
+
+
+@pytest.mark.parametrize("threshold", [1, 5])
+async def test_as_many_failures_as_the_rule_says(threshold: int) -> None:
+    probe = Script(*[BAD] * 9)
+    await run(probe, LivenessRule(period=0.001, timeout=HANG_S, failure_threshold=threshold))
+    assert probe.number == threshold
+
+
+async def test_the_first_look_comes_after_the_first_period() -> None:
+    probe = Script(BAD)
+    with anyio.move_on_after(0.02) as scope:
+        await wait_until_unresponsive(cast(Probe, probe), LivenessRule(period=HANG_S))
+    assert scope.cancelled_caught
+    assert probe.number == 0
+
+
+# -------------------------------------------------------------------------------- real worlds
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[RunningWorld]:
+    with running_world(tmp_path) as running:
+        yield running
+
+
+def probe_of(port: int) -> Probe:
+    return Probe("127.0.0.1", port, "/api.md", None, Path("/nonexistent"), 0)
+
+
+async def calling(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return await anyio.to_thread.run_sync(lambda: function(*args, **options))
+
+
+async def looks_at(world: RunningWorld) -> int:
+    """Return how often a world was looked at."""
+    requests = (await calling(world.ask, "GET", "/__requests")).json()
+    return sum(request["path"] == "/api.md" for request in requests)
+
+
+async def test_a_world_that_answers_is_looked_at_for_ever(world: RunningWorld) -> None:
+    before = open_fds()
+    async with anyio.create_task_group() as group:
+        group.start_soon(run, probe_of(world.port))
+        while await looks_at(world) < 10:
+            await anyio.sleep(0)
+        group.cancel_scope.cancel()
+    left = {fd for fd, target in open_fds().items() if fd not in before and "socket" in target}
+    assert left == set()
+
+
+async def test_a_world_that_answers_with_an_error_hangs(world: RunningWorld) -> None:
+    await calling(world.set, doc="status-500")
+    assert await run(probe_of(world.port)) == "GET /api.md answered 500"
+    assert await looks_at(world) == 3
+
+
+async def test_a_world_that_does_not_answer_hangs(world: RunningWorld) -> None:
+    await calling(world.set, doc="hang")
+    seen = await run(probe_of(world.port), HASTY)
+    assert seen == "connected, no answer to GET /api.md within 0.05 s"
+    assert await looks_at(world) == 3
+
+
+async def test_a_world_that_is_stopped_hangs(world: RunningWorld) -> None:
+    os.kill(world.process.pid, signal.SIGSTOP)
+    try:
+        seen = await run(probe_of(world.port), HASTY)
+    finally:
+        os.kill(world.process.pid, signal.SIGCONT)
+    assert seen == "connected, no answer to GET /api.md within 0.05 s"
+
+
+async def test_a_world_that_closes_its_door_hangs() -> None:
+    seen = await run(probe_of(free_port()))
+    assert seen == "connection failed: Connection refused"
+
+
+async def test_a_world_that_fails_for_a_while_is_forgiven(world: RunningWorld) -> None:
+    patient = LivenessRule(period=0.005, timeout=HANG_S, failure_threshold=100_000)
+    ended: list[str] = []
+
+    async def watch() -> None:
+        ended.append(await run(probe_of(world.port), patient))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        for doc in ("status-500", "served", "status-500", "served"):
+            await calling(world.set, doc=doc)
+            before = await looks_at(world)
+            while await looks_at(world) <= before + 1:
+                await anyio.sleep(0)
+        group.cancel_scope.cancel()
+    assert ended == []

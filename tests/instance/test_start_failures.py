@@ -1,0 +1,633 @@
+"""A world that does not start: which error, what it says, and that nothing is left.
+
+Every failure goes through :func:`failed_start`, which holds the error against everything that
+it has to carry and then starts a sound world in the same place, under the same name and port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import anyio
+import pytest
+
+import clawblox.system.process
+from clawblox import (
+    AsyncWorld,
+    PortInUseError,
+    SnapshotRefusedError,
+    WorldCommandError,
+    WorldError,
+    WorldExit,
+    WorldExitedBeforeReady,
+    WorldIdentityError,
+    WorldReadyTimeout,
+    WorldStartError,
+)
+from clawblox.instance.ramp import Ramp
+from tests.support import (
+    ask,
+    free_port,
+    is_listening,
+    make_world,
+    marked_processes,
+    wait_until,
+    wait_until_async,
+    world_command,
+)
+
+pytestmark = pytest.mark.anyio
+
+HANG_S = 30.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+LONG_S = 3600.0
+"""A health timeout that no test waits for: the failure must be noticed before."""
+
+BOOT_S = 1.5
+"""A health timeout in which a world that binds at all has bound its port."""
+
+RARELY = "[run.ready]\ninterval = 0.2"
+"""Looks so far apart that a deadline hardly ever interrupts one of them."""
+
+AnyWorldError = TypeVar("AnyWorldError", bound=WorldError)
+
+
+def write_world(directory: Path, *command: str) -> None:
+    """Write a ``world.toml`` with a given command."""
+    directory.mkdir(exist_ok=True)
+    text = f'name = "counter"\n[run]\ncommand = {json.dumps(command)}\n'
+    (directory / "world.toml").write_text(text)
+
+
+def world_that_runs(parent: Path, *command: str) -> Path:
+    """Return a world directory whose command is given in full."""
+    write_world(parent / "counter", *command)
+    return parent / "counter"
+
+
+async def failed_start(
+    directory: Path, kind: type[AnyWorldError], *, phase: str, **arguments: Any
+) -> AnyWorldError:
+    """Start a world that fails with exactly ``kind``; check the error and what is left."""
+    run = directory.parent / "run"
+    async with AsyncWorld(dir=directory) as world:
+        with anyio.fail_after(HANG_S), pytest.raises(kind) as caught:
+            await world.start(**{"run_dir": run, **arguments})
+        error = caught.value
+        assert type(error) is kind
+        assert world.instances == ()
+        assert world.url is None
+        assert (await world.stop()).rung == "not_running"
+        assert not marked_processes()
+    assert error.instance == "w000"
+    assert error.world_dir == directory
+    assert error.command_file == arguments.get("command_file", run / "runtime" / "w000.sh")
+    assert error.log_file == arguments.get("log_file", run / "logs" / "w000.log")
+    assert error.phase == phase
+    assert error.elapsed_s is not None
+    assert error.elapsed_s > 0
+    assert error.port is not None
+    assert_names_its_fields(error)
+    await assert_a_sound_world_starts(directory, error.port)
+    return error
+
+
+def assert_names_its_fields(error: WorldError) -> None:
+    """Check that the message alone is enough: every field that is known stands in it."""
+    text = str(error)
+    assert f"world directory: {error.world_dir}\n" in text
+    assert f"command_file: {error.command_file}\n" in text
+    assert f"log_file: {error.log_file}\n" in text
+    assert (f"url: {error.url}\n" if error.url else f"port: {error.port}\n") in text
+    assert f"phase: {error.phase}\n" in text
+    assert f"elapsed: {error.elapsed_s:.2f} s" in text
+    assert error.exit is None or f"exit: {error.exit}\n" in f"{text}\n"
+    assert all(f"  | {line}" in text for line in error.log_lines)
+    assert str(pickle.loads(pickle.dumps(error))) == text
+
+
+async def assert_a_sound_world_starts(directory: Path, port: int) -> None:
+    """Check that name, port and directories are free again, by using them."""
+    write_world(directory, *world_command())
+    async with AsyncWorld(dir=directory) as world:
+        run = directory.parent / "run"
+        started = await world.start(run_dir=run, port=port, name="w000", port_wait=HANG_S)
+        assert ask(started.port, "GET", "/api.md").status == 200
+
+
+# ---------------------------------------------------------------------- it ends too early
+
+
+async def test_a_world_that_exits_is_reported_at_once_with_its_status(tmp_path: Path) -> None:
+    directory = make_world(tmp_path, "--exit-at-once", "7")
+    error = await failed_start(
+        directory, WorldExitedBeforeReady, phase="probing", health_timeout=LONG_S
+    )
+    assert error.exit == WorldExit(status=7)
+    assert error.url == f"http://127.0.0.1:{error.port}"
+    assert error.log_lines[-1] == "cannot go on, exiting with 7"
+    assert "exit status 7" in error.message
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
+async def test_a_world_that_a_signal_ends_is_reported_at_once_with_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    directory = make_world(tmp_path, "--die-at-once", name)
+    error = await failed_start(
+        directory, WorldExitedBeforeReady, phase="probing", health_timeout=LONG_S
+    )
+    assert error.exit == WorldExit(signal=name)
+    assert f"killed by {name}" in error.message
+    assert ("for lack of memory" in error.message) == (name == "SIGKILL")
+
+
+async def test_a_world_that_exits_while_it_boots_is_reported_at_once(tmp_path: Path) -> None:
+    directory = make_world(tmp_path, "--never-listen", "--exit-after", "0.1")
+    error = await failed_start(
+        directory, WorldExitedBeforeReady, phase="probing", health_timeout=LONG_S
+    )
+    assert error.exit == WorldExit(status=9)
+
+
+async def test_a_shell_that_leaves_the_world_behind_has_ended_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    directory = make_world(tmp_path, wrapper="background")
+    error = await failed_start(
+        directory, WorldExitedBeforeReady, phase="probing", health_timeout=LONG_S
+    )
+    assert error.exit == WorldExit(status=0)
+
+
+async def test_the_last_lines_of_a_flood_are_kept(tmp_path: Path) -> None:
+    directory = make_world(tmp_path, "--flood-lines", "20000", "--exit-at-once", "7")
+    error = await failed_start(directory, WorldExitedBeforeReady, phase="probing")
+    assert len(error.log_lines) == 50
+    assert error.log_lines[0].startswith("flood 19951 ")
+    assert error.log_lines[-2:] == (
+        f"flood 19999 {'x' * 80}",
+        "cannot go on, exiting with 7",
+    )
+
+
+async def test_an_endless_last_line_is_cut_short_in_the_error(tmp_path: Path) -> None:
+    directory = make_world(tmp_path, "--long-line", "5000000", "--exit-at-once", "7")
+    error = await failed_start(directory, WorldExitedBeforeReady, phase="probing")
+    assert error.log_lines == ("y" * 1000,)
+
+
+async def test_the_lines_of_an_older_run_are_not_the_last_lines_of_this_one(
+    tmp_path: Path,
+) -> None:
+    log_file = tmp_path / "world.log"
+    log_file.write_text("an older run\n")
+    error = await failed_start(
+        make_world(tmp_path, "--exit-at-once", "7"),
+        WorldExitedBeforeReady,
+        phase="probing",
+        log_file=log_file,
+    )
+    assert error.log_lines[0].startswith("counter world, process ")
+
+
+async def test_a_refused_snapshot_is_told_with_the_reason_of_the_world(tmp_path: Path) -> None:
+    snapshot = tmp_path / "of-another-scene.json"
+    snapshot.write_text('{"scene_hash": "scene-other"}')
+    error = await failed_start(
+        make_world(tmp_path),
+        SnapshotRefusedError,
+        phase="probing",
+        health_timeout=LONG_S,
+        resume=snapshot,
+    )
+    assert error.exit == WorldExit(status=3)
+    assert str(snapshot) in error.message
+    reason = "its scene is scene-other, not scene-plain"
+    assert error.log_lines[-1] == f"cannot restore {snapshot}: {reason}"
+    assert snapshot.read_text() == '{"scene_hash": "scene-other"}'
+
+
+# --------------------------------------------------------------------- it cannot be executed
+
+
+def make_program(path: Path, content: str, mode: int) -> None:
+    path.write_text(content)
+    path.chmod(mode)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "reason"),
+    [
+        (None, 0, os.strerror(errno.ENOENT)),
+        ("#!/bin/sh\n", 0o600, os.strerror(errno.EACCES)),
+        ("neither a script nor a binary\n", 0o700, os.strerror(errno.ENOEXEC)),
+        ("#!/no/such/interpreter\n", 0o700, os.strerror(errno.ENOENT)),
+    ],
+    ids=["missing", "not-executable", "bad-format", "no-interpreter"],
+)
+async def test_a_command_that_cannot_be_executed_is_named_with_the_reason(
+    tmp_path: Path, content: str | None, mode: int, reason: str
+) -> None:
+    directory = world_that_runs(tmp_path, "./program", "--flag")
+    if content is not None:
+        make_program(directory / "program", content, mode)
+    error = await failed_start(directory, WorldCommandError, phase="spawning")
+    assert "'./program'" in error.message
+    assert reason in error.message
+    assert error.exit is None
+
+
+async def test_a_command_that_is_not_on_the_path_is_named(tmp_path: Path) -> None:
+    directory = world_that_runs(tmp_path, "no-such-program-anywhere")
+    error = await failed_start(directory, WorldCommandError, phase="spawning")
+    assert "'no-such-program-anywhere'" in error.message
+
+
+# ------------------------------------------------------------------------ it is not ready
+
+
+async def test_a_world_that_never_listens_runs_into_its_time(tmp_path: Path) -> None:
+    error = await failed_start(
+        make_world(tmp_path, "--never-listen"),
+        WorldReadyTimeout,
+        phase="probing",
+        health_timeout=0.25,
+    )
+    assert "not ready within 0.25 s" in error.message
+    assert "last probe: connection failed: Connection refused" in error.message
+    assert isinstance(error, TimeoutError)
+
+
+async def test_a_world_that_ignores_sigterm_is_ended_when_it_was_not_ready(
+    tmp_path: Path,
+) -> None:
+    flags = ("--never-listen", "--ignore-sigterm", "--pid-file", str(tmp_path / "pid"))
+    await failed_start(
+        make_world(tmp_path, *flags), WorldReadyTimeout, phase="probing", health_timeout=0.25
+    )
+
+
+async def test_a_world_that_is_unavailable_for_ever_is_told_by_its_last_answer(
+    tmp_path: Path,
+) -> None:
+    error = await failed_start(
+        make_world(tmp_path, "--unavailable", "inf", toml_extra=RARELY),
+        WorldReadyTimeout,
+        phase="probing",
+        health_timeout=BOOT_S,
+    )
+    assert "last probe: GET /api.md answered 503" in error.message
+
+
+async def test_a_world_that_accepts_and_never_answers_is_told_so(tmp_path: Path) -> None:
+    error = await failed_start(
+        make_world(tmp_path, "--mute"), WorldReadyTimeout, phase="probing", health_timeout=BOOT_S
+    )
+    assert "last probe: connected, no answer to GET /api.md" in error.message
+
+
+async def test_a_world_without_the_route_is_told_by_its_status(tmp_path: Path) -> None:
+    error = await failed_start(
+        make_world(tmp_path, "--health", toml_extra=RARELY),
+        WorldReadyTimeout,
+        phase="probing",
+        health_timeout=BOOT_S,
+    )
+    assert "last probe: GET /api.md answered 404" in error.message
+
+
+async def test_a_world_that_has_little_time_is_looked_at_though_others_took_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ramp, "fastest_s", 100.0)
+    error = await failed_start(
+        make_world(tmp_path, "--never-listen"),
+        WorldReadyTimeout,
+        phase="probing",
+        health_timeout=0.1,
+    )
+    assert "last probe: connection failed: Connection refused" in error.message
+
+
+async def test_a_world_whose_log_never_says_ready_is_told_by_the_pattern(tmp_path: Path) -> None:
+    directory = make_world(tmp_path, toml_extra='[run.ready]\nlog = "READY"')
+    error = await failed_start(directory, WorldReadyTimeout, phase="probing", health_timeout=0.25)
+    assert "last probe: no log line matches 'READY'" in error.message
+
+
+async def test_a_world_on_the_other_loopback_is_told_where_it_listens(tmp_path: Path) -> None:
+    error = await failed_start(
+        make_world(tmp_path, "--bind", "::1"),
+        WorldReadyTimeout,
+        phase="probing",
+        health_timeout=BOOT_S,
+    )
+    assert error.hint == "something listens on ::1; worlds bind WORLD_HOST (127.0.0.1)"
+    assert error.hint in str(error)
+
+
+async def test_a_world_on_another_port_is_not_found(tmp_path: Path) -> None:
+    other = free_port()
+    error = await failed_start(
+        make_world(tmp_path, "--bind-port", str(other)),
+        WorldReadyTimeout,
+        phase="probing",
+        health_timeout=BOOT_S,
+    )
+    assert "Connection refused" in error.message
+    assert error.log_lines[-1] == f"Spectator frontend: http://127.0.0.1:{other}/"
+    assert not is_listening(other)
+
+
+# ------------------------------------------------------------------------ the port is taken
+
+
+@contextlib.contextmanager
+def listener(port: int, host: str = "127.0.0.1") -> Iterator[None]:
+    """Listen on a port as a stranger does."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stranger.bind((host, port))
+        stranger.listen()
+        yield
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+async def test_a_busy_port_is_told_with_its_owner(tmp_path: Path, host: str) -> None:
+    port = free_port()
+    with listener(port, host):
+        async with AsyncWorld(dir=make_world(tmp_path, "--pid-file", "pid")) as world:
+            with pytest.raises(PortInUseError) as caught:
+                await world.start(port=port, run_dir=tmp_path / "run")
+    error = caught.value
+    assert f"port {port} is in use by pid {os.getpid()} (" in error.message
+    assert sys.argv[0] in error.message or "pytest" in error.message
+    assert (error.port, error.url, error.phase) == (port, None, "leasing")
+    assert error.log_lines == ()
+    assert_names_its_fields(error)
+    assert not (tmp_path / "counter" / "pid").exists()
+    await assert_a_sound_world_starts(tmp_path / "counter", port)
+
+
+async def test_a_port_that_another_instance_has_is_told_with_its_owner(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        with pytest.raises(PortInUseError, match=f"port {started.port} is in use by pid "):
+            await world.start(port=started.port, run_dir=tmp_path / "run")
+        assert world.instances == (started.name,)
+        assert ask(started.port, "GET", "/api.md").status == 200
+
+
+async def test_a_busy_port_is_waited_for(tmp_path: Path) -> None:
+    port, outcome = free_port(), []
+
+    async def start() -> None:
+        outcome.append(await world.start(port=port, port_wait=LONG_S, run_dir=tmp_path / "run"))
+
+    claimed = tmp_path / "run" / ".clawblox" / "instances" / "w000.lock"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        async with anyio.create_task_group() as tasks:
+            with listener(port):
+                tasks.start_soon(start)
+                await wait_until_async(claimed.exists, what="the start has its name")
+                await anyio.wait_all_tasks_blocked()
+                assert not outcome
+        assert outcome[0].port == port
+
+
+async def test_a_busy_port_that_does_not_become_free_is_told_after_the_wait(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    with listener(port):
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
+            with pytest.raises(PortInUseError) as caught:
+                await world.start(port=port, port_wait=0.1, run_dir=tmp_path / "run")
+    assert caught.value.elapsed_s is not None
+    assert caught.value.elapsed_s >= 0.1
+
+
+async def test_a_host_that_is_not_of_this_machine_fails_the_start(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        with pytest.raises(WorldStartError) as caught:
+            await world.start(host="192.0.2.1", run_dir=tmp_path / "run")
+    assert caught.value.phase == "leasing"
+    assert os.strerror(errno.EADDRNOTAVAIL) in caught.value.message
+
+
+# --------------------------------------------------------------- somebody else answers there
+
+GATE = """
+echo "$WORLD_PORT" > port.part && mv port.part port
+until [ -e go ]; do sleep 0.01; done
+exec "$@"
+"""
+
+
+@contextlib.contextmanager
+def friendly_stranger(port: int) -> Iterator[None]:
+    """Answer 200 to everything on a port, from a process that is not the world's."""
+
+    class Friendly(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Friendly) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def test_a_stranger_who_answers_in_place_of_the_world_is_named(tmp_path: Path) -> None:
+    directory, port = tmp_path / "counter", free_port()
+    write_world(directory, "bash", "-c", GATE, "gate", *world_command("--never-listen"))
+    errors: list[WorldIdentityError] = []
+
+    async def start() -> None:
+        with pytest.raises(WorldIdentityError) as caught:
+            await world.start(port=port, run_dir=tmp_path / "run", health_timeout=LONG_S)
+        errors.append(caught.value)
+
+    with anyio.fail_after(HANG_S):
+        async with AsyncWorld(dir=directory) as world, anyio.create_task_group() as tasks:
+            tasks.start_soon(start)
+            await wait_until_async((directory / "port").exists, what="the world has its port")
+            with friendly_stranger(port):
+                (directory / "go").touch()
+                await wait_until_async(lambda: errors, what="the start has failed")
+    error = errors[0]
+    assert f"port {port} is served by pid {os.getpid()} (" in error.message
+    assert (error.phase, error.port) == ("probing", port)
+    assert_names_its_fields(error)
+    assert not marked_processes()
+    await assert_a_sound_world_starts(directory, port)
+
+
+# ------------------------------------------------------------------- files and descriptors
+
+
+async def test_a_log_that_cannot_be_written_fails_before_the_world_is_spawned(
+    tmp_path: Path,
+) -> None:
+    log_file = tmp_path / "a-directory"
+    log_file.mkdir()
+    directory = make_world(tmp_path, "--pid-file", "pid")
+    error = await failed_start(directory, WorldStartError, phase="spawning", log_file=log_file)
+    assert f"{os.strerror(errno.EISDIR)}: {log_file}" in error.message
+    assert not (directory / "pid").exists()
+
+
+async def test_a_command_file_that_cannot_be_written_fails_before_the_world_is_spawned(
+    tmp_path: Path,
+) -> None:
+    command_file = tmp_path / "a-directory"
+    command_file.mkdir()
+    directory = make_world(tmp_path, "--pid-file", "pid")
+    error = await failed_start(
+        directory, WorldStartError, phase="spawning", command_file=command_file
+    )
+    assert str(command_file) in error.message
+    assert not (directory / "pid").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"a-directory", "counter", "run"}
+
+
+async def test_a_place_for_recordings_that_cannot_be_made_fails_the_start(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a-file").touch()
+    error = await failed_start(
+        make_world(tmp_path),
+        WorldStartError,
+        phase="spawning",
+        record=True,
+        record_dir=tmp_path / "a-file" / "recordings",
+    )
+    assert str(tmp_path / "a-file") in error.message
+
+
+async def test_a_world_that_cannot_be_watched_is_not_left_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int, *, is_child: bool) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clawblox.system.process, "_open", refuse)
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
+            with pytest.raises(WorldStartError, match=os.strerror(errno.EMFILE)) as caught:
+                await world.start(run_dir=tmp_path / "run")
+    assert caught.value.port is not None
+    await assert_a_sound_world_starts(tmp_path / "counter", caught.value.port)
+
+
+EXHAUST = """
+import json, os, resource, sys, tempfile
+import anyio
+from clawblox import AsyncWorld, ClawbloxError
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+kinds = []
+
+def open_count():
+    return len(os.listdir("/proc/self/fd")) - 1
+
+def children():
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return file.read().split()
+
+async def start_with(world, spare):
+    before = open_count(), children()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_count() + spare, hard))
+    try:
+        await world.start(run_dir=sys.argv[2], health_timeout=20)
+        kinds.append("started")
+    except ClawbloxError as error:
+        kinds.append(type(error).__name__)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await world.stop()
+    after = open_count(), children()
+    assert after == before, (spare, kinds, before, after)
+
+async def main():
+    async with AsyncWorld(dir=sys.argv[1]) as world:
+        await world.start(run_dir=sys.argv[2])  # what a process opens once, it has open now
+        await world.connect("Rocky")
+        await world.stop()
+        for spare in range(int(sys.argv[3])):
+            await start_with(world, spare)
+
+anyio.run(main)
+print(json.dumps(kinds))
+"""
+
+
+def test_too_few_descriptors_fail_the_start_and_leave_nothing(tmp_path: Path) -> None:
+    directory, run = make_world(tmp_path), tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EXHAUST, str(directory), str(run), "16"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    kinds = json.loads(done.stdout.splitlines()[-1])
+    assert kinds[0] != "started"
+    assert kinds[-1] == "started"
+
+
+# ------------------------------------------------------------------------- a sleeping machine
+
+
+def test_a_world_is_not_late_because_its_orchestrator_slept(tmp_path: Path) -> None:
+    """Stop the orchestrator, as a closed laptop does, until its deadline is long over."""
+    directory = make_world(tmp_path, "--slow-boot", "0.4", "--pid-file", str(tmp_path / "pid"))
+    script = "\n".join(
+        [
+            "from clawblox import World",
+            f"world = World(dir={str(directory)!r})",
+            f"started = world.start(run_dir={str(tmp_path / 'run')!r}, health_timeout=0.8)",
+            "print(started.port, flush=True)",
+        ]
+    )
+    orchestrator = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with orchestrator:
+        wait_until((tmp_path / "pid").exists)
+        os.kill(orchestrator.pid, signal.SIGSTOP)
+        over_at = time.monotonic() + 1.5
+        wait_until(lambda: time.monotonic() > over_at)
+        os.kill(orchestrator.pid, signal.SIGCONT)
+        output, _ = orchestrator.communicate(timeout=30)
+    assert orchestrator.returncode == 0
+    assert output.strip().isdigit()

@@ -1,0 +1,210 @@
+"""Errors as answers: those of handlers, of requests, and answers that are none."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.errors import ControlError, SnapshotError
+from clawblox.rundir import control_client as control
+from clawblox.rundir import control_server
+from clawblox.rundir.control_client import control_dir, request
+from clawblox.rundir.control_server import Report
+from tests.rundir.control.conftest import RawClient, events_of, find, serving
+
+pytestmark = pytest.mark.anyio
+
+
+# ------------------------------------------------------------------------- errors as answers
+
+
+async def test_an_error_of_ours_arrives_with_all_it_says(run_dir: Path) -> None:
+    async def save(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        raise SnapshotError("no answer", phase="headers", bytes=7, hint="look at the log")
+
+    async with serving(run_dir, save=save) as server:
+        with pytest.raises(ControlError) as caught:
+            await request(server.path, "save", {})
+    error = caught.value
+    assert (error.message, error.hint) == ("no answer", "look at the log")
+    assert (error.error_type, error.path) == ("SnapshotError", server.path)
+    assert "bytes received: 7" in error.error_details
+    assert "phase: headers" in str(error)
+
+
+async def test_an_unexpected_error_is_logged_and_answered(run_dir: Path, logs) -> None:
+    async def fail(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        raise ZeroDivisionError("three by nothing \udcff")
+
+    async with serving(run_dir, fail=fail) as server:
+        with pytest.raises(ControlError, match="three by nothing") as caught:
+            await request(server.path, "fail", {})
+        assert await request(server.path, "echo", {}) == {"asked": {}}
+    assert caught.value.error_type == "ZeroDivisionError"
+    assert events_of(logs, "error") == ["control handler failed"]
+
+
+async def test_an_error_that_cannot_even_be_told_ends_one_connection_alone(
+    run_dir: Path, logs
+) -> None:
+    class BrokenError(ControlError):
+        def details(self) -> list[str]:
+            raise ZeroDivisionError
+
+    async def fail(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        raise BrokenError("cannot say")
+
+    async with serving(run_dir, fail=fail) as server:
+        with pytest.raises(ControlError, match="went away"):
+            await request(server.path, "fail", {})
+        assert await request(server.path, "echo", {}) == {"asked": {}}
+    assert events_of(logs, "error") == ["control connection failed"]
+
+
+@pytest.mark.parametrize("where", ["answer", "event"])
+async def test_what_is_not_plain_is_an_error_of_the_handler(run_dir: Path, logs, where) -> None:
+    async def odd(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+        if where == "event":
+            await report("odd", value=object())
+        return {"value": object()}
+
+    async with serving(run_dir, odd=odd) as server:
+        with pytest.raises(ControlError, match="object is not a plain value"):
+            await request(server.path, "odd", {})
+
+
+async def ask_raw(path: Path, data: bytes) -> list[dict[str, Any]]:
+    """Send bytes; return the lines of the answer."""
+    async with RawClient(path) as client:
+        with contextlib.suppress(BrokenPipeError):
+            await client.send(data)
+        return [json.loads(line) for line in (await client.answer()).splitlines()]
+
+
+MALFORMED = {
+    "no JSON": (b"save everything\n", "JSON"),
+    "no object": (b'["op", "echo"]\n', "JSON object"),
+    "nothing": (b"\n", "JSON"),
+    "not UTF-8": (b'{"op": "\xff"}\n', "utf-8"),
+    "too deep": (b'{"op": "echo", "x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}\n", "recursion"),
+    "no op": (b'{"instance": "w000"}\n', "unknown op 'None'"),
+    "an op that is no text": (b'{"op": ["echo"]}\n', "unknown op"),
+    "an op that nobody knows": (b'{"op": "erase"}\n', "unknown op 'erase'; there are: echo, count"),
+    "too long": (b'{"op": "echo", "x": "' + b"x" * (1 << 20), "at most 65536 bytes"),
+    "too long by one": (b'{"op": "echo"}'.ljust(65536) + b"\n", "at most 65536 bytes"),
+}
+
+
+@pytest.mark.parametrize(("data", "reason"), MALFORMED.values(), ids=MALFORMED)
+async def test_a_malformed_request_is_answered_and_logged(
+    run_dir: Path, logs, data: bytes, reason: str
+) -> None:
+    async with serving(run_dir) as server:
+        [answer] = await ask_raw(server.path, data)
+        assert answer["ok"] is False
+        assert answer["error"]["type"] == "UsageError"
+        assert reason in answer["error"]["message"]
+        assert await request(server.path, "echo", {}) == {"asked": {}}
+    assert events_of(logs, "warning") == ["control request refused"]
+
+
+async def test_a_client_that_asks_too_much_gets_the_answer_all_the_same(run_dir: Path) -> None:
+    async with serving(run_dir) as server:
+        with pytest.raises(ControlError, match="at most 65536 bytes"):
+            await request(server.path, "echo", {"text": "x" * (1 << 20)})
+
+
+async def test_the_longest_request_is_taken(run_dir: Path) -> None:
+    async with serving(run_dir) as server:
+        line = b'{"op": "echo"}'.ljust(65535) + b"\n"
+        assert await ask_raw(server.path, line) == [{"ok": True, "asked": {}}]
+
+
+async def test_a_request_that_is_cut_off_is_answered(run_dir: Path, logs) -> None:
+    async with serving(run_dir) as server, RawClient(server.path) as client:
+        await client.send(b'{"op": "echo"}')
+        client.socket.shutdown(socket.SHUT_WR)
+        answer = json.loads(await client.answer())
+    assert answer["error"]["message"] == "the request ended before its line did"
+    assert events_of(logs, "warning") == ["control request refused"]
+
+
+async def test_a_request_that_does_not_come_in_time_is_answered(
+    run_dir: Path, logs, monkeypatch
+) -> None:
+    monkeypatch.setattr(control_server, "_REQUEST_TIMEOUT_S", 0.05)
+    async with serving(run_dir) as server:
+        [answer] = await ask_raw(server.path, b'{"op": "ec')
+    assert answer["error"]["message"] == "no request came within 0.05 s"
+    assert events_of(logs, "warning") == ["control request refused"]
+
+
+async def test_a_client_that_asks_nothing_is_nothing_to_log(run_dir: Path, logs) -> None:
+    async with serving(run_dir) as server:
+        async with RawClient(server.path):
+            pass
+        assert await find(run_dir) == [server.path]
+        assert await request(server.path, "echo", {}) == {"asked": {}}
+    assert logs == []
+
+
+# ------------------------------------------------------------------------- strange answers
+
+
+@contextlib.contextmanager
+def stranger(run_dir: Path, answer: bytes | None) -> Iterator[Path]:
+    """Answer one connection with given bytes; None closes it without having read anything."""
+    path = control_dir(run_dir) / "5-1.sock"
+    path.parent.mkdir(parents=True)
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            if answer is None:
+                select.select([connection], [], [], 10)
+            else:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+    with socket.socket(socket.AF_UNIX) as listener, control.short_path(path) as address:
+        listener.bind(address)
+        listener.listen()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield path
+        thread.join()
+
+
+STRANGE = {
+    "nothing": (b"", "went away"),
+    "a reset": (None, "went away"),
+    "half a line": (b'{"ok": tr', "went away"),
+    "no JSON": (b"hello\n", "not readable"),
+    "no object": (b"[]\n", "not readable"),
+    "an error without words": (b'{"ok": false}\n', "refused"),
+}
+
+
+@pytest.mark.parametrize(("answer", "message"), STRANGE.values(), ids=STRANGE)
+async def test_a_strange_answer_is_an_error(
+    run_dir: Path, answer: bytes | None, message: str
+) -> None:
+    with stranger(run_dir, answer) as path, pytest.raises(ControlError, match=message):
+        await request(path, "echo", {})
+
+
+async def test_an_answer_without_end_is_not_read_for_ever(run_dir: Path, monkeypatch) -> None:
+    monkeypatch.setattr(control, "_MAX_ANSWER_BYTES", 10_000)
+    with (
+        stranger(run_dir, b"x" * 10_001) as path,
+        pytest.raises(ControlError, match="answered too much"),
+    ):
+        await request(path, "echo", {})

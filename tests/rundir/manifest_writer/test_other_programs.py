@@ -1,0 +1,337 @@
+"""Programs that write the same manifest, with the lock or without, lose nothing."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clawblox.errors import ManifestError
+from clawblox.rundir import manifest_file
+from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.rundir.manifest_updates import agent_update, run_update
+from clawblox.system import linux
+from tests.rundir.manifest_writer.support import (
+    CLEAN,
+    checkpoint,
+    checkpoint_names,
+    files_beside,
+    read,
+    recording_names,
+    rename_in,
+    writing,
+)
+from tests.support import wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+def append_recording(run_dir: Path, name: str) -> None:
+    """Append as worlds do: without any lock."""
+    document = json.loads(manifest_path(run_dir).read_bytes())
+    document.setdefault("recordings", []).append({"path": name, "events": 1, "format": "v1"})
+    rename_in(run_dir, document)
+
+
+# --- a program without the lock -------------------------------------------------------------
+
+
+@pytest.fixture(params=["exchange", "replace"])
+def _any_file_system(request, monkeypatch) -> None:
+    """Run the test with, and as if without, the exchange of two files."""
+    if request.param == "replace":
+        monkeypatch.setattr(linux, "_libc", lambda _name: None)
+
+
+def just_before(
+    monkeypatch: pytest.MonkeyPatch, name: str, actions: Iterator[Callable[[], None]]
+) -> None:
+    """Do the next of ``actions`` whenever the function of that name is about to be called."""
+    function = getattr(manifest_file, name)
+
+    def disturbed(*args):
+        next(actions, lambda: None)()
+        return function(*args)
+
+    monkeypatch.setattr(manifest_file, name, disturbed)
+
+
+@pytest.mark.usefixtures("_any_file_system")
+def test_an_entry_that_came_while_we_wrote_is_merged(tmp_path, monkeypatch):
+    rename_in(tmp_path, {"lab": 1})
+    actions = (lambda n=n: append_recording(tmp_path, f"rec{n}") for n in range(3))
+    just_before(monkeypatch, "_write_private", actions)
+    ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
+    assert recording_names(tmp_path) == ["rec0", "rec1", "rec2"]
+    assert checkpoint_names(tmp_path) == ["a"]
+    assert read(tmp_path).document["lab"] == 1
+    assert files_beside(tmp_path) == CLEAN
+
+
+def test_an_entry_that_came_in_the_very_last_moment_is_merged(tmp_path, monkeypatch):
+    rename_in(tmp_path, {"recordings": [{"path": "old", "events": 1}]})
+
+    def last_moment() -> None:
+        append_recording(tmp_path, "rec")
+        document = json.loads(manifest_path(tmp_path).read_bytes())
+        document["recordings"][0]["events"] = 2
+        rename_in(tmp_path, {**document, "lab": 1})
+
+    just_before(monkeypatch, "rename_with", iter([last_moment]))
+    ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
+    assert recording_names(tmp_path) == ["old", "rec"]
+    assert read(tmp_path).recordings[0]["events"] == 2
+    assert read(tmp_path).document["lab"] == 1
+    assert checkpoint_names(tmp_path) == ["a"]
+    assert files_beside(tmp_path) == CLEAN
+
+
+@pytest.mark.parametrize("reads", ["ours", "theirs"])
+def test_two_entries_around_an_exchange_are_merged(tmp_path, monkeypatch, reads):
+    """The second one is made of our version, which lacks the first, or of the first, without us."""
+    rename_in(tmp_path, {})
+    theirs: list[dict] = []
+
+    def first() -> None:
+        append_recording(tmp_path, "one")
+        theirs.append(json.loads(manifest_path(tmp_path).read_bytes()))
+
+    def second() -> None:
+        if reads == "theirs":
+            rename_in(tmp_path, theirs[0])
+        append_recording(tmp_path, "two")
+
+    just_before(monkeypatch, "rename_with", iter([first]))
+    # Two files are written: ours, which the exchange finds outdated, and the one after it.
+    just_before(monkeypatch, "_write_private", iter([lambda: None, second]))
+    ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
+    assert sorted(recording_names(tmp_path)) == ["one", "two"]
+    assert checkpoint_names(tmp_path) == ["a"]
+    assert files_beside(tmp_path) == CLEAN
+
+
+def test_a_manifest_that_another_made_first_is_merged(tmp_path, monkeypatch):
+    made = iter([lambda: rename_in(tmp_path, {"recordings": [{"path": "rec"}]})])
+    just_before(monkeypatch, "_write_private", made)
+    ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
+    assert recording_names(tmp_path) == ["rec"]
+    assert checkpoint_names(tmp_path) == ["a"]
+
+
+def endless(run_dir: Path) -> Iterator[Callable[[], None]]:
+    n = 0
+    while True:
+        yield lambda n=n: append_recording(run_dir, f"rec{n}")
+        n += 1
+
+
+def test_a_program_that_is_always_faster_loses_nothing_in_the_end(tmp_path, monkeypatch):
+    rename_in(tmp_path, {})
+    file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
+    with monkeypatch.context() as patch:
+        just_before(patch, "_write_private", endless(tmp_path))
+        just_before(patch, "rename_with", (lambda: append_recording(tmp_path, "x") for _ in "x"))
+        file.apply([checkpoint("a")])
+    file.repair(is_thorough=False)
+    attempts = manifest_file._ATTEMPTS
+    assert set(recording_names(tmp_path)) == {"x", *(f"rec{n}" for n in range(attempts))}
+    assert checkpoint_names(tmp_path) == ["a"]
+    assert files_beside(tmp_path) == CLEAN
+
+
+def test_without_the_exchange_such_a_program_is_an_error(tmp_path, monkeypatch):
+    rename_in(tmp_path, {})
+    monkeypatch.setattr(linux, "_libc", lambda _name: None)
+    just_before(monkeypatch, "_write_private", endless(tmp_path))
+    with pytest.raises(ManifestError, match="changes the manifest all the time"):
+        ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
+    assert len(recording_names(tmp_path)) == manifest_file._ATTEMPTS
+    assert files_beside(tmp_path) == CLEAN
+
+
+@pytest.mark.parametrize("when", ["next write", "idle", "close"])
+async def test_our_entries_come_back_when_a_world_overwrites_them(tmp_path, when):
+    rename_in(tmp_path, {"recordings": []})
+    stale = json.loads(manifest_path(tmp_path).read_bytes())
+    interval = 0.01 if when == "idle" else 1000.0
+    async with writing(tmp_path, check_interval=interval) as writer:
+        await writer.apply(run_update(id="r"))
+        await writer.apply(agent_update(dir=tmp_path / "agents/a", id="1"))
+        await writer.apply(checkpoint("a"))
+        rename_in(tmp_path, {**stale, "recordings": [{"path": "rec"}]})
+        if when == "next write":
+            await writer.apply(checkpoint("b"))
+            assert checkpoint_names(tmp_path) == ["b", "a"]
+        elif when == "idle":
+            await wait_until_async(lambda: read(tmp_path).checkpoints)
+    manifest = read(tmp_path)
+    assert manifest.run == {"id": "r"}
+    assert manifest.agents == [{"dir": "agents/a", "id": "1"}]
+    assert "a" in checkpoint_names(tmp_path)
+    assert recording_names(tmp_path) == ["rec"]
+
+
+async def test_closing_looks_into_a_file_that_seems_untouched(tmp_path):
+    async with writing(tmp_path) as writer:
+        await writer.apply(checkpoint("a"))
+        path = manifest_path(tmp_path)
+        status = path.stat()
+        path.write_bytes(path.read_bytes().replace(b"checkpoints/a", b"checkpoints/b"))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert checkpoint_names(tmp_path) == ["b", "a"]
+
+
+async def test_what_others_wrote_is_not_undone_by_looking_after_our_entries(tmp_path):
+    async with writing(tmp_path, check_interval=0.01) as writer:
+        await writer.apply(run_update(id="r", status="running"))
+        await writer.apply(agent_update(dir=tmp_path / "a", name="first"))
+        theirs = {"run": {"id": "s"}, "agents": [{"dir": "a", "name": "later"}]}
+        rename_in(tmp_path, theirs)
+    manifest = read(tmp_path)
+    assert (manifest.run, manifest.agents) == (theirs["run"], theirs["agents"])
+
+
+async def test_a_manifest_that_cannot_be_repaired_is_reported_and_left(tmp_path, capsys):
+    async with writing(tmp_path) as writer:
+        await writer.apply(checkpoint("a"))
+        manifest_path(tmp_path).write_text("{")
+    assert manifest_path(tmp_path).read_text() == "{"
+    assert "manifest_repair_failed" in capsys.readouterr().out
+
+
+def test_what_a_killed_writer_left_beside_the_manifest_is_taken_in(tmp_path):
+    rename_in(tmp_path, {})
+    beside = manifest_path(tmp_path).parent
+    (beside / ".manifest.json.0a.partial").write_text('{"recordings": [{"path": "saved"}]}')
+    (beside / ".manifest.json.0b.partial").write_text('{"recordings": [{"pa')
+    ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
+    assert recording_names(tmp_path) == ["saved"]
+    assert files_beside(tmp_path) == CLEAN
+
+
+# --- several processes ----------------------------------------------------------------------
+
+WRITER = """
+import sys, anyio
+from pathlib import Path
+from clawblox.rundir.manifest_updates import checkpoint_update
+from clawblox.rundir.manifest_writer import ManifestWriters
+run_dir, who, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+async def main():
+    async with ManifestWriters(lock_wait=30.0) as writers:
+        writer = writers.of(run_dir)
+        for n in range(count):
+            await writer.apply(checkpoint_update({"path": f"checkpoints/{who}-{n}"}))
+            print(f"{who}-{n}", flush=True)
+        print("done", flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.read)
+anyio.run(main)
+"""
+
+WORLD = """
+import json, os, sys
+path, count = sys.argv[1], int(sys.argv[2])
+for n in range(count):
+    with open(path) as file:
+        document = json.load(file)
+    document.setdefault("recordings", []).append({"path": f"rec{n}", "events": n, "format": "v1"})
+    with open(path + ".tmp", "w") as file:
+        json.dump(document, file)
+    os.rename(path + ".tmp", path)
+"""
+
+
+@contextlib.contextmanager
+def program(source: str, *args: object) -> Iterator[subprocess.Popen]:
+    with subprocess.Popen(
+        [sys.executable, "-c", source, *map(str, args)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def reading_all_the_time(run_dir: Path) -> Iterator[None]:
+    """Read the manifest in a thread, and fail when a single reading is torn."""
+    is_over = threading.Event()
+    torn: list[Exception] = []
+
+    def read() -> None:
+        while not is_over.is_set():
+            try:
+                read_manifest(run_dir)
+            except ManifestError as error:
+                torn.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+    assert not torn, torn[0]
+
+
+def test_processes_that_write_at_once_lose_nothing_and_tear_nothing(tmp_path):
+    rename_in(tmp_path, {"lab": 1})
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(reading_all_the_time(tmp_path))
+        for process in [stack.enter_context(program(WRITER, tmp_path, who, 40)) for who in "abc"]:
+            process.communicate(timeout=60)
+            assert process.returncode == 0
+    assert set(checkpoint_names(tmp_path)) == {f"{who}-{n}" for who in "abc" for n in range(40)}
+    assert len(checkpoint_names(tmp_path)) == 120
+    assert read(tmp_path).document["lab"] == 1
+    assert files_beside(tmp_path) == CLEAN
+
+
+def test_a_world_that_appends_without_a_lock_and_its_orchestrators_lose_nothing(tmp_path):
+    rename_in(tmp_path, {"lab": 1})
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(reading_all_the_time(tmp_path))
+        writers = [stack.enter_context(program(WRITER, tmp_path, who, 40)) for who in "ab"]
+        for process in writers:
+            assert process.stdout.readline() == f"{'ab'[writers.index(process)]}-0\n"
+        world = stack.enter_context(program(WORLD, manifest_path(tmp_path), 400))
+        assert world.wait(60) == 0
+        for process in writers:
+            process.communicate(timeout=60)
+            assert process.returncode == 0
+    names = checkpoint_names(tmp_path)
+    assert set(names) == {f"{who}-{n}" for who in "ab" for n in range(40)}
+    recordings = recording_names(tmp_path)
+    assert set(recordings) == {f"rec{n}" for n in range(400)}
+    assert (len(names), len(recordings)) == (80, 400)
+    assert read(tmp_path).document["lab"] == 1
+    assert files_beside(tmp_path) == CLEAN
+
+
+def test_a_killed_writer_leaves_a_whole_manifest_with_all_it_acknowledged(tmp_path):
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    acknowledged: set[str] = set()
+    for life in range(6):
+        with program(WRITER, tmp_path, f"life{life}", 10_000) as process:
+            lines = [process.stdout.readline() for _ in range(chance.randrange(1, 30))]
+            threading.Event().wait(chance.random() / 500)
+            process.send_signal(signal.SIGKILL)
+            acknowledged.update(line.strip() for line in [*lines, *process.stdout])
+        assert acknowledged <= set(checkpoint_names(tmp_path)), f"seed {seed}"
+    ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("last")])
+    assert acknowledged <= set(checkpoint_names(tmp_path))
+    assert files_beside(tmp_path) == CLEAN

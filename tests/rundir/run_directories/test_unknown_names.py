@@ -1,0 +1,142 @@
+"""Names of instances that never were: what is asked of them fails, and says what there is."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from clawblox import AsyncWorld, ControlError, StopResult, UsageError, World, WorldStartError
+from clawblox.rundir.control_client import find_sockets, request
+from tests.support import is_listening, make_world, marked_processes, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+# ------------------------------------------------------------------------------- in a program
+
+
+async def test_a_stop_of_what_never_was_names_what_there_is(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        for name in ("a", "b"):
+            await world.start(run_dir=run, name=name)
+        with pytest.raises(UsageError, match=r"no instance 'typo'; there are: a, b\n"):
+            await world.stop(instance="typo")
+        assert world.instances == ("a", "b")
+        await world.stop(instance="a")
+        with pytest.raises(UsageError, match="no instance 'typo'; there are: b, and there were: a"):
+            await world.stop(instance="typo")
+        assert await world.stop(instance="a") == StopResult("a", "not_running")
+        await world.stop_all()
+        assert await world.stop(instance="b") == StopResult("b", "not_running")
+        assert await world.stop() == StopResult("", "not_running")
+        with pytest.raises(UsageError, match="there are: none, and there were: a, b"):
+            await world.stop(instance="typo")
+
+
+async def test_a_stop_is_safe_where_nothing_was_started(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path, "--exit-at-once", "3")
+    async with AsyncWorld(dir=directory) as world:
+        assert (await world.stop(instance="w000")).rung == "not_running"
+        for name in (None, "red"):
+            with pytest.raises(WorldStartError):
+                await world.start(run_dir=run, name=name)
+            for stopped in (None, "w000", "red", "anything"):
+                assert (await world.stop(instance=stopped)).rung == "not_running"
+
+
+async def test_a_stop_is_safe_after_a_start_beside_others_failed(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start(run_dir=run)
+        with pytest.raises(WorldStartError):
+            await world.start(run_dir=run, name="red", host="192.0.2.1")
+        assert (await world.stop(instance="red")).rung == "not_running"
+        with pytest.raises(UsageError):
+            await world.stop(instance="green")
+
+
+async def test_what_is_being_started_is_there(tmp_path: Path, run: Path) -> None:
+    async with (
+        AsyncWorld(dir=make_world(tmp_path, "--slow-boot", "0.5")) as world,
+        anyio.create_task_group() as starts,
+    ):
+        await world.start(run_dir=run, name="a")
+        for name in (None, "late"):
+            starts.start_soon(partial(world.start, run_dir=run, name=name))
+        await wait_until_async(lambda: len(marked_processes()) == 3)
+        for name in ("w000", "late"):
+            assert (await world.stop(instance=name)).rung == "not_running"
+        assert world.instances == ("a",)
+
+
+def test_a_world_that_is_closed_and_used_again_forgets_names(tmp_path: Path, run: Path) -> None:
+    world = World(dir=make_world(tmp_path))
+    world.start(run_dir=run, name="a")
+    world.close()
+    assert world.stop(instance="a").rung == "not_running"
+    world.start(run_dir=run, name="b")
+    with pytest.raises(UsageError, match=r"no instance 'a'; there are: b\n"):
+        world.stop(instance="a")
+    world.close()
+
+
+# ---------------------------------------------------------------------- through the control socket
+
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
+    "stop a name": ("stop", {"instances": ["w000", "typo"]}, "no instance 'typo' in .*: w000\n"),
+    "save a name": ("save", {"instances": ["w000", "typo"]}, "no instance 'typo' in .*: w000\n"),
+    "stop a text": ("stop", {"instances": "w000"}, "instances is a list of names"),
+    "save a text": ("save", {"instances": "w000"}, "instances is a list of names"),
+    "stop another member": ("stop", {"instance": "w000"}, "stop takes no 'instance'; it takes: "),
+    "save another member": ("save", {"instance": "w000"}, "save takes no 'instance'; it takes: "),
+    "fork another member": (
+        "fork",
+        {"checkpoint": {"path": "/none.json"}, "count": 1, "instances": []},
+        "fork takes no 'instances'; it takes: ",
+    ),
+    "fork nothing": ("fork", {"count": 1}, "fork needs 'checkpoint'"),
+    "fork what is not there": (
+        "fork",
+        {"checkpoint": {"path": "/none.json"}, "count": 1},
+        "the snapshot does not exist",
+    ),
+}
+
+
+@pytest.mark.parametrize(("op", "arguments", "complaint"), WRONG.values(), ids=WRONG)
+async def test_a_request_for_what_is_not_there_fails_and_changes_nothing(
+    tmp_path: Path, run: Path, op: str, arguments: dict[str, Any], complaint: str
+) -> None:
+    events: list[Any] = []
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        (started,) = await world.start_many(1, run_dir=run)
+        (path,) = await run_sync(find_sockets, run)
+        with pytest.raises(ControlError, match=complaint):
+            await request(path, op, arguments, events.append)
+        assert is_listening(started.port)
+        assert world.instances == ("w000",)
+        assert not (started.instance_dir / "checkpoints").exists()
+    assert events == []
+
+
+async def test_a_request_for_what_has_ended_is_no_mistake(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start_many(2, run_dir=run)
+        await world.stop(instance="w001")
+        (path,) = await run_sync(find_sockets, run)
+        assert await request(path, "stop", {"instances": ["w001"]}) == {"done": 0, "failed": 0}
+        events: list[dict[str, Any]] = []
+        await request(path, "save", {"instances": ["w000", "w001"]}, events.append)
+        assert {one["instance"]: one["event"] for one in events} == {
+            "w000": "saved",
+            "w001": "failed",
+        }

@@ -1,0 +1,168 @@
+"""Directories and files that cannot be what they are given as are refused, and named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox import (
+    AsyncWorld,
+    ClawbloxError,
+    ConfigError,
+    World,
+    load_checkpoint,
+    read_manifest,
+    read_metadata,
+    read_runs,
+    save_checkpoint,
+)
+from clawblox.checkpoint import (
+    diff_checkpoints,
+    repair_checkpoints,
+    scan_checkpoint,
+    verify_checkpoint,
+)
+from clawblox.system.files import make_private_dir
+from tests.support import make_world
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.touch()
+    return path
+
+
+PLACES: dict[str, Callable[[Path], str]] = {
+    "a file": lambda file: str(file),
+    "below a file": lambda file: f"{file}/below",
+    "where no directory can be made": lambda _: "/proc/x",
+    "below that": lambda _: "/proc/x/y/z",
+    "a name too long": lambda _: "a" * 300,
+    "a path too long": lambda _: "a/" * 3000,
+}
+
+
+@pytest.mark.parametrize("way", ["start", "start_many", "record_dir"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_run_directory_that_cannot_be_one_is_named(
+    tmp_path: Path, file: Path, place: str, way: str
+) -> None:
+    run_dir = PLACES[place](file)
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        begin = {
+            "start": partial(world.start, run_dir=run_dir),
+            "start_many": partial(world.start_many, 2, run_dir=run_dir),
+            "record_dir": partial(world.start, record_dir=f"{run_dir}/recordings"),
+        }[way]
+        with pytest.raises(ConfigError, match="the run directory cannot be used") as caught:
+            await begin()
+        assert (await world.stop()).rung == "not_running"
+    assert caught.value.key == "run_dir"
+    assert caught.value.value == os.path.realpath(run_dir)
+
+
+async def test_a_run_directory_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A test may be run by root, who may write everywhere but in a file system that is read-only.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        with pytest.raises(ConfigError, match="cannot be used: Permission denied") as caught:
+            await world.start(run_dir=tmp_path / "run")
+    assert (caught.value.key, caught.value.value) == ("run_dir", str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("key", ["log_file", "command_file"])
+@pytest.mark.parametrize("path", ["/proc/x", "a" * 300, "a/" * 3000 + "b"])
+async def test_a_file_of_a_start_that_cannot_be_written_is_an_error_of_ours(
+    tmp_path: Path, key: str, path: str
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        arguments: dict[str, Any] = {key: path}
+        with pytest.raises(ClawbloxError):
+            await world.start(run_dir=tmp_path / "run", **arguments)
+
+
+def test_attaching_to_what_is_no_directory_is_an_error_of_ours(file: Path) -> None:
+    for run_dir in ("a" * 300, "/proc/x", str(file)):
+        with pytest.raises(ClawbloxError):
+            AsyncWorld.attach(run_dir)
+
+
+EMPTY: dict[str, Callable[[], object]] = {
+    "World": lambda: World(dir=""),
+    "AsyncWorld": lambda: AsyncWorld(dir=""),
+    "attach": lambda: World.attach(""),
+    "read_manifest": lambda: read_manifest(""),
+    "read_runs": lambda: read_runs(""),
+    "read_metadata": lambda: read_metadata(""),
+    "load_checkpoint": lambda: load_checkpoint("", "run"),
+    "load_checkpoint, run_dir": lambda: load_checkpoint("a.ckpt", ""),
+    "save_checkpoint": lambda: save_checkpoint("", world_snapshot=None, agents={}),
+    "save_checkpoint, snapshot": lambda: save_checkpoint("a.ckpt", world_snapshot="", agents={}),
+    "save_checkpoint, agent": lambda: save_checkpoint(
+        "a.ckpt", world_snapshot=None, agents={"Rocky": ""}
+    ),
+    "verify_checkpoint": lambda: verify_checkpoint(""),
+    "scan_checkpoint": lambda: scan_checkpoint(""),
+    "diff_checkpoints": lambda: diff_checkpoints("", "b.ckpt"),
+    "diff_checkpoints, second": lambda: diff_checkpoints("a.ckpt", ""),
+    "repair_checkpoints": lambda: repair_checkpoints(""),
+}
+
+
+@pytest.mark.parametrize("call", EMPTY.values(), ids=EMPTY)
+def test_an_empty_path_is_not_the_current_directory(call: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError, match="not an empty one"):
+        call()
+
+
+ARGUMENTS = ("run_dir", "record_dir", "resume", "log_file", "command_file")
+
+
+@pytest.mark.parametrize("key", ARGUMENTS)
+async def test_an_empty_path_of_a_start_is_named(tmp_path: Path, key: str) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        with pytest.raises(ConfigError, match="not an empty one") as caught:
+            await world.start(**{"run_dir": tmp_path / "run", key: ""})  # type: ignore[arg-type]
+        assert caught.value.key == key
+        with pytest.raises(ConfigError, match="not an empty one"):
+            await world.start_many(1, run_dir="")
+        with pytest.raises(ConfigError, match="not an empty one"):
+            await world.fork("", run_dir=tmp_path / "run")
+
+
+async def test_an_empty_directory_for_saves_or_of_an_agent_is_named(tmp_path: Path) -> None:
+    class Agent:
+        name = "Rocky"
+        dir = ""
+
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start(run_dir=tmp_path / "run")
+        for save in (world.save, world.save_all, world.drain):
+            with pytest.raises(ConfigError, match="not an empty one"):
+                await save(dir="")  # type: ignore[operator]
+        with pytest.raises(ConfigError, match="not an empty one") as caught:
+            await world.connect(Agent())
+        assert caught.value.key == "agent.dir"
+
+
+def test_directories_are_made_private_down_from_the_first_that_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "c"
+    assert make_private_dir(path) == make_private_dir(path) == path
+    assert [one.stat().st_mode & 0o777 for one in (path, *path.parents[:2])] == [0o700] * 3
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_cannot_be_a_directory_is_an_error_that_names_it(file: Path, place: str) -> None:
+    with pytest.raises(OSError, match=r"directory|too long") as caught:
+        make_private_dir(Path(PLACES[place](file)).absolute())
+    assert caught.value.filename

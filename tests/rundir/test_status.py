@@ -1,0 +1,367 @@
+"""What runs or ran in a run directory, told from its files and from what lives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+
+from clawblox import UsageError, WorldExit
+from clawblox.rundir.records import InstanceRecord, claim_run, write_record
+from clawblox.rundir.status import (
+    InstanceStatus,
+    count_waiting,
+    is_over,
+    is_ready,
+    own_start,
+    read_instances,
+    read_logs,
+    run_owner,
+)
+from clawblox.system.process_tree import boot_id, start_time_of
+from clawblox.telemetry.logs import LogReader
+from tests.rundir.test_records import record_of, written
+from tests.support import read_process, running_world, wait_until
+
+NOBODY = 2**22 + 1
+"""A process id that Linux never gives."""
+
+HANG_S = 30.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+
+@pytest.fixture(scope="module")
+def sleeper() -> Iterator[dict[str, Any]]:
+    """Give the fields of a record whose process lives."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield {"pid": process.pid, "start_time": start_time_of(process.pid)}
+        process.kill()
+
+
+def status_of(run: Path, **changes: Any) -> InstanceStatus:
+    """Return the status of an instance with such a record."""
+    written(run, "w000", **changes)
+    (status,) = read_instances(run)
+    return status
+
+
+# ---------------------------------------------------------------------------------- states
+
+OWNED, LEFT = {"orchestrator_pid": os.getpid()}, {"orchestrator_pid": NOBODY}
+NOT_YET: dict[str, Any] = {"pid": 0, "start_time": 0}
+DEAD: dict[str, Any] = {"pid": NOBODY}
+LIVES = None
+
+STATES: dict[str, tuple[str, dict[str, Any] | None, dict[str, Any], int, str]] = {
+    "serves": ("ready", LIVES, OWNED, 0, "ready"),
+    "serves after a restart": ("ready", LIVES, OWNED, 2, "ready"),
+    "serves, and nobody owns it": ("ready", LIVES, LEFT, 0, "ready"),
+    "has no process yet": ("starting", NOT_YET, OWNED, 0, "starting"),
+    "is not ready yet": ("starting", LIVES, OWNED, 0, "starting"),
+    "comes back, has no process yet": ("starting", NOT_YET, OWNED, 1, "restarting"),
+    "comes back": ("starting", LIVES, OWNED, 1, "restarting"),
+    "its owner cleans up": ("ready", DEAD, OWNED, 0, "stopping"),
+    "its start failed, its owner cleans up": ("starting", DEAD, OWNED, 0, "stopping"),
+    "died after its owner": ("ready", DEAD, LEFT, 0, "interrupted"),
+    "never began, its owner died": ("starting", NOT_YET, LEFT, 0, "interrupted"),
+    "was coming back when its owner died": ("starting", DEAD, LEFT, 1, "interrupted"),
+    "ended": ("exited", DEAD, OWNED, 0, "exited"),
+    "ended, whatever lives": ("exited", LIVES, OWNED, 0, "exited"),
+    "never served": ("failed", DEAD, LEFT, 0, "failed"),
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "process", "owner", "restarts", "found"), STATES.values(), ids=STATES
+)
+def test_the_state_is_what_the_record_says_and_what_lives(
+    tmp_path: Path,
+    sleeper: dict[str, Any],
+    state: str,
+    process: dict[str, Any] | None,
+    owner: dict[str, Any],
+    restarts: int,
+    found: str,
+) -> None:
+    fields = {"state": state, "restarts": restarts, **owner, **(process or sleeper)}
+    status = status_of(tmp_path, **fields)
+    assert status.state == found
+    assert status.restarts == restarts
+    (record,) = written(tmp_path, "w000", **fields)
+    assert is_over(record) == (found in ("exited", "failed", "interrupted"))
+    assert is_ready(record) == (found == "ready")
+
+
+def test_what_an_earlier_boot_left_is_interrupted(tmp_path: Path, sleeper: dict[str, Any]) -> None:
+    status = status_of(tmp_path, boot_id="another", **sleeper, **OWNED)
+    assert (status.state, status.pid) == ("interrupted", None)
+
+
+ENDS: list[tuple[str, WorldExit | None, bool]] = [
+    ("exited", None, False),
+    ("exited", WorldExit(status=0), False),
+    ("exited", WorldExit(signal="SIGTERM"), False),
+    ("exited", WorldExit(status=3), True),
+    ("exited", WorldExit(signal="SIGKILL"), True),
+    ("exited", WorldExit(), True),
+    ("failed", WorldExit(status=0), True),
+    ("ready", None, True),  # interrupted
+]
+
+
+@pytest.mark.parametrize(("state", "exit_", "has_died"), ENDS)
+def test_only_a_bad_end_is_a_death(
+    tmp_path: Path, state: str, exit_: WorldExit | None, has_died: bool
+) -> None:
+    status = status_of(tmp_path, state=state, exit=exit_, **DEAD, **LEFT)
+    assert status.has_died == has_died
+    assert status.exit == exit_
+
+
+def test_what_lives_has_not_died(tmp_path: Path, sleeper: dict[str, Any]) -> None:
+    assert not status_of(tmp_path, exit=WorldExit(status=3), **sleeper).has_died
+
+
+# --------------------------------------------------------------------------- which, and what
+
+
+def test_where_nothing_ever_ran_there_are_no_instances(tmp_path: Path) -> None:
+    assert read_instances(tmp_path / "missing") == []
+
+
+def test_the_named_ones_are_meant_or_all(tmp_path: Path) -> None:
+    written(tmp_path, "w001", "w000", "left")
+    assert [one.name for one in read_instances(tmp_path)] == ["left", "w000", "w001"]
+    assert [one.name for one in read_instances(tmp_path, ["w001", "left"])] == ["left", "w001"]
+    with pytest.raises(UsageError, match=r"no instance 'w007' in .*: left, w000, w001"):
+        read_instances(tmp_path, ["w000", "w007"])
+    with pytest.raises(UsageError, match="there are: none"):
+        read_instances(tmp_path / "other", ["w000"])
+
+
+def test_a_status_has_what_its_record_has(tmp_path: Path) -> None:
+    status = status_of(tmp_path, resume_path="/s.json", is_detached=True, **DEAD)
+    record = record_of("w000")
+    for name in ("world", "host", "port", "url", "started_at", "orchestrator_pid"):
+        assert getattr(status, name) == getattr(record, name)
+    for name in ("world_dir", "instance_dir", "command_file", "log_file"):
+        assert getattr(status, name) == Path(getattr(record, name))
+    assert (status.resume_path, status.is_detached) == (Path("/s.json"), True)
+    assert status_of(tmp_path, **DEAD).resume_path is None
+
+
+@pytest.mark.parametrize(
+    ("started_at", "ended_at", "uptime_s"),
+    [
+        ("2026-06-22T18:59:25Z", "2026-06-22T19:00:05Z", 40.0),
+        ("2026-06-22T18:59:25Z", "2026-06-22T18:59:20Z", 0.0),  # the clock was set back
+        ("2026-06-22T18:59:25Z", None, None),
+    ],
+)
+def test_the_dead_lived_until_their_end(
+    tmp_path: Path, started_at: str, ended_at: str | None, uptime_s: float | None
+) -> None:
+    status = status_of(tmp_path, started_at=started_at, ended_at=ended_at, state="exited")
+    assert (status.uptime_s, status.ended_at) == (uptime_s, ended_at)
+
+
+# ----------------------------------------------------------------------------------- usage
+
+
+def test_memory_and_time_are_those_of_all_its_processes(tmp_path: Path) -> None:
+    with running_world(tmp_path, "--stubborn-child") as world:
+        pid_file = world.directory / "stubborn-child.pid"
+        child = int(wait_until(lambda: pid_file.is_file() and pid_file.read_text()))
+        leader = {"pid": world.process.pid, "start_time": start_time_of(world.process.pid)}
+        status = status_of(tmp_path, cookie=world.cookie, **leader, **OWNED)
+        assert status.pid == world.process.pid
+        assert status.rss_bytes is not None
+        assert status.rss_bytes > resident(leader["pid"]) + 0.5 * resident(child)
+        assert status.cpu_s is not None
+        assert 0.0 <= status.cpu_s < 60.0
+        assert status.uptime_s is not None
+        assert 0.0 <= status.uptime_s < 600.0
+
+
+def resident(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_the_dead_use_nothing(tmp_path: Path) -> None:
+    status = status_of(tmp_path, **DEAD)
+    assert (status.pid, status.rss_bytes, status.cpu_s) == (None, None, None)
+
+
+# ----------------------------------------------------------------------------------- saves
+
+
+class Saves:
+    """A manifest with checkpoints, and their files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._entries: list[dict[str, Any]] = []
+        (directory / ".clawblox").mkdir(parents=True)
+
+    def add(self, name: str, instance: str = "w000", **fields: Any) -> None:
+        """Add an entry with its file; ``is_there=False`` leaves the file out."""
+        if fields.pop("is_there", True):
+            (self.directory / name).touch()
+        entry = {"path": name, "instance": instance, "created_at": f"at {name}", **fields}
+        self._entries.append(entry)
+        self.write(json.dumps({"schema_version": 1, "checkpoints": self._entries}))
+
+    def write(self, text: str) -> None:
+        (self.directory / ".clawblox" / "manifest.json").write_text(text)
+
+
+@pytest.fixture
+def saves(tmp_path: Path) -> Saves:
+    return Saves(tmp_path / "worlds" / "w000")
+
+
+def test_the_last_save_is_the_last_that_is_still_there(tmp_path: Path, saves: Saves) -> None:
+    home = str(saves.directory)
+    assert status_of(tmp_path, instance_dir=home).saved_at is None
+    saves.add("a.json", time=1.5, sha256="aa")
+    saves.add("b.json", time=2.5, sha256="bb")
+    saves.add("c.json", removed_at="2026-06-22T18:59:25Z")
+    saves.add("d.json", is_there=False)
+    saves.add("e.json", instance="w001")
+    status = status_of(tmp_path, instance_dir=home)
+    assert (status.saved_at, status.sim_time) == ("at b.json", 2.5)
+    assert (status.saved_path, status.saved_sha256) == (saves.directory / "b.json", "bb")
+    (saves.directory / "b.json").unlink()
+    assert status_of(tmp_path, instance_dir=home).saved_at == "at a.json"
+    saves.add("f.json")
+    status = status_of(tmp_path, instance_dir=home)
+    assert (status.saved_at, status.sim_time, status.saved_sha256) == ("at f.json", None, None)
+
+
+def test_instances_that_share_a_manifest_have_saves_of_their_own(
+    tmp_path: Path, saves: Saves
+) -> None:
+    saves.add("a.json")
+    saves.add("b.json", instance="w001")
+    written(tmp_path, "w000", "w001", "w002", instance_dir=str(saves.directory))
+    found = {one.name: one.saved_at for one in read_instances(tmp_path)}
+    assert found == {"w000": "at a.json", "w001": "at b.json", "w002": None}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 99}', '{"checkpoints": null}'])
+def test_a_manifest_that_tells_nothing_is_no_hindrance(
+    tmp_path: Path, saves: Saves, text: str
+) -> None:
+    saves.write(text)
+    assert status_of(tmp_path, instance_dir=str(saves.directory)).saved_at is None
+
+
+# ----------------------------------------------------------------------------------- owners
+
+
+def test_what_this_process_starts_is_found(tmp_path: Path) -> None:
+    assert own_start(tmp_path) is None
+    written(tmp_path, "w000", state="starting", **LEFT)
+    written(tmp_path, "w001", state="ready", **OWNED)
+    assert own_start(tmp_path) is None
+    (record,) = written(tmp_path, "w002", state="starting", **OWNED)
+    assert own_start(tmp_path) == record
+
+
+def test_those_that_are_planned_and_have_no_record_yet_wait(tmp_path: Path) -> None:
+    assert (run_owner(tmp_path), count_waiting(tmp_path)) == (None, 0)
+    claim = claim_run(tmp_path)
+    assert (run_owner(tmp_path), count_waiting(tmp_path)) == (os.getpid(), 0)
+    names = ("w000", "w001", "w002")
+    instances = [{"name": name, "dir": f"worlds/{name}"} for name in names]
+    manifest = tmp_path / ".clawblox" / "manifest.json"
+    manifest.write_text(json.dumps({"schema_version": 1, "instances": instances}))
+    assert count_waiting(tmp_path) == 3
+    written(tmp_path, "w001", state="failed")
+    assert count_waiting(tmp_path) == 2
+    claim.release()
+    assert (run_owner(tmp_path), count_waiting(tmp_path)) == (None, 0)
+
+
+def test_an_orchestrator_that_died_owns_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".clawblox").mkdir()
+    (tmp_path / ".clawblox" / "run.lock").write_text(f"{NOBODY} here 2026-06-22T18:59:25Z")
+    assert run_owner(tmp_path) is None
+
+
+# ------------------------------------------------------------------------------------- logs
+
+
+def lines_of(reader: LogReader, seconds: float = HANG_S) -> tuple[list[str], bool]:
+    """Return the lines of a log, and whether it came to its end in time."""
+
+    async def read() -> tuple[list[str], bool]:
+        texts: list[str] = []
+        with anyio.move_on_after(seconds) as scope:
+            async with reader as lines:
+                async for line in lines:
+                    texts.append(line.text)  # noqa: PERF401 - what was read stays read
+        return texts, not scope.cancelled_caught
+
+    return anyio.run(read)
+
+
+def logged(run: Path, *lines: str, **changes: Any) -> InstanceRecord:
+    """Write the log of an instance, and its record."""
+    log = run / "world.log"
+    log.write_text("".join(f"{line}\n" for line in ("of an earlier run", *lines)))
+    start = len("of an earlier run\n")
+    (record,) = written(run, "w000", log_file=str(log), log_start=start, **changes)
+    return record
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_log_is_read_from_the_first_line_of_its_instance(tmp_path: Path, follow: bool) -> None:
+    logged(tmp_path, "one", "two", **DEAD, **LEFT)
+    readers = read_logs(tmp_path, follow=follow, tail=None)
+    assert lines_of(readers["w000"]) == (["one", "two"], True)
+    assert lines_of(read_logs(tmp_path, follow=follow, tail=1)["w000"]) == (["two"], True)
+    with pytest.raises(UsageError, match="no instance 'w001'"):
+        read_logs(tmp_path, ["w001"], follow=follow, tail=None)
+
+
+AFTERWARDS: dict[str, tuple[dict[str, Any], bool]] = {
+    "as before": ({}, False),
+    "brought back": ({"restarts": 3, "cookie": "another"}, False),
+    "exited": ({"state": "exited"}, True),
+    "another start of that name": ({"cookie": "another"}, True),
+}
+
+
+@pytest.mark.parametrize(("changes", "is_end"), AFTERWARDS.values(), ids=AFTERWARDS)
+def test_a_log_is_followed_to_the_end_of_its_instance_over_its_restarts(
+    tmp_path: Path, sleeper: dict[str, Any], changes: dict[str, Any], is_end: bool
+) -> None:
+    record = logged(tmp_path, "one", **sleeper, **OWNED)
+    readers = read_logs(tmp_path, follow=True, tail=None)
+    write_record(tmp_path, attrs.evolve(record, **changes))
+    assert lines_of(readers["w000"], HANG_S if is_end else 0.3) == (["one"], is_end)
+
+
+def test_a_log_ends_with_the_record_of_its_instance(
+    tmp_path: Path, sleeper: dict[str, Any]
+) -> None:
+    logged(tmp_path, "one", **sleeper, **OWNED)
+    readers = read_logs(tmp_path, follow=True, tail=None)
+    (tmp_path / ".clawblox" / "instances" / "w000.json").unlink()
+    assert lines_of(readers["w000"]) == (["one"], True)
+
+
+def test_a_boot_is_told_by_its_id_and_this_process_lives() -> None:
+    """See that the table above means what it says."""
+    assert boot_id() != "another"
+    assert read_process(os.getpid()) is not None
+    assert read_process(NOBODY) is None

@@ -1,0 +1,257 @@
+"""The transfer of a snapshot over a wire that stalls, and what can end the waiting."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox import SavedSnapshot, SnapshotError
+from clawblox.snapshot.capture import SnapshotSource, capture
+from clawblox.snapshot.checker import SMALL_BYTES
+from clawblox.snapshot.transfer import Transfer
+from tests.snapshot.test_checker import running_checkers
+from tests.support import read_process, wait_until, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+HANG_S = 30.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@contextlib.contextmanager
+def serving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Answer one request with ``answer``, which may hang until its peer hangs up."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            connection.recv(65536)
+            answer(connection)
+
+    with socket.create_server((HOST, 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            server.join()
+
+
+def hang(connection: socket.socket) -> None:
+    """Wait until the peer hangs up."""
+    while connection.recv(65536):
+        pass
+
+
+async def save(port: int, directory: Path, *, timeout: float = HANG_S * 10) -> SavedSnapshot:
+    source = SnapshotSource("w000", HOST, port, "", "token")
+    return await capture(source, directory, timeout=timeout, max_bytes=1 << 30)
+
+
+HEADS = {
+    "sized": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",
+    "sized, the last": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\n",
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n",
+    "until it closes": b"HTTP/1.1 200 OK\r\n\r\n",
+    "old": b"HTTP/1.0 200 OK\r\n\r\n",
+    "none": b"",
+}
+
+
+@pytest.mark.parametrize("way", HEADS)
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
+async def test_a_wait_for_a_silent_world_ends_when_nobody_waits_any_more(
+    tmp_path: Path, way: str, is_cancelled: bool
+) -> None:
+    has_begun = threading.Event()
+
+    def stall(connection: socket.socket) -> None:
+        connection.sendall(HEADS[way] + (b'{"a' if HEADS[way] else b""))
+        has_begun.set()
+        hang(connection)
+
+    with serving(stall) as port, anyio.fail_after(HANG_S):
+        if is_cancelled:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(save, port, tmp_path)
+                await wait_until_async(has_begun.is_set)
+                tasks.cancel_scope.cancel()
+        else:
+            with pytest.raises(SnapshotError, match=r"took longer than 0\.2 s"):
+                await save(port, tmp_path, timeout=0.2)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
+async def test_a_wait_for_a_world_that_accepts_nobody_ends_too(
+    tmp_path: Path, is_cancelled: bool
+) -> None:
+    with socket.create_server((HOST, 0), backlog=0) as listener, contextlib.ExitStack() as stack:
+        port = listener.getsockname()[1]
+        with contextlib.suppress(TimeoutError):
+            while True:  # until the backlog is full
+                stack.enter_context(socket.create_connection((HOST, port), timeout=0.2))
+        with anyio.fail_after(HANG_S):
+            if is_cancelled:
+                with anyio.move_on_after(0.1):
+                    await save(port, tmp_path)
+            else:
+                with pytest.raises(SnapshotError, match="took longer than") as caught:
+                    await save(port, tmp_path, timeout=0.2)
+                assert caught.value.phase == "connect"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
+async def test_a_wait_for_a_checker_that_hangs_ends_too(tmp_path: Path, is_cancelled: bool) -> None:
+    body = b'{"padding": "' + b"x" * SMALL_BYTES + b'"}'
+    has_begun = threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(head % len(body))
+        (checker,) = wait_until(running_checkers)
+        os.kill(checker, signal.SIGSTOP)
+        connection.sendall(body)
+        has_begun.set()
+        hang(connection)
+
+    with serving(answer) as port, anyio.fail_after(HANG_S):
+        if is_cancelled:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(save, port, tmp_path)
+                await wait_until_async(has_begun.is_set)
+                tasks.cancel_scope.cancel()
+        else:
+            with pytest.raises(SnapshotError, match="took longer than") as caught:
+                await save(port, tmp_path, timeout=1.0)
+            assert (caught.value.phase, caught.value.bytes) == ("verify", len(body))
+    assert os.listdir(tmp_path) == []
+    assert running_checkers() == set()
+
+
+async def test_a_world_that_answers_in_pieces_is_waited_for(tmp_path: Path) -> None:
+    body = json.dumps({"format": "pieces-v1", "time": 1}).encode()
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+        for piece in (body[:5], body[5:9], body[9:]):
+            connection.sendall(piece)
+            time.sleep(0.15)  # more than a tick of the wire
+
+    with serving(answer) as port, anyio.fail_after(HANG_S):
+        saved = await save(port, tmp_path)
+    assert (saved.format, saved.path.read_bytes()) == ("pieces-v1", body)
+
+
+@pytest.mark.parametrize("body", [b'{"format": "a"', b"[1, 2", b'"text'])
+async def test_a_document_without_a_length_is_complete_only_when_it_is_json(
+    tmp_path: Path, body: bytes
+) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + body)
+
+    with (
+        serving(answer) as port,
+        anyio.fail_after(HANG_S),
+        pytest.raises(SnapshotError, match="may be incomplete") as caught,
+    ):
+        await save(port, tmp_path)
+    assert (caught.value.phase, caught.value.bytes) == ("body", len(body))
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_json_value_of_another_type_stays_the_worlds_own_affair(tmp_path: Path) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n12345")
+
+    with serving(answer) as port, anyio.fail_after(HANG_S):
+        saved = await save(port, tmp_path)
+    assert (saved.path.suffix, saved.size_bytes) == (".snapshot", 5)
+
+
+@pytest.mark.parametrize("way", ["sized", "none"])
+def test_without_an_event_loop_a_silence_ends_all_the_same(tmp_path: Path, way: str) -> None:
+    def stall(connection: socket.socket) -> None:
+        connection.sendall(HEADS[way])
+        hang(connection)
+
+    with serving(stall) as port:
+        transfer = Transfer(SnapshotSource("w000", HOST, port, "", "token"), tmp_path, 0.2, 100)
+        with pytest.raises(SnapshotError, match=r"silent for 0\.2 s"):
+            transfer.run()
+    assert os.listdir(tmp_path) == []
+
+
+SAVE = """
+import sys
+from pathlib import Path
+import anyio
+from clawblox.snapshot.capture import SnapshotSource, capture
+
+async def main():
+    source = SnapshotSource("w000", "127.0.0.1", int(sys.argv[1]), "", "token")
+    saved = await capture(source, Path(sys.argv[2]), timeout=1.0, max_bytes=1 << 30)
+    print(saved.format)
+
+anyio.run(main, backend=sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("answers_meanwhile", [True, False], ids=["meanwhile", "afterwards"])
+def test_a_save_survives_that_its_orchestrator_was_stopped_for_longer_than_its_time(
+    tmp_path: Path, anyio_backend_name: str, answers_meanwhile: bool
+) -> None:
+    body = b'{"format": "patient-v1"}'
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{" % len(body))
+        is_asked.set()
+        may_answer.wait(HANG_S)
+        connection.sendall(body[1:])
+
+    with serving(answer) as port:
+        command = [sys.executable, "-c", SAVE, str(port), str(tmp_path), anyio_backend_name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            is_asked.wait(HANG_S)
+            stop(child)
+            if answers_meanwhile:
+                may_answer.set()
+            time.sleep(1.3)  # the whole time of the save and more
+            os.kill(child.pid, signal.SIGCONT)
+            if not answers_meanwhile:
+                wait_until(lambda: state_of(child) != "T")
+                may_answer.set()
+            assert child.communicate()[0] == "patient-v1\n"
+
+
+def stop(child: subprocess.Popen[Any]) -> None:
+    os.kill(child.pid, signal.SIGSTOP)
+    wait_until(lambda: state_of(child) == "T")
+
+
+def state_of(child: subprocess.Popen[Any]) -> str | None:
+    found = read_process(child.pid)
+    return found.state if found else None

@@ -1,0 +1,264 @@
+"""Trees are ended down the ladder, one or many at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox.results import WorldExit
+from clawblox.system import process_finder as finder
+from clawblox.system.process import Grace, Process, TreeEnd, end_tree
+from clawblox.system.process_tree import Mark, Proc, Search, find_trees
+from tests.support import descendants, is_alive, marked_processes, wait_until_async
+from tests.system.process.support import (
+    DEADLINE_S,
+    SLEEP,
+    STUBBORN,
+    Spawn,
+    mark_of,
+    reaping_everything,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+# ------------------------------------------------------------------------------ the ladder
+
+
+async def test_the_grace_is_only_ever_shortened() -> None:
+    grace = Grace(600)
+    end = grace.scope.deadline
+    grace.shorten(6000)
+    assert grace.scope.deadline == end
+    grace.shorten(60)
+    assert grace.scope.deadline <= end - 530
+    with anyio.fail_after(DEADLINE_S), grace.scope:
+        grace.shorten(0)
+        await anyio.sleep_forever()
+    assert grace.scope.cancelled_caught
+
+
+async def test_a_tree_of_nobody_has_exited_already(cookie: str) -> None:
+    end = await end_tree(mark_of(cookie), None, Grace(10))
+    assert (end.rung, end.killed, end.survivors) == ("already_exited", (), ())
+
+
+async def test_a_leader_that_died_without_children_has_exited_already(
+    start: Spawn, cookie: str
+) -> None:
+    leader = await start("true")
+    await leader.wait()
+    assert (await end_tree(mark_of(cookie, leader), leader, Grace(10))).rung == "already_exited"
+
+
+async def test_a_tree_that_obeys_is_terminated(start: Spawn, cookie: str) -> None:
+    leader = await start("sh", "-c", "sleep 60 & sleep 60 & wait")
+    await wait_until_async(lambda: len(descendants(leader.pid)) == 2)
+    tree = descendants(leader.pid)
+    assert (await end_tree(mark_of(cookie, leader), leader, Grace(60))).rung == "terminated"
+    assert await leader.wait() == WorldExit(signal="SIGTERM")
+    assert not {pid for pid in tree if is_alive(pid)}
+
+
+async def test_what_ignores_the_signal_is_killed_and_named(
+    tmp_path: Path, start: Spawn, cookie: str
+) -> None:
+    leader = await start(*STUBBORN)
+    await wait_until_async(lambda: "ready" in (tmp_path / "log").read_text())
+    with anyio.fail_after(DEADLINE_S):
+        end = await end_tree(mark_of(cookie, leader), leader, Grace(0))
+    assert end.rung == "killed"
+    assert f"{leader.pid} {' '.join(STUBBORN)}" in end.killed
+    assert await leader.wait() == WorldExit(signal="SIGKILL")
+
+
+async def test_an_orphan_that_carries_nothing_is_killed_since_it_was_seen_before(
+    tmp_path: Path, start: Spawn, cookie: str
+) -> None:
+    # It has a session and an environment of its own, and outlives the parent that led to it.
+    script = "trap '' TERM; echo $$; while :; do sleep 0.01; done"
+    leader = await start("sh", "-c", f'setsid env -i sh -c "{script}" & wait')
+    await wait_until_async(lambda: (tmp_path / "log").read_text().endswith("\n"))
+    orphan = int((tmp_path / "log").read_text())
+    end = await end_tree(mark_of(cookie, leader), leader, Grace(0.2))
+    assert end.rung == "killed"
+    assert not is_alive(orphan)
+
+
+async def test_a_leader_whose_pid_was_recycled_is_left_alone(start: Spawn, cookie: str) -> None:
+    stranger = await start(*SLEEP)
+    mark = Mark(f"CLAWBLOX_INSTANCE={cookie}".encode(), ((stranger.pid, stranger.start_time + 1),))
+    assert (await end_tree(mark, None, Grace(0))).rung == "already_exited"
+    assert is_alive(stranger.pid)
+
+
+async def test_a_tree_ends_even_where_somebody_else_reaps_its_leader(
+    start: Spawn, cookie: str
+) -> None:
+    with reaping_everything():
+        leader = await start("sh", "-c", "sleep 60 & wait", CLAWBLOX_INSTANCE=cookie)
+        await wait_until_async(lambda: len(marked_processes(cookie)) == 2)
+        with anyio.fail_after(DEADLINE_S):
+            end = await end_tree(mark_of(cookie, leader), leader, Grace(60))
+        assert end.rung == "terminated"
+        assert not marked_processes(cookie)
+        leader.release()
+
+
+# ------------------------------------------------------------------------- many at one time
+
+OBEYS = "sleep 60 & sleep 60 & wait"
+DAEMON = r"trap '' TERM; echo \$\$ >part; mv part daemon; while :; do sleep 0.01; done"
+LEAVES_A_DAEMON = f'setsid sh -c "{DAEMON}" & sleep 60'
+IGNORES = "trap '' TERM; echo >ready; while :; do sleep 0.01; done"
+
+both_backends = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+
+
+async def end_all(
+    leaders: dict[str, Process], grace: float, ends: dict[str, TreeEnd] | None = None
+) -> dict[str, TreeEnd]:
+    """End several trees at once; return how each ended, by its cookie."""
+    found: dict[str, TreeEnd] = {} if ends is None else ends
+
+    async def end(cookie: str, leader: Process) -> None:
+        found[cookie] = await end_tree(mark_of(cookie, leader), leader, Grace(grace))
+
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            for cookie, leader in leaders.items():
+                tasks.start_soon(end, cookie, leader)
+    return found
+
+
+def note_passes(
+    monkeypatch: pytest.MonkeyPatch,
+    after: Callable[[list[list[Proc]]], None] = lambda found: None,
+) -> list[int]:
+    """Note how many share each look for processes; ``after`` is told what each has found."""
+    passes: list[int] = []
+
+    def find(searches: Sequence[Search]) -> list[list[Proc]]:
+        passes.append(len(searches))
+        found = find_trees(searches)
+        after(found)
+        return found
+
+    monkeypatch.setattr(finder, "find_trees", find)
+    return passes
+
+
+@both_backends
+async def test_trees_that_are_ended_together_are_kept_apart(
+    tmp_path: Path, start: Spawn, cookie: str
+) -> None:
+    scripts = {"obeys": OBEYS, "daemon": LEAVES_A_DAEMON, "ignores": IGNORES, "gone": "exit"}
+    leaders = {
+        name: await start("sh", "-c", script, CLAWBLOX_INSTANCE=cookie + name)
+        for name, script in scripts.items()
+    }
+    by_name = {cookie + name: leader for name, leader in leaders.items()}
+    await leaders["gone"].wait()
+    await wait_until_async(lambda: len(descendants(leaders["obeys"].pid)) == 2)
+    for file in ("daemon", "ready"):
+        await wait_until_async((tmp_path / file).exists)
+    daemon = int((tmp_path / "daemon").read_text())
+    ends = {name.removeprefix(cookie): e for name, e in (await end_all(by_name, 0.3)).items()}
+    assert {name: end.rung for name, end in ends.items()} == {
+        "obeys": "terminated",
+        "daemon": "killed",
+        "ignores": "killed",
+        "gone": "already_exited",
+    }
+    assert ends["obeys"].killed == ()
+    assert pids_of(ends["daemon"]) & {daemon, leaders["daemon"].pid} == {daemon}
+    assert leaders["ignores"].pid in pids_of(ends["ignores"])
+    assert not pids_of(ends["daemon"]) & pids_of(ends["ignores"])
+    assert not any(end.survivors for end in ends.values())
+    assert not any(marked_processes(name) for name in by_name)
+
+
+def pids_of(end: TreeEnd) -> set[int]:
+    return {int(described.split()[0]) for described in end.killed}
+
+
+@both_backends
+async def test_many_stops_share_two_passes(
+    start: Spawn, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finder, "_GATHER_S", 2 * DEADLINE_S)
+    leaders = {f"{cookie}{number}": await start(*SLEEP) for number in range(20)}
+    passes = note_passes(monkeypatch)
+    ends = await end_all(leaders, 60)
+    assert [end.rung for end in ends.values()] == ["terminated"] * 20
+    assert passes == [20, 20]
+
+
+@both_backends
+async def test_many_that_have_to_be_killed_are_killed_together(
+    tmp_path: Path, start: Spawn, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaders = {f"{cookie}{number}": await start(*STUBBORN) for number in range(8)}
+    await wait_until_async(lambda: (tmp_path / "log").read_text().count("ready") == 8)
+    passes = note_passes(monkeypatch)
+    ends = await end_all(leaders, 0.1)
+    for name, leader in leaders.items():
+        assert ends[name].rung == "killed"
+        assert leader.pid in pids_of(ends[name])
+        assert await leader.wait() == WorldExit(signal="SIGKILL")
+    assert len({pid for end in ends.values() for pid in pids_of(end)}) == sum(
+        len(end.killed) for end in ends.values()
+    )
+    assert max(passes[1:]) > 1
+
+
+@both_backends
+async def test_a_tree_that_dies_during_the_pass_is_over(
+    start: Spawn, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dies, stays = await start(*SLEEP), await start(*SLEEP)
+
+    def kill_one(found: list[list[Proc]]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(dies.pid, signal.SIGKILL)
+
+    note_passes(monkeypatch, kill_one)
+    ends = await end_all({f"{cookie}0": dies, f"{cookie}1": stays}, 60)
+    assert [ends[f"{cookie}{number}"].rung for number in range(2)] == ["terminated"] * 2
+    assert await dies.wait() == WorldExit(signal="SIGKILL")
+    assert await stays.wait() == WorldExit(signal="SIGTERM")
+
+
+@both_backends
+async def test_a_stop_that_is_cancelled_leaves_the_others_to_end(
+    tmp_path: Path, start: Spawn, cookie: str
+) -> None:
+    leaders = {f"{cookie}{number}": await start(*STUBBORN) for number in range(3)}
+    given_up, *others = leaders
+    await wait_until_async(lambda: (tmp_path / "log").read_text().count("ready") == 3)
+    ends: dict[str, TreeEnd] = {}
+    scope = anyio.CancelScope()
+
+    async def end_one(name: str) -> None:
+        leader = leaders[name]
+        with scope if name == given_up else contextlib.nullcontext():
+            ends[name] = await end_tree(mark_of(name, leader), leader, grace_of[name])
+
+    grace_of = {name: Grace(60) for name in leaders}
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            for name in leaders:
+                tasks.start_soon(end_one, name)
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            for name in others:
+                grace_of[name].shorten(0)
+    assert {name: end.rung for name, end in ends.items()} == dict.fromkeys(others, "killed")
+    assert is_alive(leaders[given_up].pid)

@@ -1,0 +1,241 @@
+"""What a spawned process is given, and what cannot be spawned."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox.results import WorldExit
+from clawblox.system.process import CannotExecute, Process, require_executable, spawn, start_limiter
+from tests.support import command_line, descendants, wait_until_async
+from tests.system.process.support import SLEEP, Spawn
+
+pytestmark = pytest.mark.anyio
+
+TELL = """
+import json, os, sys
+told = {"argv": sys.argv, "cwd": os.getcwd(), "env": dict(os.environ), "sid": os.getsid(0)}
+told["stdin"] = os.read(0, 1).decode()
+told["pid"] = os.getpid()
+listed = "/proc/self/fd/"
+told["fds"] = sorted(int(fd) for fd in os.listdir(listed) if os.path.exists(listed + fd))
+print(json.dumps(told), flush=True)
+print("to standard error", file=sys.stderr)
+"""
+
+SERVE = """
+import json, os, socket
+connection = socket.socket(fileno=3).accept()[0]
+told = {name: value for name, value in os.environ.items() if name.startswith("LISTEN_")}
+connection.sendall(json.dumps(told).encode() + b"\\n")
+"""
+
+LISTEN = ("LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID")
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@pytest.fixture(params=["directly", "with a socket"])
+def hand_over(request: pytest.FixtureRequest, listener: socket.socket) -> dict[str, Any]:
+    """Ways to spawn that must not differ in what else they do."""
+    return {"listener": listener.fileno()} if request.param == "with a socket" else {}
+
+
+def children() -> set[int]:
+    """Return the children of this process, zombies included."""
+    return {pid for pid in descendants(os.getpid()) if "clawblox-guard" not in command_line(pid)}
+
+
+async def test_a_process_gets_what_it_was_given_and_nothing_else(
+    tmp_path: Path, start: Spawn, hand_over: dict[str, Any]
+) -> None:
+    with open(os.devnull) as inheritable:
+        os.set_inheritable(inheritable.fileno(), True)
+        program = (sys.executable, "-I", "-S", "-c", TELL, "a b", "", "ü", "$HOME")
+        process = await start(*program, COLOUR="a\nb", **hand_over)
+        assert await process.wait() == WorldExit(status=0)
+    first, second = (tmp_path / "log").read_text().splitlines()
+    told = json.loads(first)
+    assert told["argv"] == ["-c", "a b", "", "ü", "$HOME"]
+    assert told["cwd"] == str(tmp_path)
+    assert told["env"].items() >= {"COLOUR": "a\nb", "PATH": os.defpath}.items()
+    own = {"LC_CTYPE", "PWD", "SHLVL", "_"}  # what python sets itself, and a shell
+    assert told["env"].keys() - own == {"COLOUR", "PATH", *(LISTEN if hand_over else ())}
+    assert told["pid"] == told["sid"] == process.pid
+    assert told["stdin"] == ""
+    assert told["fds"] == ([0, 1, 2, 3] if hand_over else [0, 1, 2])
+    assert second == "to standard error"
+
+
+async def test_a_socket_is_handed_over_as_systemd_does(
+    tmp_path: Path, start: Spawn, listener: socket.socket
+) -> None:
+    with socket.create_connection(listener.getsockname()) as early:
+        process = await start(
+            sys.executable, "-I", "-S", "-c", SERVE, listener=listener.fileno(), LISTEN_PID="1"
+        )
+        told = json.loads(early.makefile().readline())
+    assert told == {"LISTEN_FDS": "1", "LISTEN_FDNAMES": "world", "LISTEN_PID": str(process.pid)}
+    assert await process.wait() == WorldExit(status=0)
+    assert os.get_inheritable(listener.fileno()) is False
+
+
+async def test_no_shell_stays_between_us_and_a_program_with_a_socket(
+    start: Spawn, listener: socket.socket
+) -> None:
+    before = children()
+    process = await start(*SLEEP, listener=listener.fileno())
+    await wait_until_async(lambda: command_line(process.pid) == " ".join(SLEEP))
+    assert children() - before == {process.pid}
+    os.kill(process.pid, signal.SIGTERM)
+    assert await process.wait() == WorldExit(signal="SIGTERM")
+
+
+async def test_what_only_the_shell_finds_out_is_in_the_log(
+    tmp_path: Path, start: Spawn, listener: socket.socket
+) -> None:
+    program = script_of(str(tmp_path))(tmp_path / "program")
+    process = await start(program, listener=listener.fileno())
+    assert await process.wait() in (WorldExit(status=126), WorldExit(status=127))
+    assert program in (tmp_path / "log").read_text()
+
+
+async def test_a_relative_program_is_taken_from_the_working_directory(
+    tmp_path: Path, start: Spawn, hand_over: dict[str, Any]
+) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "seven"
+    program.write_text("#!/bin/sh\nexit 7\n")
+    program.chmod(0o700)
+    assert await (await start("bin/seven", **hand_over)).wait() == WorldExit(status=7)
+
+
+def text_file(path: Path) -> str:
+    path.write_text("neither a script nor a program\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+def private_file(path: Path) -> str:
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o600)
+    return str(path)
+
+
+def script_of(interpreter: str) -> Callable[[Path], str]:
+    def write(path: Path) -> str:
+        path.write_text(f"#!{interpreter}\n")
+        path.chmod(0o700)
+        return str(path)
+
+    return write
+
+
+BAD_PROGRAMS: dict[str, tuple[Callable[[Path], str], int]] = {
+    "missing": (str, errno.ENOENT),
+    "not on the path": (lambda path: "no-such-program", errno.ENOENT),
+    "not executable": (private_file, errno.EACCES),
+    "a directory": (lambda path: str(path.parent), errno.EACCES),
+    "below a file": (lambda path: private_file(path) + "/program", errno.ENOTDIR),
+    "of no format": (text_file, errno.ENOEXEC),
+    "without its interpreter": (script_of("/no/such/interpreter"), errno.ENOENT),
+    "with too long a name": (lambda path: str(path) + "x" * 5000, errno.ENAMETOOLONG),
+}
+
+
+@pytest.mark.parametrize(("write", "number"), BAD_PROGRAMS.values(), ids=BAD_PROGRAMS)
+async def test_a_program_that_cannot_be_executed_is_named_with_the_reason(
+    tmp_path: Path,
+    start: Spawn,
+    hand_over: dict[str, Any],
+    write: Callable[[Path], str],
+    number: int,
+) -> None:
+    program = write(tmp_path / "program")
+    before = children()
+    with pytest.raises(CannotExecute) as caught:
+        await start(program, **hand_over)
+    assert str(caught.value) == f"cannot execute {program!r}: {os.strerror(number)}"
+    assert children() == before
+
+
+def test_a_program_is_searched_for_in_the_whole_path(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for directory in (first, second):
+        directory.mkdir()
+    path = {"PATH": f"{tmp_path / 'missing'}:first:{second}:{tmp_path}"}
+    private_file(first / "program")
+    with pytest.raises(CannotExecute, match="Permission denied"):
+        require_executable("program", tmp_path, path)
+    script_of("/bin/sh")(second / "program")
+    require_executable("program", tmp_path, path)
+    with pytest.raises(CannotExecute, match="No such file"):
+        require_executable("other", tmp_path, path)
+
+
+def test_a_program_need_not_be_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: str) -> None:  # as for everybody but root
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    program = script_of("/bin/sh")(tmp_path / "program")
+    monkeypatch.setattr(Path, "open", refuse)
+    require_executable(program, tmp_path, {})
+
+
+async def test_arguments_that_are_too_long_are_said_to_be(
+    start: Spawn, hand_over: dict[str, Any]
+) -> None:
+    with pytest.raises(CannotExecute, match=r"'true': Argument list too long$"):
+        await start("true", "x" * (1 << 20), **hand_over)
+
+
+def test_a_working_directory_that_is_missing_is_named(
+    tmp_path: Path, log: int, hand_over: dict[str, Any]
+) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(CannotExecute) as caught:
+        spawn(SLEEP, cwd=missing, env={"PATH": os.defpath}, output=log, **hand_over)
+    assert str(caught.value) == f"cannot execute 'sleep': No such file or directory: {missing}"
+
+
+async def test_a_process_that_cannot_be_watched_does_not_stay(
+    tmp_path: Path, start: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    before = children()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", fail)
+        with pytest.raises(OSError, match="Too many open files"):
+            await start(*SLEEP)
+    assert children() == before
+
+
+async def test_many_are_spawned_two_at_a_time(start: Spawn) -> None:
+    assert start_limiter() is start_limiter()
+    assert start_limiter().total_tokens == 2
+    spawned: list[Process] = []
+
+    async def one() -> None:
+        spawned.append(await start("true"))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(one)
+    assert len({process.pid for process in spawned}) == 20
+    assert [await process.wait() for process in spawned] == [WorldExit(status=0)] * 20

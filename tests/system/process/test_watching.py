@@ -1,0 +1,167 @@
+"""How a process ended is known, whoever reaped it, and a foreign one is adopted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.results import WorldExit
+from clawblox.system.process import adopt, signal_name
+from tests.support import read_process, wait_until_async
+from tests.system.process.support import DEADLINE_S, SLEEP, Spawn, reaping_everything
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [
+        ("exit 0", WorldExit(status=0)),
+        ("exit 3", WorldExit(status=3)),
+        ("exit 255", WorldExit(status=255)),
+        ("kill -TERM $$", WorldExit(signal="SIGTERM")),
+        ("kill -SEGV $$", WorldExit(signal="SIGSEGV")),
+        ("kill -KILL $$", WorldExit(signal="SIGKILL")),
+        ("kill -35 $$", WorldExit(signal="signal 35")),
+    ],
+)
+async def test_the_exit_is_known_by_its_status_or_the_name_of_its_signal(
+    start: Spawn, ending: str, expected: WorldExit
+) -> None:
+    process = await start("sh", "-c", ending)
+    assert await process.wait() == expected
+    assert await process.wait() == expected
+
+
+@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (64, "SIGRTMAX"), (99, "signal 99")])
+def test_every_signal_has_a_name(number: int, name: str) -> None:
+    assert signal_name(number) == name
+
+
+async def test_an_ended_process_is_a_zombie_until_it_is_released(start: Spawn) -> None:
+    process = await start("true")
+    await process.wait()
+    zombie = read_process(process.pid)
+    assert zombie is not None
+    assert zombie.state == "Z"
+    assert zombie.start_time == process.start_time
+    process.release()
+    assert read_process(process.pid) is None
+    process.release()
+    assert process.has_exited
+    assert await process.wait() == WorldExit(status=0)
+
+
+async def test_a_process_has_exited_once_it_has(start: Spawn) -> None:
+    process = await start(*SLEEP)
+    assert not process.has_exited
+    os.kill(process.pid, signal.SIGKILL)
+    await wait_until_async(lambda: process.has_exited)
+    await process.wait()
+    assert process.has_exited
+
+
+async def test_several_tasks_may_wait_and_one_that_is_cancelled_harms_no_other(
+    start: Spawn,
+) -> None:
+    process = await start(*SLEEP)
+    exits: list[WorldExit] = []
+
+    async def wait() -> None:
+        exits.append(await process.wait())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0) as scope:
+            await process.wait()
+        assert scope.cancelled_caught
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        os.kill(process.pid, signal.SIGKILL)
+    assert exits == [WorldExit(signal="SIGKILL")] * 2
+
+
+async def test_a_foreign_wait_for_every_child_only_hides_the_status(start: Spawn) -> None:
+    with reaping_everything() as reaped:
+        process = await start(*SLEEP)
+        os.kill(process.pid, signal.SIGKILL)
+        await wait_until_async(lambda: process.pid in reaped)
+        assert process.has_exited
+        with anyio.fail_after(DEADLINE_S):
+            assert await process.wait() == WorldExit()
+        process.release()
+
+
+async def test_a_process_that_was_reaped_before_it_was_watched_has_exited(
+    start: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_pidfd = os.pidfd_open
+
+    def reap_first(pid: int) -> int:
+        os.waitpid(pid, 0)
+        return open_pidfd(pid)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", reap_first)
+        process = await start("true")
+    assert process.has_exited
+    assert await process.wait() == WorldExit()
+    process.release()
+
+
+async def test_a_process_that_was_reaped_while_it_was_opened_has_exited(
+    start: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_pidfd = os.pidfd_open
+
+    def reap_then(pid: int) -> int:
+        pidfd = open_pidfd(pid)
+        os.waitpid(pid, 0)
+        return pidfd
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", reap_then)
+        process = await start("true")
+    assert await process.wait() == WorldExit()
+
+
+async def test_the_process_of_somebody_else_is_adopted_without_its_status(
+    tmp_path: Path,
+) -> None:
+    script = "sleep 60 & echo $! >pid.part; mv pid.part pid; wait; touch waited"
+    with subprocess.Popen(["sh", "-c", script], cwd=tmp_path) as parent:
+        await wait_until_async((tmp_path / "pid").exists)
+        process = await run_blocking(adopt, int((tmp_path / "pid").read_text()))
+        assert not process.is_child
+        assert not process.has_exited
+        os.kill(process.pid, signal.SIGKILL)
+        assert await process.wait() == WorldExit()
+        process.release()
+        await wait_until_async(lambda: parent.poll() is not None)
+    assert (tmp_path / "waited").exists()  # its parent has reaped it, not we
+
+
+async def test_a_process_of_our_own_is_adopted_again_with_its_status(start: Spawn) -> None:
+    let_go = await start("sh", "-c", "exec sleep 60")
+    process = await run_blocking(adopt, let_go.pid)
+    assert process.is_child
+    os.kill(process.pid, signal.SIGKILL)
+    assert await process.wait() == WorldExit(signal="SIGKILL")
+    process.release()
+    assert read_process(process.pid) is None
+
+
+async def test_a_process_that_does_not_exist_cannot_be_adopted(start: Spawn) -> None:
+    process = await start("true")
+    await process.wait()
+    process.release()
+    with pytest.raises(ProcessLookupError):
+        await run_blocking(adopt, process.pid)

@@ -1,0 +1,513 @@
+"""Leases that hold between processes, and who listens on a port."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from clawblox.system import port_leases as leases
+from clawblox.system import ports
+from clawblox.system.ports import (
+    Lease,
+    Listener,
+    NoFreePort,
+    PortBusy,
+    connect_host,
+    listeners_at,
+    listeners_on,
+    open_listener,
+    owner_of,
+    owners_of,
+    take_free_port,
+    take_port,
+    wait_for_port,
+)
+from tests.support import free_port, open_fds, wait_until
+
+HOST = "127.0.0.1"
+NOWHERE = "192.0.2.1"
+"""An address that no machine has (RFC 5737)."""
+
+TIME_WAIT = "06"
+
+TAKE = """
+import subprocess, sys
+from clawblox.system import port_leases as leases
+from clawblox.system import ports
+host, first, last, count, *command = sys.argv[1:]
+if int(last):
+    ports.LEASE_RANGE = range(int(first), int(last))
+    leases = [ports.take_free_port(host) for _ in range(int(count))]
+else:
+    leases = [ports.take_port(host, int(first))]
+if command:
+    subprocess.Popen(command, stdout=subprocess.DEVNULL)
+print(*(lease.port for lease in leases), flush=True)
+sys.stdin.read()
+"""
+
+LISTEN = """
+import socket, sys
+with socket.create_server((sys.argv[1], int(sys.argv[2]))):
+    print("listening", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def program(text: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run a program that ends with its input, or is killed."""
+    command = [sys.executable, "-c", text, *map(str, arguments)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+    )
+    with process:
+        yield process
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@contextlib.contextmanager
+def holding(port: int, *command: str) -> Iterator[subprocess.Popen[str]]:
+    """Have another process lease a port, with a child that runs ``command``."""
+    with program(TAKE, HOST, port, 0, 0, *command) as holder:
+        assert first_line(holder) == str(port)
+        yield holder
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int = 0, *, only_v6: bool = False) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        if family is socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_v6)
+        listener.bind((host, port))
+        listener.listen()
+        yield listener
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def inode_of(listener: socket.socket) -> int:
+    return os.fstat(listener.fileno()).st_ino
+
+
+LEASES = Path(f"/tmp/clawblox-{os.getuid()}/leases")
+
+
+def is_leased(port: int, path: Path = LEASES) -> bool:
+    """Say whether a process has the lock on a port's slot, as another one sees it."""
+    slot = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, port * 256, 256, 0)
+    with path.open("r+b") as file:
+        found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, slot)
+    return struct.unpack("hhqqi0q", found)[0] != fcntl.F_UNLCK
+
+
+@pytest.fixture
+def one_port(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Leave a single port to lease, and return it."""
+    port = free_port()
+    monkeypatch.setattr(ports, "LEASE_RANGE", range(port, port + 1))
+    return port
+
+
+# ----------------------------------------------------------------------------------- leases
+
+
+def test_a_leased_port_is_refused_to_everybody_here_until_it_is_released() -> None:
+    port = free_port()
+    lease = take_port(HOST, port)
+    with pytest.raises(PortBusy) as caught:
+        take_port(HOST, port)
+    assert caught.value.port == port
+    assert caught.value.owner.startswith(f"pid {os.getpid()} (")
+    lease.release()
+    lease.release()
+    assert not is_leased(port)
+    take_port(HOST, port).release()
+
+
+def test_a_lease_of_another_process_is_honoured_and_names_it() -> None:
+    port = free_port()
+    with holding(port) as holder:
+        with pytest.raises(PortBusy) as caught:
+            take_port(HOST, port)
+        assert caught.value.owner.startswith(f"pid {holder.pid} ({sys.executable} -c")
+        assert f"port {port} is in use by pid {holder.pid} (" in str(caught.value)
+
+
+def test_a_lease_ends_with_its_owner_even_where_the_owner_leaves_a_child() -> None:
+    port = free_port()
+    with holding(port, "sleep", "60") as holder:
+        holder.kill()
+        holder.wait()
+        take_port(HOST, port).release()
+    assert not is_leased(port)
+
+
+def test_the_place_of_the_leases_is_private_and_the_same_for_every_orchestrator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    port = free_port()
+    lease = take_port(HOST, port)
+    try:
+        assert is_leased(port)
+        assert LEASES.stat().st_mode & 0o777 == 0o600
+        assert LEASES.parent.stat().st_mode & 0o777 == 0o700
+    finally:
+        lease.release()
+
+
+def test_leases_survive_that_somebody_removes_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE_ROOT", tmp_path)
+    path = tmp_path / LEASES.parent.name / LEASES.name
+    first, second = free_port(), free_port()
+    lease = take_port(HOST, first)
+    path.unlink()
+    other = take_port(HOST, second)
+    assert is_leased(first, path)
+    assert is_leased(second, path)
+    lease.release()
+    other.release()
+    assert not is_leased(first, path)
+
+
+def test_a_forked_child_has_no_lease_of_its_parent() -> None:
+    port = free_port()
+    lease = take_port(HOST, port)
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(PortBusy):
+            take_port(HOST, port)
+            os._exit(1)
+        lease.release()  # the parent's, and none of the child's business
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert is_leased(port)
+    lease.release()
+    assert not is_leased(port)
+
+
+def test_an_address_of_another_machine_is_an_error_and_leaves_no_lease() -> None:
+    port = free_port()
+    with pytest.raises(OSError, match="Cannot assign requested address") as caught:
+        take_port(NOWHERE, port)
+    assert caught.value.errno == errno.EADDRNOTAVAIL
+    assert not is_leased(port)
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        take_free_port(NOWHERE)
+
+
+def test_a_port_is_leased_below_the_ephemeral_range() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    leases = [take_free_port(HOST) for _ in range(20)]
+    try:
+        assert len({lease.port for lease in leases}) == 20
+        assert all(1024 <= lease.port < first for lease in leases)
+    finally:
+        for lease in leases:
+            lease.release()
+
+
+def test_what_is_ephemeral_is_not_leased_where_there_is_anything_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = free_port()
+    monkeypatch.setattr(ports, "LEASE_RANGE", range(port - 3, port + 1))
+    monkeypatch.setattr(ports, "_ephemeral_range", lambda: range(1024, port))
+    for _ in range(10):
+        lease = take_free_port(HOST)
+        assert lease.port == port
+        lease.release()
+
+
+def test_where_every_port_is_ephemeral_one_of_them_is_leased(
+    one_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "_ephemeral_range", lambda: range(1024, 65536))
+    lease = take_free_port(HOST)
+    assert lease.port == one_port
+    lease.release()
+
+
+def test_when_every_port_is_leased_there_is_none(one_port: int) -> None:
+    with holding(one_port), pytest.raises(NoFreePort, match=f"{one_port}..{one_port}"):
+        take_free_port(HOST)
+    take_free_port(HOST).release()
+
+
+def test_when_every_port_is_bound_there_is_none(one_port: int) -> None:
+    with listening(HOST, one_port), pytest.raises(NoFreePort):
+        take_free_port(HOST)
+    assert not is_leased(one_port)
+
+
+def test_processes_that_take_ports_at_the_same_time_never_share_one() -> None:
+    first, last, count = 12_000, 12_200, 25
+    with contextlib.ExitStack() as stack:
+        takers = [stack.enter_context(program(TAKE, HOST, first, last, count)) for _ in range(4)]
+        taken = [int(port) for taker in takers for port in first_line(taker).split()]
+        for taker in takers:
+            taker.kill()
+    assert len(taken) == 4 * count
+    assert len(set(taken)) == len(taken)
+    for port in taken:
+        take_port(HOST, port).release()
+        assert not is_leased(port)
+
+
+# -------------------------------------------------------------------------------- listeners
+
+LISTENERS = {
+    "127.0.0.1": ("127.0.0.1", "127.0.0.1"),
+    "127.0.0.9": ("127.0.0.9", "127.0.0.9"),
+    "every IPv4 address": ("0.0.0.0", "0.0.0.0"),
+    "::1": ("::1", "::1"),
+    "every address": ("::", "::"),
+    "127.0.0.1 by an IPv6 socket": ("::ffff:127.0.0.1", "127.0.0.1"),
+}
+
+
+@pytest.mark.parametrize("protocol", [ports._NETLINK_SOCK_DIAG, 63], ids=["sock_diag", "proc"])
+@pytest.mark.parametrize(("host", "shown"), LISTENERS.values(), ids=LISTENERS)
+def test_a_listener_is_known_by_its_address_and_inode(
+    host: str, shown: str, protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "_NETLINK_SOCK_DIAG", protocol)  # 63 does not exist anywhere
+    with listening(host) as listener:
+        assert listeners_on(port_of(listener)) == [Listener(shown, inode_of(listener))]
+    assert listeners_on(port_of_closed := free_port()) == [], port_of_closed
+
+
+def test_all_listeners_of_one_port_are_known() -> None:
+    with listening("127.0.0.1") as first:
+        port = port_of(first)
+        with listening("::1", port) as second, listening("127.0.0.2", port) as third:
+            assert set(listeners_on(port)) == {
+                Listener("127.0.0.1", inode_of(first)),
+                Listener("::1", inode_of(second)),
+                Listener("127.0.0.2", inode_of(third)),
+            }
+
+
+def test_only_what_listens_is_a_listener() -> None:
+    port = free_port()
+    with socket.socket() as bound, listening(HOST) as listener, socket.socket() as client:
+        bound.bind((HOST, port))
+        assert listeners_on(port) == []
+        client.connect(listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted:
+            assert len(listeners_on(port_of(listener))) == 1
+            assert listeners_on(port_of(client)) == []
+
+
+def test_the_owners_are_looked_for_among_the_given_processes_only() -> None:
+    port = free_port()
+    with program(LISTEN, HOST, port) as server, listening("::1", port) as mine:
+        assert first_line(server) == "listening"
+        inodes = {listener.address: listener.inode for listener in listeners_on(port)}
+        theirs = inodes[HOST]
+        assert inodes["::1"] == inode_of(mine)
+        assert owners_of([theirs, inode_of(mine), 1], [server.pid]) == {theirs: server.pid}
+        assert owners_of([theirs], [os.getpid()]) == {}
+        assert owners_of(inodes.values(), [os.getpid(), server.pid]) == {
+            theirs: server.pid,
+            inode_of(mine): os.getpid(),
+        }
+        assert owner_of(port).startswith("pid ")
+
+
+def test_the_owner_of_a_port_is_named_with_its_command() -> None:
+    port = free_port()
+    assert owner_of(port) == ""
+    with program(LISTEN, HOST, port) as server:
+        assert first_line(server) == "listening"
+        assert owner_of(port).startswith(f"pid {server.pid} ({sys.executable} -c")
+        assert len(owner_of(port)) < 250
+
+
+HOSTS = {
+    "the same address": (HOST, HOST, True),
+    "every IPv4 address is asked for": (HOST, "0.0.0.0", True),
+    "every address is asked for": (HOST, "::", True),
+    "every IPv4 address is bound": ("0.0.0.0", HOST, True),
+    "every address is bound": ("::", HOST, True),
+    "localhost is asked for": (HOST, "localhost", True),
+    "the same IPv6 address": ("::1", "::1", True),
+    "another address": ("127.0.0.9", HOST, False),
+    "the other family": ("::1", HOST, False),
+}
+
+
+@pytest.mark.parametrize(("bound", "asked", "is_busy"), HOSTS.values(), ids=HOSTS)
+def test_a_port_is_busy_where_a_listener_is_in_the_way(
+    bound: str, asked: str, is_busy: bool
+) -> None:
+    port = free_port()
+    with listening(bound, port):
+        if is_busy:
+            with pytest.raises(PortBusy):
+                take_port(asked, port)
+        else:
+            take_port(asked, port).release()
+    assert not is_leased(port)
+    take_port(asked, port).release()
+
+
+def states_on(port: int) -> set[str]:
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {fields[3] for fields in rows if fields[1].endswith(f":{port:04X}")}
+
+
+def test_closed_connections_of_an_earlier_run_do_not_block_a_port() -> None:
+    port = free_port()
+    with listening(HOST, port) as listener, socket.create_connection((HOST, port)) as client:
+        accepted, _ = listener.accept()
+        accepted.close()  # who closes first waits
+        assert client.recv(1) == b""
+    wait_until(lambda: TIME_WAIT in states_on(port))
+    take_port(HOST, port).release()
+
+
+@pytest.mark.parametrize(
+    ("host", "literal"),
+    [
+        ("0.0.0.0", "127.0.0.1"),
+        ("::", "::1"),
+        ("localhost", "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("10.1.2.3", "10.1.2.3"),
+        ("::1", "::1"),
+    ],
+)
+def test_a_bound_host_is_reached_at_a_literal_address(host: str, literal: str) -> None:
+    assert connect_host(host) == literal
+
+
+ANSWERERS: dict[str, tuple[str, list[str], list[str]]] = {
+    "its own address": ("127.0.0.1", ["127.0.0.1"], ["127.0.0.1"]),
+    "every IPv4 address": ("127.0.0.1", ["0.0.0.0"], ["0.0.0.0"]),
+    "every address": ("127.0.0.1", ["::"], ["::"]),
+    "asked for everywhere": ("0.0.0.0", ["127.0.0.1"], ["127.0.0.1"]),
+    "by an IPv6 socket": ("127.0.0.1", ["::ffff:127.0.0.1"], ["127.0.0.1"]),
+    "of its name": ("localhost", ["127.0.0.1"], ["127.0.0.1"]),
+    "::1": ("::1", ["::1"], ["::1"]),
+    "every address, asked for by IPv6": ("::1", ["::"], ["::"]),
+    "elsewhere on this machine": ("127.0.0.1", ["127.0.0.2"], []),
+    "of the other family": ("127.0.0.1", ["::1"], []),
+    "of the other family, the other way": ("::1", ["127.0.0.1"], []),
+    "IPv4 before IPv6": ("127.0.0.1", ["127.0.0.1", ":: alone"], ["127.0.0.1"]),
+    "IPv6 beside IPv4": ("::1", ["127.0.0.1", ":: alone"], ["::"]),
+    "nobody": ("127.0.0.1", [], []),
+}
+
+
+@pytest.mark.parametrize(("host", "bound", "shown"), ANSWERERS.values(), ids=ANSWERERS)
+def test_who_answers_at_an_address_is_known(host: str, bound: list[str], shown: list[str]) -> None:
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        for address in bound:
+            only_v6 = address.endswith("alone")
+            stack.enter_context(listening(address.split()[0], port, only_v6=only_v6))
+        assert [found.address for found in listeners_at(host, port)] == shown
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
+def test_a_listener_for_a_world_answers_before_anybody_accepts(host: str) -> None:
+    port = free_port()
+    with open_listener(host, port) as listener:
+        assert not listener.get_inheritable()
+        socket.create_connection((connect_host(host), port), timeout=10).close()
+        with pytest.raises(PortBusy) as caught:
+            open_listener(host, port)
+        assert caught.value.port == port
+    open_listener(host, port).close()
+
+
+def test_no_listener_is_opened_at_an_address_of_another_machine() -> None:
+    before = open_fds()
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        open_listener(NOWHERE, free_port())
+    assert open_fds() == before
+
+
+# ---------------------------------------------------------------------------------- waiting
+
+
+@pytest.mark.anyio
+async def test_a_port_that_becomes_free_in_time_is_taken() -> None:
+    port = free_port()
+    leases: list[Lease] = []
+
+    async def wait() -> None:
+        leases.append(await wait_for_port(HOST, port, 60.0))
+
+    with listening(HOST, port) as listener:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                assert leases == []
+                listener.close()
+    assert leases[0].port == port
+    await anyio.to_thread.run_sync(leases[0].release)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_leased", [True, False])
+async def test_a_port_that_does_not_become_free_names_who_has_it(is_leased: bool) -> None:
+    port = free_port()
+    occupied = holding(port) if is_leased else program(LISTEN, HOST, port)
+    with occupied as owner:
+        if not is_leased:
+            assert first_line(owner) == "listening"
+        for seconds in (0.0, 0.1):
+            with pytest.raises(PortBusy) as caught:
+                await wait_for_port(HOST, port, seconds)
+            assert caught.value.owner.startswith(f"pid {owner.pid} (")
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_wait_leaves_no_lease() -> None:
+    port = free_port()
+    with listening(HOST, port), anyio.move_on_after(0.02) as scope:
+        await wait_for_port(HOST, port, 60.0)
+    assert scope.cancelled_caught
+    assert not is_leased(port)
+    lease = await anyio.to_thread.run_sync(take_port, HOST, port)
+    await anyio.to_thread.run_sync(lease.release)
+
+
+def test_a_lease_directory_of_another_user_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (tmp_path / f"clawblox-{os.getuid()}").symlink_to(foreign)
+    monkeypatch.setattr(leases, "LEASE_ROOT", tmp_path)
+    with pytest.raises(PermissionError, match="another user"):
+        take_free_port("127.0.0.1")

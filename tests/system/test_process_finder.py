@@ -1,0 +1,355 @@
+"""Sharing passes over ``/proc``: who is answered by which pass, and what a cancellation harms."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox.system import process_finder as finder_module
+from clawblox.system.process_finder import Finder, finder_of_loop
+from clawblox.system.process_tree import Mark, Proc, Search, find_trees, signal_processes
+from tests.support import (
+    is_alive,
+    kill_processes,
+    processes_in,
+    read_process,
+    wait_until_async,
+)
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 30.0
+
+Start = Callable[[], Mark]
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start processes below ``tmp_path`` and return their marks; kill what is left of them."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start_one() -> Mark:
+        child = subprocess.Popen(["sleep", "60"], cwd=tmp_path, start_new_session=True)
+        children.append(child)
+        shown = read_process(child.pid)
+        assert shown is not None
+        leader = child.pid, shown.start_time
+        return Mark(f"CLAWBLOX_INSTANCE={uuid.uuid4().hex}".encode(), (leader,))
+
+    yield start_one
+    kill_processes(lambda: processes_in(tmp_path))
+    for child in children:
+        child.wait()
+
+
+class Gate:
+    """Stands where passes are made: notes who shares each, and holds it while it is closed."""
+
+    def __init__(self) -> None:
+        self.passes: list[int] = []
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.failures: list[Exception] = []
+
+    def find_trees(self, searches: Sequence[Search]) -> list[list[Proc]]:
+        self.passes.append(len(searches))
+        found = find_trees(searches)
+        assert self.is_open.wait(DEADLINE_S)
+        if self.failures:
+            raise self.failures.pop()
+        return found
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate()
+    monkeypatch.setattr(finder_module, "find_trees", gate.find_trees)
+    yield gate
+    gate.is_open.set()
+
+
+@pytest.fixture
+def found() -> dict[int, Any]:
+    """What was found, by the number of who asked."""
+    return {}
+
+
+def asking(finder: Finder, found: dict[int, Any], **options: Any) -> Callable[..., Any]:
+    async def ask(number: int, mark: Mark) -> None:
+        try:
+            found[number] = [proc.pid for proc in await finder.find(mark, **options)]
+        except OSError as error:
+            found[number] = error
+
+    return ask
+
+
+def leader_of(mark: Mark) -> int:
+    ((pid, _),) = mark.leaders
+    return pid
+
+
+async def test_there_is_one_finder_for_everybody_in_a_loop() -> None:
+    assert finder_of_loop() is finder_of_loop()
+
+
+async def test_whoever_asks_at_the_same_time_shares_one_pass(
+    start: Start, gate: Gate, found: dict[int, Any]
+) -> None:
+    marks = [start() for _ in range(10)]
+    ask = asking(Finder(), found)
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            for number, mark in enumerate(marks):
+                tasks.start_soon(ask, number, mark)
+    assert found == {number: [leader_of(mark)] for number, mark in enumerate(marks)}
+    assert gate.passes == [10]
+
+
+async def test_nobody_is_answered_by_a_pass_that_had_begun_before_it_asked(
+    start: Start, gate: Gate, found: dict[int, Any]
+) -> None:
+    finder = Finder()
+    ask = asking(finder, found)
+    gate.is_open.clear()
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, 0, start())
+            await wait_until_async(lambda: gate.passes == [1])
+            late = [start() for _ in range(3)]
+            for number, mark in enumerate(late, 1):
+                tasks.start_soon(ask, number, mark)
+            await anyio.wait_all_tasks_blocked()
+            gate.is_open.set()
+    assert gate.passes == [1, 3]
+    assert [found[number] for number in (1, 2, 3)] == [[leader_of(mark)] for mark in late]
+
+
+async def test_one_who_asks_again_at_once_makes_a_pass_for_those_who_wait(
+    start: Start, gate: Gate, found: dict[int, Any]
+) -> None:
+    finder = Finder()
+    ask = asking(finder, found)
+    marks = [start() for _ in range(4)]
+    gate.is_open.clear()
+
+    async def ask_twice() -> None:
+        await ask(0, marks[0])
+        gate.is_open.clear()
+        await ask(1, marks[1])
+
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask_twice)
+            tasks.start_soon(ask, 2, marks[2])
+            await wait_until_async(lambda: gate.passes == [2])
+            tasks.start_soon(ask, 3, marks[3])
+            await anyio.wait_all_tasks_blocked()
+            gate.is_open.set()
+            await wait_until_async(lambda: len(gate.passes) == 2)
+            await anyio.wait_all_tasks_blocked()  # who waits for the pass does only that
+            gate.is_open.set()
+    assert gate.passes == [2, 2]
+    assert found == {number: [leader_of(mark)] for number, mark in enumerate(marks)}
+
+
+async def test_a_pass_waits_for_those_who_are_about_to_look(
+    start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * DEADLINE_S)
+    finder = Finder()
+    ask = asking(finder, found)
+    with anyio.fail_after(DEADLINE_S), finder.looking(), finder.looking():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, 0, start())
+            await anyio.wait_all_tasks_blocked()
+            assert gate.passes == []
+            tasks.start_soon(ask, 1, start())
+    assert gate.passes == [2]
+
+
+async def test_a_pass_does_not_wait_for_those_who_have_looked_their_last(
+    start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * DEADLINE_S)
+    finder = Finder()
+    with anyio.fail_after(DEADLINE_S), finder.looking():
+        async with anyio.create_task_group() as tasks:
+            with finder.looking():
+                tasks.start_soon(asking(finder, found), 0, start())
+                await anyio.wait_all_tasks_blocked()
+                assert gate.passes == []
+    assert gate.passes == [1]
+
+
+async def test_a_pass_waits_only_a_little(start: Start, gate: Gate, found: dict[int, Any]) -> None:
+    finder = Finder()
+    with anyio.fail_after(DEADLINE_S), finder.looking(), finder.looking():
+        await asking(finder, found)(0, start())
+    assert gate.passes == [1]
+
+
+async def test_each_is_signalled_as_it_asked(start: Start, found: dict[int, Any]) -> None:
+    finder = Finder()
+    spared, terminated, killed = start(), start(), start()
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asking(finder, found), 0, spared)
+            tasks.start_soon(asking(finder, found, number=signal.SIGTERM), 1, terminated)
+            tasks.start_soon(asking(finder, found, number=signal.SIGKILL), 2, killed)
+    statuses = [os.waitid(os.P_PID, leader_of(mark), os.WEXITED) for mark in (terminated, killed)]
+    assert [status and status.si_status for status in statuses] == [signal.SIGTERM, signal.SIGKILL]
+    assert is_alive(leader_of(spared))
+    assert found == {n: [leader_of(m)] for n, m in enumerate((spared, terminated, killed))}
+
+
+async def test_what_cannot_be_looked_at_is_said_to_everybody(
+    start: Start, gate: Gate, found: dict[int, Any]
+) -> None:
+    finder = Finder()
+    gate.failures.append(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+    mark = start()
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asking(finder, found), 0, mark)
+            tasks.start_soon(asking(finder, found), 1, start())
+        assert [found[number].errno for number in (0, 1)] == [errno.EMFILE] * 2
+        assert found[0] is not found[1]
+        assert [proc.pid for proc in await finder.find(mark)] == [leader_of(mark)]
+
+
+async def test_what_cannot_be_signalled_is_said_to_whom_it_concerns(
+    start: Start, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_for_the_second(processes: Sequence[Proc], number: int) -> None:
+        if leader_of(second) in [proc.pid for proc in processes]:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        signal_processes(processes, number)
+
+    first, second = start(), start()
+    monkeypatch.setattr(finder_module, "signal_processes", fail_for_the_second)
+    ask = asking(Finder(), found, number=signal.SIGTERM)
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, 0, first)
+            tasks.start_soon(ask, 1, second)
+    assert found[1].errno == errno.EMFILE
+    assert found[0] == [leader_of(first)]
+    await wait_until_async(lambda: not is_alive(leader_of(first)))
+
+
+# -------------------------------------------------------------------------------- cancelled
+
+
+async def test_one_who_is_cancelled_while_it_waits_takes_no_pass_from_the_others(
+    start: Start, gate: Gate, found: dict[int, Any]
+) -> None:
+    finder = Finder()
+    ask = asking(finder, found)
+    gate.is_open.clear()
+    scopes = [anyio.CancelScope() for _ in range(3)]
+
+    async def ask_within(number: int, mark: Mark) -> None:
+        with scopes[number]:
+            await ask(number, mark)
+
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask_within, 0, start())
+            await wait_until_async(lambda: gate.passes == [1])
+            tasks.start_soon(ask_within, 1, start())
+            tasks.start_soon(ask_within, 2, start())
+            await anyio.wait_all_tasks_blocked()
+            # The first of them is the one who would make the next pass.
+            scopes[1].cancel()
+            await anyio.wait_all_tasks_blocked()
+            gate.is_open.set()
+    assert gate.passes == [1, 1]
+    assert found.keys() == {0, 2}
+
+
+async def test_one_who_is_cancelled_as_it_is_to_make_the_pass_leaves_it_to_the_next(
+    start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * DEADLINE_S)
+    finder = Finder()
+    ask = asking(finder, found)
+    scope = anyio.CancelScope()
+
+    async def ask_within(mark: Mark) -> None:
+        with scope, finder.looking():
+            await ask(0, mark)
+
+    with anyio.fail_after(DEADLINE_S), finder.looking():
+        async with anyio.create_task_group() as tasks:
+            with finder.looking():
+                tasks.start_soon(ask_within, start())
+                await anyio.wait_all_tasks_blocked()
+                tasks.start_soon(ask, 1, start())
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+                await anyio.wait_all_tasks_blocked()
+                assert gate.passes == []
+    assert gate.passes == [1]
+    assert found.keys() == {1}
+
+
+async def test_one_who_is_cancelled_during_its_pass_waits_for_it_and_the_others_are_answered(
+    start: Start, gate: Gate, found: dict[int, Any]
+) -> None:
+    finder = Finder()
+    ask = asking(finder, found)
+    gate.is_open.clear()
+    scope = anyio.CancelScope()
+
+    async def ask_within(mark: Mark) -> None:
+        with scope:
+            await ask(0, mark)
+
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask_within, start())
+            tasks.start_soon(ask, 1, start())
+            await wait_until_async(lambda: gate.passes == [2])
+            scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            gate.is_open.set()
+    assert gate.passes == [2]
+    assert found[1]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_task_that_is_cancelled_the_hard_way_during_its_pass_leaves_it_to_the_next(
+    start: Start, gate: Gate, found: dict[int, Any]
+) -> None:
+    finder = Finder()
+    ask = asking(finder, found)
+    gate.is_open.clear()
+    first, second = start(), start()
+    one = asyncio.create_task(ask(0, first))
+    other = asyncio.create_task(ask(1, second))
+    await wait_until_async(lambda: gate.passes == [2])
+    one.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await one
+    gate.is_open.set()
+    async with asyncio.timeout(DEADLINE_S):
+        await other
+    assert gate.passes == [2, 1]
+    assert found == {1: [leader_of(second)]}

@@ -1,0 +1,158 @@
+"""The values that the public API returns."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from clawblox import results as model
+from clawblox.errors import BatchError, UsageError
+from clawblox.results import (
+    Batch,
+    InstanceSpec,
+    LogLine,
+    Outcome,
+    SavedSnapshot,
+    StartedWorld,
+    StopResult,
+    WorldEvent,
+    WorldExit,
+)
+
+SAVED = SavedSnapshot(
+    path=Path("/runs/r1/checkpoints/a.json"),
+    format="counter-v1",
+    time=1.5,
+    size_bytes=640,
+    sha256="ab" * 32,
+    created_at="2026-06-22T18:59:25Z",
+    instance="w000",
+)
+RUN = Path("/runs/r1")
+STARTED = StartedWorld(
+    name="w000",
+    url="http://127.0.0.1:20001",
+    host="127.0.0.1",
+    port=20001,
+    pid=4711,
+    command=["./run"],
+    start_command=["./run"],
+    delegated=True,
+    run_command=["./run"],
+    env={"WORLD_PORT": "20001"},
+    run_dir=RUN,
+    instance_dir=RUN / "worlds" / "w000",
+    command_file=RUN / "start.sh",
+    log_file=RUN / "world.log",
+    record_dir=None,
+    resume_path=None,
+    ready_s=0.1,
+)
+VALUES: list[Any] = [
+    SAVED,
+    STARTED,
+    InstanceSpec(name="w000"),
+    Outcome("w000", value=SAVED),
+    Batch({"w000": SAVED}, {}),
+    WorldExit(status=1),
+    StopResult(instance="w000", rung="terminated"),
+    LogLine(instance="w000", text="hello", offset=0),
+    WorldEvent(kind="ready", instance="w000", at="2026-06-22T18:59:25Z"),
+]
+CLASSES = [value for name in model.__all__ if inspect.isclass(value := getattr(model, name))]
+
+
+@pytest.mark.parametrize(
+    ("ended", "text"),
+    [
+        (WorldExit(), "exit status unknown"),
+        (WorldExit(status=0), "exit status 0"),
+        (WorldExit(status=3), "exit status 3"),
+        (WorldExit(signal="SIGSEGV"), "killed by SIGSEGV"),
+        (
+            WorldExit(signal="SIGKILL"),
+            "killed by SIGKILL (by a person, a program, or for lack of memory)",
+        ),
+    ],
+)
+def test_an_exit_reads_as_a_sentence(ended: WorldExit, text: str) -> None:
+    assert str(ended) == text
+
+
+def test_a_saved_snapshot_is_a_mapping_of_its_fields() -> None:
+    assert dict(SAVED) == {
+        "path": Path("/runs/r1/checkpoints/a.json"),
+        "format": "counter-v1",
+        "time": 1.5,
+        "size_bytes": 640,
+        "sha256": "ab" * 32,
+        "created_at": "2026-06-22T18:59:25Z",
+        "instance": "w000",
+    }
+    assert len(SAVED) == len(dict(SAVED))
+    assert SAVED["path"] is SAVED.path
+
+
+@pytest.mark.parametrize("name", ["", "nothing", "keys", "__len__", 7])
+def test_a_saved_snapshot_has_only_its_fields_as_keys(name: Any) -> None:
+    with pytest.raises(KeyError):
+        SAVED[name]
+    assert name not in SAVED
+    assert SAVED.get(name) is None
+
+
+def test_saved_snapshots_of_equal_fields_are_equal_and_hash_alike() -> None:
+    twin = attrs.evolve(SAVED)
+    assert (twin == SAVED, hash(twin) == hash(SAVED)) == (True, True)
+    assert attrs.evolve(SAVED, time=2.0) != SAVED
+
+
+def test_every_class_of_the_module_is_tried() -> None:
+    assert {type(value) for value in VALUES} == set(CLASSES)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_no_value_can_be_changed(value: Any) -> None:
+    for field in attrs.fields(type(value)):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(value, field.name, None)
+
+
+def test_a_batch_gives_its_values_and_raises_its_errors() -> None:
+    closed = UsageError("closed")
+    batch = Batch({"w001": 1, "w000": 0}, {"w002": closed})
+    assert (list(batch), len(batch), batch["w000"]) == ([1, 0], 2, 0)
+    for name, kind in (("w002", UsageError), ("w003", KeyError)):
+        with pytest.raises(kind):
+            batch[name]
+    with pytest.raises(BatchError, match="1 of 3 instances failed") as caught:
+        batch.raise_if_failed()
+    assert caught.value.__cause__ is closed
+    assert bool(Batch({}, {"w000": closed})) is False
+    Batch({}, {}).raise_if_failed()
+
+
+def test_a_spec_says_nothing_that_is_not_said() -> None:
+    assert attrs.astuple(InstanceSpec()) == (None, None, None, None)
+
+
+def test_the_detail_of_an_event_cannot_be_changed_by_anybody() -> None:
+    detail: Any = {"path": "a.json"}
+    event = WorldEvent(kind="saved", instance="w000", at="", detail=detail)
+    with pytest.raises(TypeError):
+        event.detail["path"] = "b.json"  # type: ignore[index]
+    detail["path"] = "c.json"
+    assert dict(event.detail) == {"path": "a.json"}
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_attribute_is_documented(kind: type[attrs.AttrsInstance]) -> None:
+    assert attrs.has(kind)
+    described = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2]
+    documented = re.findall(r"^    (\w+): ", described, re.MULTILINE)
+    assert documented == [field.name for field in attrs.fields(kind)]

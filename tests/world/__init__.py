@@ -1,0 +1,1 @@
+"""Tests of ``clawblox.world.sync_world``."""

@@ -1,0 +1,171 @@
+"""Starts and runs of many worlds that are cancelled, interrupted or killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from clawblox import AsyncWorld, UsageError
+from clawblox.rundir.records import RunClaim, claim_run
+from clawblox.rundir.status import read_instances
+from clawblox.world.fleet import Fleet
+from tests.crowd import HANG_S, leftovers, on_disk, ports_of, seeded, statuses
+from tests.orchestrators import orchestrator
+from tests.support import is_listening, make_world, marked_processes, wait_until, wait_until_async
+from tests.world.many.conftest import CROWD_OF, cancel_after
+from tests.world.test_cancellation import Interrupted, run_and_cancel
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("kind", ["anyio", "asyncio"])
+async def test_starts_cancelled_at_any_step_leave_nothing(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    original = Fleet._start_many
+    directory = make_world(tmp_path)
+    for at in range(1, 100):
+        interrupted = Interrupted(at)
+        monkeypatch.setattr(
+            Fleet, "_start_many", lambda *args, i=interrupted: i.drive(original(*args))
+        )
+        async with AsyncWorld(dir=directory) as world:
+            start = partial(world.start_many, 3, run_dir=run)
+            was_cancelled = await run_and_cancel(interrupted, kind, start)
+            if was_cancelled:
+                assert world.instances == ()
+                assert not marked_processes(), f"cancelled at suspension {at}"
+                assert not list((run / ".clawblox").glob("instances/*.lock"))
+        assert leftovers(run) == [], f"cancelled at suspension {at}"
+        if not was_cancelled:
+            break
+    assert at > 5
+
+
+@pytest.mark.parametrize("kind", ["anyio", "asyncio"])
+async def test_starts_cancelled_at_any_moment_leave_nothing(
+    tmp_path: Path, run: Path, kind: str
+) -> None:
+    chance = seeded()
+    async with AsyncWorld(dir=make_world(tmp_path, "--slow-boot", "0.1")) as world:
+        for _ in range(6):
+            delay = chance.uniform(0.0, 0.4)
+            await cancel_after(delay, kind, partial(world.start_many, 8, run_dir=run))
+            await world.stop_all(grace_seconds=1)  # of one that was done before
+            assert not marked_processes()
+            assert not list((run / ".clawblox").glob("instances/*.lock"))
+        batch = await world.start_many(2, run_dir=run)
+        assert list(batch.done) == ["w000", "w001"]
+
+
+@pytest.mark.parametrize("kind", ["anyio", "asyncio"])
+async def test_a_run_directory_that_was_claimed_in_vain_is_given_back(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    is_claimed, may_return = threading.Event(), threading.Event()
+    interrupted = Interrupted(0)
+
+    def claim(run_dir: Path) -> RunClaim:
+        found = claim_run(run_dir)
+        is_claimed.set()
+        assert may_return.wait(HANG_S)
+        return found
+
+    async def strike() -> None:
+        await wait_until_async(is_claimed.is_set)
+        interrupted.cancel()
+        await anyio.wait_all_tasks_blocked()
+        may_return.set()
+
+    monkeypatch.setattr("clawblox.world.fleet.claim_run", claim)
+    async with (
+        AsyncWorld(dir=make_world(tmp_path)) as world,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(strike)
+        assert await run_and_cancel(interrupted, kind, partial(world.start_many, 2, run_dir=run))
+    assert leftovers(run) == []
+
+
+async def test_starts_that_are_under_way_end_with_their_world(tmp_path: Path, run: Path) -> None:
+    errors: list[UsageError] = []
+
+    async def start() -> None:
+        with pytest.raises(UsageError, match="closed meanwhile") as caught:
+            await world.start_many(8, run_dir=run)
+        errors.append(caught.value)
+
+    async with (
+        anyio.create_task_group() as tasks,
+        AsyncWorld(dir=make_world(tmp_path, "--slow-boot", "60")) as world,
+    ):
+        tasks.start_soon(start)
+        await wait_until_async(lambda: len(marked_processes()) == 8, HANG_S)
+    assert len(errors) == 1
+    assert leftovers(run) == []
+
+
+async def test_an_exception_in_the_block_stops_all_of_them(tmp_path: Path, run: Path) -> None:
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is what is tested
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
+            batch = await world.start_many(8, run_dir=run)
+            raise ZeroDivisionError
+    assert leftovers(run, ports_of(batch)) == []
+    assert {one["status"] for one in statuses(run, batch.done).values()} == {"complete"}
+
+
+SCRIPT = """
+world = World(dir=world_dir)
+batch = world.start_many(8, run_dir=run_dir)
+tell(*(started.port for started in batch))
+time.sleep(600)
+"""
+
+
+def test_ctrl_c_in_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -> None:
+    with orchestrator(SCRIPT, make_world(tmp_path), run, stderr=subprocess.PIPE) as script:
+        ports = [int(word) for word in script.hear().split()]
+        script.process.send_signal(signal.SIGINT)
+        _, errors = script.process.communicate(timeout=HANG_S)
+    assert script.process.returncode == -signal.SIGINT
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert leftovers(run, ports) == []
+    assert {one.state for one in read_instances(run)} == {"exited"}
+
+
+def test_the_end_of_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -> None:
+    ending = SCRIPT.replace("time.sleep(600)", "world.save_all(instances=['w003'])")
+    with orchestrator(ending, make_world(tmp_path), run) as script:
+        ports = [int(word) for word in script.hear().split()]
+        assert script.process.wait(HANG_S) == 0
+    assert leftovers(run, ports) == []
+    assert len(on_disk(run / "worlds" / "w003")) == 1
+
+
+async def test_what_an_orchestrator_left_that_was_killed_is_ended_and_called_interrupted(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path)
+    with orchestrator(CROWD_OF, directory, run, "16") as killed:
+        ports = [int(word) for word in killed.hear().split()]
+        assert len(ports) == 16
+        killed.kill()
+    wait_until(lambda: not marked_processes(), HANG_S, "the guard has ended them")
+    assert not [port for port in ports if is_listening(port)]
+    assert {one.state for one in await run_sync(read_instances, run)} == {"interrupted"}
+    async with AsyncWorld(dir=directory) as world:
+        batch = await world.start_many(2, run_dir=run)
+        assert list(batch.done) == ["w000", "w001"]
+        names = [f"w{number:03}" for number in range(16)]
+        told = [one["status"] for one in statuses(run, names).values()]
+        assert told == [*["running"] * 2, *["interrupted"] * 14]
+        now = await run_sync(read_instances, run)
+        assert [one.state for one in now] == [*["ready"] * 2, *["interrupted"] * 14]
+    assert leftovers(run) == []

@@ -1,0 +1,292 @@
+"""Agents join and leave a running instance: their names, sessions and access."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clawblox import AsyncWorld, ConfigError, WorldCallError, WorldSessionError
+from clawblox.world.access import member_of
+from tests.running import Bot, manifest_of, requests, running, switch
+from tests.support import ask, make_world
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_name_is_connected_by_one_post_without_a_body(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        access = await world.connect(agent="Rocky")
+        (request,) = requests(started, "/join")
+    session = access["session"]
+    assert access == {
+        "session": session,
+        "agent_id": "agent-1",
+        "name": "Rocky",
+        "headers": {"X-Session": session},
+        "base_url": started.url,
+        "internal_base_url": started.url,
+    }
+    assert (request["method"], request["query"], request["body"]) == (
+        "POST",
+        {"name": "Rocky"},
+        "",
+    )
+    assert "x-session" not in request["headers"]
+    assert "x-operator-token" not in request["headers"]
+
+
+async def test_any_name_arrives_as_it_is(tmp_path: Path) -> None:
+    name = "Ročky & co/? 100% #1"
+    async with running(tmp_path) as (world, started):
+        assert (await world.connect(name))["name"] == name
+        assert requests(started, "/join")[0]["query"] == {"name": name}
+
+
+NAMES = {
+    "Rocky-r003": "Rocky",
+    "Rocky-r1-w2-a3": "Rocky",
+    "Rocky-r7-replay": "Rocky",
+    "Eko-rexp-g001-w0-a0": "Eko",
+    "Eko-rexp_2-w12-a345": "Eko",
+    "Mary Ann-r-w0-w1-a2": "Mary Ann",
+    "Rocky-red": "Rocky-red",
+    "Rocky-r": "Rocky-r",
+    "Rocky-r-w0-a0": "Rocky-r-w0-a0",
+    "Eko-rexp-g001": "Eko-rexp-g001",
+    "Eko-rexp-w0": "Eko-rexp-w0",
+    "Eko-rexp-a0-w0": "Eko-rexp-a0-w0",
+    "Eko-rexp-w0-a": "Eko-rexp-w0-a",
+    "Eko-rexp-w0-a0-end": "Eko-rexp-w0-a0-end",
+    "Eko-rexp-w0-a0x": "Eko-rexp-w0-a0x",
+    "Eko-Rexp-w0-a0": "Eko-Rexp-w0-a0",
+    "Ekorexp-w0-a0": "Ekorexp-w0-a0",
+    "Eko-w0-a0": "Eko-w0-a0",
+    "r1": "r1",
+    "-r1": "-r1",
+    "-rexp-w0-a0": "-rexp-w0-a0",
+}
+"""The full names of agents, and what a world shows of them."""
+
+
+@pytest.mark.parametrize("run_name", NAMES)
+def test_a_run_suffix_is_cut_and_nothing_else(run_name: str) -> None:
+    assert member_of(run_name).name == NAMES[run_name]
+
+
+@pytest.mark.parametrize("run_name", ["Rocky-r003", "Eko-rexp-g001-w0-a0", "Rocky-red", "-r1"])
+async def test_the_world_sees_the_name_up_to_its_run_suffix(tmp_path: Path, run_name: str) -> None:
+    name = NAMES[run_name]
+    async with running(tmp_path) as (world, started):
+        assert (await world.connect(Bot(run_name, tmp_path / "bot")))["name"] == name
+        assert requests(started, "/join")[0]["query"] == {"name": name}
+    (entry,) = manifest_of(tmp_path / "run")["agents"]
+    record = json.loads((tmp_path / "run/.clawblox/instances/w000.json").read_text())
+    assert entry == {
+        "dir": str(tmp_path / "bot"),
+        "name": name,
+        "run_id": record["run_id"],
+        "run_name": run_name,
+        "world_agent_id": "agent-1",
+    }
+
+
+async def test_the_session_of_an_agent_is_kept_in_its_directory_and_rejoined(
+    tmp_path: Path,
+) -> None:
+    bot = Bot("Rocky", tmp_path / "run" / "agents" / "rocky")
+    async with running(tmp_path) as (world, started):
+        first = await world.connect(bot)
+        file = bot.dir / "world_session.txt"
+        assert file.read_text().strip() == first["session"]
+        inode = file.stat().st_ino
+        assert await world.connect(bot) == first
+        assert requests(started, "/join")[1]["headers"]["x-session"] == first["session"]
+        assert file.stat().st_ino == inode
+        saved = await world.save()
+        await world.stop()
+        await world.start(run_dir=tmp_path / "run", resume=saved["path"])
+        assert (await world.connect(bot))["session"] == first["session"]
+    assert [entry["dir"] for entry in manifest_of(tmp_path / "run")["agents"]] == ["agents/rocky"]
+
+
+async def test_another_session_than_the_recorded_one_is_refused(tmp_path: Path) -> None:
+    bot = Bot("Rocky", tmp_path / "bot")
+    async with running(tmp_path) as (world, started):
+        session = (await world.connect(bot))["session"]
+        switch(started, join="another-session")
+        with pytest.raises(
+            WorldSessionError, match=f"expected session {session}, got another"
+        ) as caught:
+            await world.connect(bot)
+        assert caught.value.url == started.url
+    assert (bot.dir / "world_session.txt").read_text().strip() == session
+
+
+async def test_a_session_that_a_fresh_world_does_not_know_is_refused(tmp_path: Path) -> None:
+    bot = Bot("Rocky", tmp_path / "bot")
+    async with running(tmp_path) as (world, _):
+        session = (await world.connect(bot))["session"]
+        await world.stop()
+        await world.start(run_dir=tmp_path / "run")
+        with pytest.raises(WorldSessionError, match=f"expected session {session}, got "):
+            await world.connect(bot)
+    assert (bot.dir / "world_session.txt").read_text().strip() == session
+
+
+STRICT = """
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Strict(BaseHTTPRequestHandler):
+    def do_GET(self): self.answer(200)
+    def do_POST(self): self.answer(401)
+    def answer(self, status):
+        self.send_response(status)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"what")
+HTTPServer(("127.0.0.1", int(os.environ["WORLD_PORT"])), Strict).serve_forever()
+"""
+
+
+async def test_a_session_that_the_world_refuses_is_told_as_lost(tmp_path: Path) -> None:
+    directory, bot = tmp_path / "strict", Bot("Rocky", tmp_path / "bot")
+    directory.mkdir()
+    bot.dir.mkdir()
+    (bot.dir / "world_session.txt").write_text("the-old-one\n")
+    command = json.dumps([sys.executable, "-I", "-S", "-c", STRICT])
+    (directory / "world.toml").write_text(f'name = "strict"\n[run]\ncommand = {command}\n')
+    async with AsyncWorld(dir=directory) as world:
+        await world.start(run_dir=tmp_path / "run")
+        with pytest.raises(WorldSessionError, match="expected session the-old-one") as caught:
+            await world.connect(bot)
+        assert (caught.value.status, caught.value.body_start) == (401, "what")
+        with pytest.raises(WorldCallError, match="POST /join answered 401") as refused:
+            await world.connect("Bullwinkle")
+        assert not isinstance(refused.value, WorldSessionError)
+
+
+@pytest.mark.parametrize("content", [b"", b"two words", b"\xff\xfe", b"x" * 600])
+async def test_a_session_file_that_holds_no_session_is_named(
+    tmp_path: Path, content: bytes
+) -> None:
+    bot = Bot("Rocky", tmp_path)
+    (tmp_path / "world_session.txt").write_bytes(content)
+    async with running(tmp_path) as (world, started):
+        with pytest.raises(ConfigError) as caught:
+            await world.connect(bot)
+        assert caught.value.path == tmp_path / "world_session.txt"
+        assert requests(started, "/join") == []
+
+
+async def test_a_session_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "world_session.txt").mkdir()
+    async with running(tmp_path) as (world, _):
+        with pytest.raises(ConfigError) as caught:
+            await world.connect(Bot("Rocky", tmp_path))
+        assert caught.value.path == tmp_path / "world_session.txt"
+
+
+async def test_an_agent_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a-file").touch()
+    async with running(tmp_path) as (world, _):
+        with pytest.raises(ConfigError) as caught:
+            await world.connect(Bot("Rocky", tmp_path / "a-file" / "bot"))
+        assert "a-file" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message", "status"),
+    [
+        ("no-session", "no usable 'session'", 200),
+        ("bad-session", "no usable 'session'", 200),
+        ("not-an-object", "not a JSON object", 200),
+        ("not-json", "not JSON", 200),
+        ("status-500", "POST /join answered 500", 500),
+    ],
+)
+async def test_an_unusable_answer_is_told_with_status_and_body(
+    tmp_path: Path, fault: str, message: str, status: int
+) -> None:
+    bot = Bot("Rocky", tmp_path / "bot")
+    async with running(tmp_path, "--join", fault) as (world, started):
+        with pytest.raises(WorldCallError, match=message) as caught:
+            await world.connect(bot)
+        error = caught.value
+        assert (error.status, error.url, error.instance) == (status, started.url, started.name)
+        assert error.log_lines
+        assert error.body_start
+        assert f"body: {error.body_start!r}" in str(error)
+        assert not (bot.dir / "world_session.txt").exists()
+        switch(started, join="extra-fields")
+        session = (await world.connect(bot))["session"]
+        assert (bot.dir / "world_session.txt").read_text().strip() == session
+
+
+async def test_what_else_the_world_answers_is_part_of_the_access(tmp_path: Path) -> None:
+    async with running(tmp_path, "--join", "extra-fields") as (world, _):
+        assert (await world.connect("Rocky"))["spawn"] == {"x": 1.5}
+
+
+async def test_a_call_without_an_answer_ends_with_its_time(tmp_path: Path) -> None:
+    async with running(tmp_path, "--join", "hang") as (world, started):
+        with pytest.raises(WorldCallError, match=r"no answer within 0\.1 s") as caught:
+            await world.connect("Rocky", timeout=0.1)
+        assert caught.value.status is None
+        assert caught.value.elapsed_s is not None
+        switch(started, join="extra-fields")
+        assert (await world.connect("Rocky"))["session"]
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        *(None, 7, "", SimpleNamespace(name="Rocky"), SimpleNamespace(dir="bot")),
+        *(SimpleNamespace(name="", dir="bot"), SimpleNamespace(name="Rocky", dir=None)),
+    ],
+    ids=str,
+)
+async def test_what_is_no_agent_is_refused(tmp_path: Path, agent: Any) -> None:
+    async with running(tmp_path) as (world, started):
+        with pytest.raises(ConfigError, match=r"an agent is a name, or has \.name and \.dir"):
+            await world.connect(agent)
+        assert requests(started, "/join") == []
+
+
+async def test_an_agent_that_left_is_unknown_to_the_world(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        access = await world.connect("Rocky")
+        observe = functools.partial(ask, started.port, "GET", "/observe", headers=access["headers"])
+        assert observe().status == 200
+        await world.leave(access)
+        assert observe().status == 401
+        with pytest.raises(WorldCallError, match="POST /leave answered 401") as caught:
+            await world.leave(access)
+        assert caught.value.status == 401
+        assert caught.value.body_start == "join first"
+
+
+async def test_to_leave_takes_an_access(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, _):
+        with pytest.raises(ConfigError, match="an access is what connect returned"):
+            await world.leave({"session": "x"})
+
+
+async def test_the_api_path_is_the_address_for_a_prompt(tmp_path: Path) -> None:
+    world = AsyncWorld(dir=make_world(tmp_path))
+    access = {"base_url": "http://world.example:1/x"}
+    assert world.api_path(access=access) == "http://world.example:1/x/api.md"
+    assert world.api_path(path="/observe", access=access) == "http://world.example:1/x/observe"
+
+
+async def test_an_instance_is_named_when_there_are_several(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, first):
+        second = await world.start(run_dir=tmp_path / "run", name="second")
+        access = await world.connect("Rocky", instance="second")
+        assert access["base_url"] == second.url
+        assert requests(first, "/join") == []

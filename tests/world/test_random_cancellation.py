@@ -1,0 +1,52 @@
+"""Cancellations at random moments, once or several times: all end, and nothing is left.
+
+``test_cancellation`` strikes at every suspension of one operation, once. Here the second
+cancellation strikes the clean-up after the first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import make_world
+
+SECONDS_A_ROUND = 10
+SEED = 20_000
+
+
+def cancel_at_random(tmp_path: Path, backend: str, rounds: int) -> None:
+    """Run a program that is cancelled in each round; fail, and say where, when it does not end."""
+    world, runs, log = make_world(tmp_path), tmp_path / "runs", tmp_path / "log"
+    numbers = (str(rounds), str(SEED))
+    command = [sys.executable, "-m", "tests.cancelling", backend, str(world), str(runs), *numbers]
+    with log.open("wb") as output:
+        try:
+            ended = subprocess.run(
+                command,
+                cwd=Path(__file__).parents[2],
+                stdout=output,
+                stderr=output,
+                timeout=60 + SECONDS_A_ROUND * rounds**0.5,
+            )
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it hangs:\n{last_lines(log)}")
+    assert not ended.returncode, last_lines(log)
+
+
+def last_lines(log: Path) -> str:
+    return "\n".join(log.read_text().splitlines()[-40:])
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancellations_at_random_moments_end_and_leave_nothing(tmp_path: Path, backend: str):
+    cancel_at_random(tmp_path, backend, 24)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("backend", "rounds"), [("asyncio", 1000), ("trio", 300)])
+def test_a_thousand_cancellations_end_and_leave_nothing(tmp_path: Path, backend: str, rounds: int):
+    cancel_at_random(tmp_path, backend, rounds)

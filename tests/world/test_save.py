@@ -1,0 +1,138 @@
+"""Autosaves and their retention: what is removed, and what never is."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld, StartedWorld
+from clawblox.instance.launch import Launch
+from clawblox.telemetry.events import EventStream
+from clawblox.world import save as saving
+from clawblox.world.fleet import Fleet
+from tests.crowd import on_disk, registered, until
+from tests.running import manifest_of
+from tests.support import make_world, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+HANG_S = 60.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+EVERY_S = 0.01
+
+
+async def rounds(events: EventStream, count: int, *names: str) -> None:
+    """Wait until each of the instances was saved so many times more."""
+    for _ in range(count):
+        await until(events, "saved", names)
+
+
+async def test_a_new_instance_of_an_old_name_costs_the_old_one_no_save(tmp_path: Path) -> None:
+    runs = [tmp_path / name for name in ("one", "two", "two")]
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        kept: set[Path] = set()
+        await world.autosave(every=EVERY_S, keep=1)
+        for run in runs:
+            await world.start(run_dir=run, name="w000")
+            await rounds(events, 3, "w000")
+            await world.stop(grace_seconds=1)
+            kept.add(max(registered(run), key=lambda path: path.stat().st_mtime_ns))
+        assert len(kept) == 3
+    for run in runs:
+        assert kept & {*run.rglob("*")} <= registered(run).keys()
+        assert all("sha256" in entry for entry in manifest_of(run)["checkpoints"])
+    assert kept <= on_disk(runs[0]).keys() | on_disk(runs[1]).keys()
+
+
+async def test_what_another_instance_was_restored_from_stays(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start(run_dir=run, name="w000")
+        await world.autosave(every=EVERY_S, keep=2)
+        saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        fork = await world.start(run_dir=tmp_path / "other", name="fork", resume=saved)
+        assert fork.resume_path == saved
+        await rounds(events, 6, "w000", "fork")
+    assert saved in on_disk(run)
+    assert registered(run) == on_disk(run)
+
+
+async def test_what_instances_that_wait_for_their_turn_will_be_restored_from_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_begin, forked = anyio.Event(), []
+    supervise = Fleet._supervise
+
+    async def supervise_late(fleet: Fleet, launch: Launch, **options: Any) -> StartedWorld:
+        await may_begin.wait()
+        return await supervise(fleet, launch, **options)
+
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start(run_dir=tmp_path / "run")
+        await world.autosave(every=1000.0, keep=1)
+        saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        monkeypatch.setattr(Fleet, "_supervise", supervise_late)
+
+        async def fork() -> None:
+            forked.append(await world.fork(saved, 2, run_dir=tmp_path / "forks"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(fork)
+            assert world._fleet is not None
+            assert world._autosave is not None
+            await wait_until_async(lambda: saved in world._fleet.snapshots_in_use, HANG_S)
+            for _ in range(3):
+                await world._autosave._save_once()
+            assert saved in on_disk(tmp_path / "run")
+            may_begin.set()
+        assert forked[0].failed == {}
+
+
+async def test_instances_that_save_into_one_directory_keep_their_own_each(tmp_path: Path) -> None:
+    run, shared = tmp_path / "run", tmp_path / "shared"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        for name in ("one", "two"):
+            await world.start(run_dir=run, name=name)
+        await world.autosave(every=EVERY_S, keep=2, dir=shared)
+        await rounds(events, 5, "one", "two")
+        await world.stop_all(grace_seconds=1)
+    left = Counter(path.name.split("-")[0] for path in shared.iterdir())
+    # The last round may have saved without removing anything any more.
+    assert left.keys() == {"one", "two"}
+    assert set(left.values()) <= {2, 3}
+    assert {Path(path) for path in registered(run)} == set(shared.iterdir())
+
+
+async def test_what_was_removed_is_no_snapshot_to_come_back_from(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start(run_dir=tmp_path / "run", restart="checkpoint")
+        by_hand = await world.save()
+        await world.autosave(every=EVERY_S, keep=2)
+        await rounds(events, 8, "w000")
+        assert world._fleet is not None
+        supervisor = world._fleet.find("w000")
+        await wait_until_async(lambda: len(supervisor._saves) <= 4, HANG_S)
+        assert supervisor._saves[0] == by_hand
+
+
+async def test_a_file_that_cannot_be_removed_ends_no_saving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(paths: list[Path]) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(paths[0]))
+
+    monkeypatch.setattr(saving, "_unlink", fail)
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start(run_dir=tmp_path / "run")
+        await world.autosave(every=EVERY_S, keep=1)
+        with anyio.fail_after(HANG_S):
+            await rounds(events, 4, "w000")
+    assert len(on_disk(tmp_path / "run")) >= 4
+    assert "old saves not removed" in capsys.readouterr().out
