@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets import RULESET, Scanner
 from clawblox.checkpoint.secrets.patterns.accelerator import is_accelerated
+from clawblox.results import Finding
 
 _CHUNK_BYTES = 256 << 10
 _TICK_S = 0.001

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         read_metadata,
         save_checkpoint,
     )
+    from clawblox.concurrency.batch import Batch, Outcome
+    from clawblox.config.options import InstanceSpec
     from clawblox.errors import (
         BatchError,
         CheckpointError,
@@ -49,10 +51,7 @@ if TYPE_CHECKING:
         WorldStopError,
     )
     from clawblox.results import (
-        Batch,
-        InstanceSpec,
         LogLine,
-        Outcome,
         SavedSnapshot,
         StartedWorld,
         StopResult,
@@ -79,11 +78,10 @@ _HOMES = {
     "clawblox.world.sync_world": ("World",),
     "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.telemetry.metrics": ("Histogram", "Metrics"),
+    "clawblox.concurrency.batch": ("Batch", "Outcome"),
+    "clawblox.config.options": ("InstanceSpec",),
     "clawblox.results": (
-        "Batch",
-        "InstanceSpec",
         "LogLine",
-        "Outcome",
         "SavedSnapshot",
         "StartedWorld",
         "StopResult",

@@ -43,8 +43,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clawblox.checkpoint.model import Finding
-    from clawblox.results import WorldExit
+    from clawblox.results import Finding, WorldExit
 
 _SHOWN_FINDINGS = 20
 

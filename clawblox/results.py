@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
-from clawblox.errors import BatchError
-
 __all__ = [
-    "Batch",
     "EventKind",
-    "InstanceSpec",
+    "Finding",
     "LogLine",
-    "Outcome",
     "RestartMode",
     "Rung",
     "SavedSnapshot",
@@ -212,70 +208,30 @@ class WorldEvent:
     detail: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)
 
 
-@attrs.frozen
-class InstanceSpec:
-    """What one of many instances has of its own; what is None is as it is for all.
+@attrs.frozen(kw_only=True)
+class Finding:
+    """One place that looks like a credential, or that cannot be searched for one.
 
     Attributes:
-        name: Its name; None takes the next free of ``w000``, ``w001``, …
-        resume: Snapshot to restore: its path, or what ``save`` returned. A relative path means the
-            file in the world directory if there is one, else the one in the current directory.
-        env: Further environment variables, on top of those for all.
-        record: Whether it shall record.
+        path: Name in the archive; what is found in a decoded container says it as
+            ``outer.zip!inner.txt``.
+        rule: What it looks like, ``github-token`` for instance; ``unscannable`` for what
+            cannot be searched.
+        fingerprint: 16 hexadecimal digits that name rule and secret (or, of an unscannable
+            file, its content) without telling it.
+        preview: Its first four characters and its length; why, of an unscannable file.
+        line: Line in the (decoded) content, from 1; None when it has no lines.
+        offset: Byte offset in the (decoded) content.
     """
 
-    name: str | None = None
-    resume: SnapshotLike | None = None
-    env: Mapping[str, str] | None = attrs.field(default=None, repr=False)
-    record: bool | None = None
+    path: str
+    rule: str
+    fingerprint: str
+    preview: str
+    line: int | None = None
+    offset: int = 0
 
-
-@attrs.frozen
-class Outcome(Generic[_T]):
-    """What an operation on many instances came to for one of them.
-
-    Attributes:
-        instance: Name of the instance.
-        value: What the operation returned; None when it failed.
-        error: What it raised; None when it did not.
-    """
-
-    instance: str
-    value: _T | None = None
-    error: Exception | None = None
-
-
-@attrs.frozen
-class Batch(Generic[_T]):
-    """What an operation on many instances came to. One failure never costs the others.
-
-    Iterating yields the values that there are; ``batch["w000"]`` returns one of them, or raises
-    what went wrong for it.
-
-    Attributes:
-        done: Values by name of the instance, in the order in which they were asked for.
-        failed: Errors by name of the instance, the first cause first.
-    """
-
-    done: Mapping[str, _T]
-    failed: Mapping[str, Exception]
-
-    def __iter__(self) -> Iterator[_T]:
-        return iter(self.done.values())
-
-    def __len__(self) -> int:
-        return len(self.done)
-
-    def __getitem__(self, name: str) -> _T:
-        if name in self.failed:
-            raise self.failed[name]
-        return self.done[name]
-
-    def raise_if_failed(self) -> None:
-        """Raise when anything failed.
-
-        Raises:
-            BatchError: It names every instance that failed; its cause is the first error.
-        """
-        if self.failed:
-            raise BatchError.of(self.failed, len(self.failed) + len(self.done))
+    def __str__(self) -> str:
+        place = f"line {self.line}" if self.line is not None else f"byte {self.offset}"
+        path, rule = (ascii(text)[1:-1] for text in (self.path, self.rule))
+        return f"{path}: {place}: {rule} {self.preview} ({self.fingerprint})"

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox import errors
-from clawblox.checkpoint.model import Finding
 from clawblox.errors import (
     BatchError,
     CheckpointFormatError,
@@ -26,7 +25,7 @@ from clawblox.errors import (
     UsageError,
     WorldError,
 )
-from clawblox.results import WorldExit
+from clawblox.results import Finding, WorldExit
 
 CLASSES: list[type[ClawbloxError]] = [getattr(errors, name) for name in errors.__all__]
 each_class = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

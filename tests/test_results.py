@@ -11,18 +11,10 @@ import attrs
 import pytest
 
 from clawblox import results as model
+from clawblox.concurrency.batch import Batch, Outcome
+from clawblox.config.options import InstanceSpec
 from clawblox.errors import BatchError, UsageError
-from clawblox.results import (
-    Batch,
-    InstanceSpec,
-    LogLine,
-    Outcome,
-    SavedSnapshot,
-    StartedWorld,
-    StopResult,
-    WorldEvent,
-    WorldExit,
-)
+from clawblox.results import LogLine, SavedSnapshot, StartedWorld, StopResult, WorldEvent, WorldExit
 
 SAVED = SavedSnapshot(
     path=Path("/runs/r1/checkpoints/a.json"),

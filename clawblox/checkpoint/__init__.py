@@ -18,7 +18,7 @@ from clawblox.checkpoint.audit.verify import (
     scan_checkpoint,
     verify_checkpoint,
 )
-from clawblox.checkpoint.model import Allowance, Finding, Limits
+from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,
@@ -27,6 +27,7 @@ from clawblox.errors import (
     CheckpointSecretError,
     CheckpointVersionError,
 )
+from clawblox.results import Finding
 
 __all__ = [
     "Allowance",

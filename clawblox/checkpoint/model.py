@@ -13,7 +13,6 @@ __all__ = [
     "AgentState",
     "Allowance",
     "Excluded",
-    "Finding",
     "Limits",
     "Link",
     "Source",
@@ -91,35 +90,6 @@ class AgentState:
     session_id: str | None = None
     state_dir: str | None = None
     mid_turn: bool | None = None
-
-
-@attrs.frozen(kw_only=True)
-class Finding:
-    """One place that looks like a credential, or that cannot be searched for one.
-
-    Attributes:
-        path: Name in the archive; what is found in a decoded container says it as
-            ``outer.zip!inner.txt``.
-        rule: What it looks like, ``github-token`` for instance; ``unscannable`` for what
-            cannot be searched.
-        fingerprint: 16 hexadecimal digits that name rule and secret (or, of an unscannable
-            file, its content) without telling it.
-        preview: Its first four characters and its length; why, of an unscannable file.
-        line: Line in the (decoded) content, from 1; None when it has no lines.
-        offset: Byte offset in the (decoded) content.
-    """
-
-    path: str
-    rule: str
-    fingerprint: str
-    preview: str
-    line: int | None = None
-    offset: int = 0
-
-    def __str__(self) -> str:
-        place = f"line {self.line}" if self.line is not None else f"byte {self.offset}"
-        path, rule = (ascii(text)[1:-1] for text in (self.path, self.rule))
-        return f"{path}: {place}: {rule} {self.preview} ({self.fingerprint})"
 
 
 @attrs.frozen(kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.names import split_name
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError, CheckpointSecretError
+from clawblox.results import Finding
 
 __all__ = ["secret_refusal", "unarchivable_refusal", "unreadable_refusal"]
 

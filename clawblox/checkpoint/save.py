@@ -23,7 +23,7 @@ from clawblox.checkpoint.audit.examine import examine
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document
-from clawblox.checkpoint.model import Allowance, Excluded, Finding, Source
+from clawblox.checkpoint.model import Allowance, Excluded, Source
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.checkpoint.refusals import (
@@ -36,6 +36,7 @@ from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
 from clawblox.checkpoint.tokens import live_tokens
 from clawblox.checkpoint.world_document import read_world, world_source
 from clawblox.errors import CheckpointError, CheckpointSecretError, ManifestError
+from clawblox.results import Finding
 from clawblox.system.clock import format_utc, utc_now
 
 __all__ = ["save"]

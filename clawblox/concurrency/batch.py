@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
+import attrs
 
 from clawblox.concurrency.tasks import Tasks, outlast
-from clawblox.errors import UsageError
-from clawblox.results import Batch, Outcome
+from clawblox.errors import BatchError, UsageError
 
-__all__ = ["Job", "Many"]
+__all__ = ["Batch", "BatchOperation", "Job", "Outcome"]
 
 _T = TypeVar("_T")
 
@@ -20,11 +20,62 @@ Job: TypeAlias = Callable[[], Awaitable[_T]]
 """The operation on one instance."""
 
 
-class Many(Generic[_T]):
+@attrs.frozen
+class Outcome(Generic[_T]):
+    """What an operation on many instances came to for one of them.
+
+    Attributes:
+        instance: Name of the instance.
+        value: What the operation returned; None when it failed.
+        error: What it raised; None when it did not.
+    """
+
+    instance: str
+    value: _T | None = None
+    error: Exception | None = None
+
+
+@attrs.frozen
+class Batch(Generic[_T]):
+    """What an operation on many instances came to. One failure never costs the others.
+
+    Iterating yields the values that there are; ``batch["w000"]`` returns one of them, or raises
+    what went wrong for it.
+
+    Attributes:
+        done: Values by name of the instance, in the order in which they were asked for.
+        failed: Errors by name of the instance, the first cause first.
+    """
+
+    done: Mapping[str, _T]
+    failed: Mapping[str, Exception]
+
+    def __iter__(self) -> Iterator[_T]:
+        return iter(self.done.values())
+
+    def __len__(self) -> int:
+        return len(self.done)
+
+    def __getitem__(self, name: str) -> _T:
+        if name in self.failed:
+            raise self.failed[name]
+        return self.done[name]
+
+    def raise_if_failed(self) -> None:
+        """Raise when anything failed.
+
+        Raises:
+            BatchError: It names every instance that failed; its cause is the first error.
+        """
+        if self.failed:
+            raise BatchError.of(self.failed, len(self.failed) + len(self.done))
+
+
+class BatchOperation(Generic[_T]):
     """Operations on many instances, which begin when this is awaited or iterated.
 
-    ``await many`` returns the :class:`~clawblox.results.Batch` of all of them. ``async for outcome
-    in many`` yields an :class:`~clawblox.results.Outcome` for each as it lands; when the loop is
+    ``await many`` returns the :class:`Batch` of all of them. ``async for outcome
+    in many`` yields an :class:`Outcome` for each as it lands; when the loop is
     left early, the others go on. A failure is an outcome and never costs the others.
 
     Args:

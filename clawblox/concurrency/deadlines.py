@@ -15,7 +15,7 @@ import anyio
 
 from clawblox.concurrency.tasks import Tasks
 
-__all__ = ["patience"]
+__all__ = ["running_deadline"]
 
 _TICK_S = 0.5
 """Longest tick: what one stop of this process can take from a deadline, at most."""
@@ -24,7 +24,7 @@ _LEAST_TICKS = 4
 
 
 @asynccontextmanager
-async def patience(seconds: float) -> AsyncIterator[anyio.CancelScope]:
+async def running_deadline(seconds: float) -> AsyncIterator[anyio.CancelScope]:
     """Leave the block early, as ``anyio.move_on_after`` does, after so long a time of running.
 
     As many late ticks are forgiven as there are ticks, so that a loop that is always late ends too.

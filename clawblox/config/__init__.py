@@ -2,6 +2,7 @@
 
 - ``world_toml``: reading ``world.toml``.
 - ``schema``: its keys and their types.
+- ``options``: every option of a start, by its name.
 - ``download``: worlds in GitHub repositories.
 - ``arguments``: checks of arguments, and the complaint that names the argument.
 """

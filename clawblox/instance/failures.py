@@ -24,8 +24,8 @@ from clawblox.errors import (
     WorldStartError,
     WorldStopError,
 )
+from clawblox.instance.health import Probe, StrangerAnswers
 from clawblox.instance.instance import Instance
-from clawblox.instance.readiness import Probe, StrangerAnswers
 from clawblox.system.ports import NoFreePort, PortBusy, connect_host, listeners_on
 from clawblox.system.process import CannotExecute
 from clawblox.system.tmux import TmuxError

@@ -30,9 +30,9 @@ from clawblox.instance.environment import (
     render_command_file,
     world_environment,
 )
+from clawblox.instance.health import Probe
 from clawblox.instance.launch import Launch
 from clawblox.instance.processes import Leaders
-from clawblox.instance.readiness import Probe
 from clawblox.protocol import WorldEnvironment
 from clawblox.results import StartedWorld, WorldExit
 from clawblox.rundir.manifest import manifest_path

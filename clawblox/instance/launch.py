@@ -6,8 +6,6 @@ nothing but the file system is looked at.
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,31 +20,17 @@ from clawblox.config.arguments import (
     path_of,
     port_of,
     seconds_of,
-    snapshot_of,
     text_of,
 )
+from clawblox.config.options import InstanceSpec, RestartPolicy
 from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
-from clawblox.instance.restarts import RestartPolicy
-from clawblox.results import InstanceSpec, SnapshotLike
-from clawblox.rundir.manifest import find_checkpoint
-from clawblox.rundir.records import InstanceRecord, has_records
-from clawblox.system.files import digest_of, has_digest, make_private_dir
+from clawblox.results import SnapshotLike
+from clawblox.rundir.paths import files_dir, resolve_run_dir
+from clawblox.rundir.records import InstanceRecord
+from clawblox.rundir.snapshot_files import find_resume
 
-__all__ = [
-    "Launch",
-    "files_dir",
-    "find_snapshot",
-    "make_run_dir",
-    "parent_of",
-    "plan_attach",
-    "plan_launch",
-    "plan_many",
-    "run_dir_of",
-    "snapshot_places",
-    "source_run_dir",
-    "spec_of",
-]
+__all__ = ["Launch", "plan_attach", "plan_launch", "plan_many", "spec_of"]
 
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
@@ -107,46 +91,6 @@ class Launch:
         return files_dir(self.config.dir, self.instance_dir)
 
 
-def run_dir_of(path: str | Path) -> Path:
-    """Return a run directory by the one path it has here, however it is spelled. Blocks.
-
-    Locks, sockets and writers go by it, and a link that is moved meanwhile does not move the run.
-
-    Raises:
-        ConfigError: It is no path that can stand in a record.
-    """
-    return path_of(os.path.realpath(path_of(path, "run_dir")), "run_dir")
-
-
-def make_run_dir(run_dir: Path) -> Path:
-    """Make a run directory, if it is not there, with the place for its records. Blocks.
-
-    Raises:
-        ConfigError: It cannot be made, or not be written.
-    """
-    try:
-        records = make_private_dir(run_dir / ".clawblox")
-        if not os.access(records, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(records))
-    except OSError as error:
-        raise ConfigError(
-            f"the run directory cannot be used: {error.strerror}",
-            path=Path(error.filename) if error.filename else None,
-            key="run_dir",
-            value=str(run_dir),
-            hint="choose another run_dir=, in a place that can be written",
-        ) from error
-    return run_dir
-
-
-def files_dir(world_dir: Path, instance_dir: Path) -> Path:
-    """Return where the files of an instance go.
-
-    A world directory is somebody's source tree: there they stay below ``.clawblox``.
-    """
-    return instance_dir / ".clawblox" if instance_dir == world_dir else instance_dir
-
-
 def plan_launch(
     config: WorldConfig,
     *,
@@ -197,7 +141,7 @@ def plan_launch(
         )
     if reseed is not None and (type(reseed) is not int or reseed not in protocol.SEEDS):
         raise ConfigError("a whole number from 0 to 2**64 - 1", key="reseed", value=reseed)
-    resume_path, digest = _resume(config, resume)
+    resume_path, digest = find_resume(resume, config.dir)
     recordings = path_of(record_dir, "record_dir").absolute() if record_dir is not None else None
     path_of(config.dir, "dir")
     run = _run_dir(config, run_dir, recordings)
@@ -257,7 +201,7 @@ def plan_many(
     Raises:
         ConfigError: An argument is wrong; names it and its value.
     """
-    path, digest = _resume(config, resume)  # once, however many there are
+    path, digest = find_resume(resume, config.dir)  # once, however many there are
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
         raise ConfigError("two instances cannot have one name", key="name", value=own)
@@ -312,112 +256,6 @@ def spec_of(given: InstanceSpec | Mapping[str, Any]) -> InstanceSpec:
     return InstanceSpec(**given)
 
 
-def parent_of(checkpoint: SnapshotLike, world_dir: Path) -> tuple[Path, str]:
-    """Return the path and the digest of the snapshot that instances are forked from. Blocks.
-
-    Args:
-        checkpoint: Its path, or a mapping with ``path`` and perhaps ``sha256``.
-        world_dir: One of the places of a relative path, see :func:`find_snapshot`.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not the one that was saved.
-    """
-    given, known = snapshot_of(checkpoint, "checkpoint")
-    path = find_snapshot(given, world_dir, "checkpoint")
-    try:
-        digest = digest_of(path)
-    except OSError as error:
-        message = f"the snapshot to fork from cannot be read: {error.strerror}"
-        raise ConfigError(message, path=path, key="checkpoint") from error
-    if known not in (None, digest):
-        raise _other_digest(path, "checkpoint", known)
-    return path, digest
-
-
-def snapshot_places(given: object, world_dir: Path, key: str) -> list[Path]:
-    """Return where a snapshot that a caller names may be: one place, or two for a relative path.
-
-    Raises:
-        ConfigError: It is no path.
-    """
-    path = path_of(given, key)
-    return list(dict.fromkeys((world_dir / path, path.absolute())))
-
-
-def find_snapshot(given: object, world_dir: Path, key: str) -> Path:
-    """Return the file of a snapshot that a caller names. Blocks.
-
-    A relative path means the file in the world directory if there is one, else the one in the
-    current directory.
-
-    Args:
-        given: Its path.
-        world_dir: The world directory, absolute.
-        key: The argument that it was given as.
-
-    Raises:
-        ConfigError: There is no such file, there are two, or it is an archive.
-    """
-    places = snapshot_places(given, world_dir, key)
-    try:
-        found = [place for place in places if place.is_file()]
-        if not found:
-            raise _no_snapshot(places, key, given)
-        if not all(place.samefile(found[0]) for place in found):
-            raise ConfigError(
-                f"there are two files of this name: {found[0]} and {found[1]}",
-                key=key,
-                value=str(given),
-                hint="give the absolute path of the one that is meant",
-            )
-    except OSError as error:
-        message = f"the snapshot cannot be looked for: {error.strerror}"
-        raise ConfigError(message, key=key, value=str(given)) from error
-    _refuse_archive(found[0], key)
-    return found[0]
-
-
-def _no_snapshot(places: Sequence[Path], key: str, given: object) -> ConfigError:
-    if existing := [place for place in places if place.exists()]:
-        message, path = "the snapshot is not a file", existing[0]
-    elif len(places) == 1:
-        message, path = "the snapshot does not exist", places[0]
-    else:
-        message, path = f"the snapshot does not exist: neither {places[0]} nor {places[1]}", None
-    return ConfigError(message, path=path, key=key, value=str(given))
-
-
-def source_run_dir(snapshot: Path) -> Path | None:
-    """Return the run directory that a snapshot was saved in. Blocks.
-
-    Returns:
-        None when no manifest above the file tells.
-    """
-    found = find_checkpoint(snapshot)
-    if found is None:
-        return None
-    # One of many has its manifest in worlds/<name>, which may be below .clawblox.
-    home = found[0].state_root
-    candidates = (home, *home.parents[:3])
-    return next((one for one in candidates if has_records(one)), home)
-
-
-def _other_digest(path: Path, key: str, known: str | None) -> ConfigError:
-    message = "the file is not the snapshot that was saved: its digest is another one"
-    return ConfigError(message, path=path, key=key, value=known)
-
-
-def _refuse_archive(path: Path, key: str) -> None:
-    if path.suffix == protocol.ARCHIVE_SUFFIX:
-        raise ConfigError(
-            "this is an archive of world and agents, not the snapshot of a world",
-            path=path,
-            key=key,
-            value=str(path),
-            hint="load_checkpoint(path, run_dir), or clawblox ckpt extract, gives the snapshot",
-        )
-
-
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
     """Return the launch that a running instance's record tells of."""
     return Launch(
@@ -450,19 +288,8 @@ def _is_instance_name(name: object) -> bool:
 
 def _run_dir(config: WorldConfig, run_dir: str | Path | None, record_dir: Path | None) -> Path:
     if run_dir is not None:
-        return run_dir_of(run_dir)
-    return run_dir_of(config.dir if record_dir is None else record_dir.parent)
-
-
-def _resume(config: WorldConfig, resume: SnapshotLike | None) -> tuple[Path | None, str | None]:
-    """Return the path of the snapshot to restore, and its digest when that came with it. Blocks."""
-    if resume is None:
-        return None, None
-    given, digest = snapshot_of(resume, "resume")
-    path = find_snapshot(given, config.dir, "resume")
-    if digest is not None and not has_digest(path, digest):
-        raise _other_digest(path, "resume", digest)
-    return path, digest
+        return resolve_run_dir(run_dir)
+    return resolve_run_dir(config.dir if record_dir is None else record_dir.parent)
 
 
 def _in_existing_dir(key: str, value: str | Path | None) -> Path | None:

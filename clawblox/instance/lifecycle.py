@@ -5,10 +5,13 @@ Who moves an instance is ``supervisor``; this module only says which moves exist
 
 from __future__ import annotations
 
+from collections import deque
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["MOVES", "IllegalMove", "Lifecycle", "State"]
+from clawblox.config.options import RestartPolicy
+
+__all__ = ["MOVES", "IllegalMove", "Lifecycle", "RestartBudget", "State"]
 
 
 class State(StrEnum):
@@ -70,3 +73,37 @@ class Lifecycle:
     def is_over(self) -> bool:
         """Whether no further move exists."""
         return not MOVES[self.state]
+
+
+_FIRST_RESTART_DELAY_S = 0.1
+_LAST_RESTART_DELAY_S = 5.0
+
+
+class RestartBudget:
+    """Counts the restarts of one instance against its policy."""
+
+    def __init__(self, policy: RestartPolicy) -> None:
+        self._policy = policy
+        self._times: deque[float] = deque()
+
+    def take(self, now: float) -> float | None:
+        """Use up one restart.
+
+        Args:
+            now: Monotonic time in seconds.
+
+        Returns:
+            Seconds to wait before it, growing with those that went before in the window; None
+            when the window has had all of its restarts.
+        """
+        while self._times and self._times[0] <= now - self._policy.window:
+            self._times.popleft()
+        if len(self._times) >= self._policy.max_restarts:
+            return None
+        before = len(self._times)
+        self._times.append(now)
+        return (
+            min(_FIRST_RESTART_DELAY_S * 2.0 ** min(before - 1, 16), _LAST_RESTART_DELAY_S)
+            if before
+            else 0.0
+        )

@@ -16,15 +16,10 @@ import structlog
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReady, WorldIdentityError
 from clawblox.instance.failures import exited_before_ready, identity_error, ready_timeout
+from clawblox.instance.health import Probe, StrangerAnswers, require_own_listener, wait_until_ready
 from clawblox.instance.instance import Instance
 from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import current_ramp
-from clawblox.instance.readiness import (
-    Probe,
-    StrangerAnswers,
-    require_own_listener,
-    wait_until_ready,
-)
 from clawblox.results import EventKind
 from clawblox.system.ports import owner_of
 from clawblox.system.process import Grace, start_limiter

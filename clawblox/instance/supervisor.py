@@ -22,11 +22,10 @@ from clawblox.config.world_toml import LivenessRule
 from clawblox.errors import ManifestError, SnapshotRefusedError, WorldStartError
 from clawblox.instance.calls import Calls
 from clawblox.instance.failures import start_failure, stop_error
+from clawblox.instance.health import wait_until_unresponsive
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
-from clawblox.instance.lifecycle import Lifecycle, State
-from clawblox.instance.liveness import wait_until_unresponsive
-from clawblox.instance.restarts import Intensity
+from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.rundir.manifest import Update
@@ -73,7 +72,7 @@ class Supervisor:
         self._emit = emit
         self._write = write
         self._first_launch = instance.launch
-        self._intensity = Intensity(instance.launch.restart)
+        self._intensity = RestartBudget(instance.launch.restart)
         self._saves: list[SavedSnapshot] = []
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()

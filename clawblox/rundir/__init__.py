@@ -1,5 +1,7 @@
 """What a run directory holds, and what other processes can ask of the run.
 
+- ``paths``: where the things of a run directory are.
+- ``snapshot_files``: which file a caller means by a snapshot.
 - ``manifest``: the manifest as a value, and how updates merge.
 - ``manifest_updates``: the updates themselves.
 - ``manifest_file``: the manifest on disk.

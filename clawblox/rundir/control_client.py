@@ -27,6 +27,7 @@ import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError, OrchestratorSuspendedError
+from clawblox.rundir.paths import state_dir
 from clawblox.system.files import lock_file, unlock_file
 from clawblox.system.process_tree import is_suspended
 
@@ -283,7 +284,7 @@ def peer_of(connection: socket.socket) -> Peer:
 
 def control_dir(run_dir: Path) -> Path:
     """Return the directory of a run's control sockets."""
-    return run_dir / ".clawblox" / "control"
+    return state_dir(run_dir) / "control"
 
 
 def open_socket() -> socket.socket:

@@ -23,7 +23,7 @@ import attrs
 import msgspec
 import structlog
 
-from clawblox.concurrency.deadlines import patience
+from clawblox.concurrency.deadlines import running_deadline
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.control_client import (
@@ -208,7 +208,7 @@ class ControlServer:
     async def _read_request(self, lines: Lines) -> dict[str, Any] | None:
         """Return a request whose ``op`` has a handler; None when the client asked nothing."""
         line = b""
-        async with patience(_REQUEST_TIMEOUT_S) as waiting:
+        async with running_deadline(_REQUEST_TIMEOUT_S) as waiting:
             line = await lines.read(MAX_REQUEST_BYTES)
         if waiting.cancelled_caught:
             raise UsageError(f"no request came within {_REQUEST_TIMEOUT_S:g} s")

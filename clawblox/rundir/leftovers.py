@@ -13,9 +13,9 @@ from pathlib import Path
 import structlog
 
 from clawblox.errors import ManifestError
-from clawblox.instance.launch import files_dir
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.rundir.paths import files_dir, records_dir, run_lock
 from clawblox.rundir.records import InstanceRecord, close_stale_records, read_records
 from clawblox.system.files import lock_file, lock_owner, sweep_partials, unlock_file
 from clawblox.system.process_tree import read_process
@@ -55,11 +55,11 @@ def remove_leftovers(run_dir: Path) -> None:
     homes = {Path(record.instance_dir) for record in records}
     for directory in sorted({run_dir, *homes}):
         _clear_manifest(directory)
-    for directory in {run_dir, run_dir / ".clawblox" / "instances", *_directories_of(records)}:
+    for directory in {run_dir, records_dir(run_dir), *_directories_of(records)}:
         with contextlib.suppress(OSError):
             sweep_partials(directory)
     with contextlib.suppress(OSError):
-        _remove_dead_lock(run_dir / ".clawblox" / "run.lock")
+        _remove_dead_lock(run_lock(run_dir))
 
 
 def _has_owner(record: InstanceRecord) -> bool:

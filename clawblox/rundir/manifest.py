@@ -19,6 +19,7 @@ import msgspec
 
 from clawblox.config.arguments import file_of
 from clawblox.errors import ManifestError
+from clawblox.rundir.paths import state_dir
 
 __all__ = [
     "MANIFEST_NAME",
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 MANIFEST_NAME: Final = "manifest.json"
-_MANIFEST_DIR: Final = ".clawblox"
 SCHEMA_VERSION: Final = 1
 
 Entry: TypeAlias = Mapping[str, Any]
@@ -337,7 +337,7 @@ def _relative(path: str, root: Path) -> str:
 
 def manifest_path(run_dir: Path) -> Path:
     """Return where the manifest of a run directory is."""
-    return run_dir / _MANIFEST_DIR / MANIFEST_NAME
+    return state_dir(run_dir) / MANIFEST_NAME
 
 
 def serialise_manifest(manifest: Manifest) -> bytes:

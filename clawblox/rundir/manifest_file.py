@@ -35,8 +35,7 @@ from clawblox.rundir.manifest import (
     parse_manifest,
     serialise_manifest,
 )
-from clawblox.system.files import fsync_directory
-from clawblox.system.linux import EXCHANGE, rename_with
+from clawblox.system.files import EXCHANGE, fsync_directory, rename_with
 
 __all__ = ["ManifestFile"]
 

@@ -21,6 +21,7 @@ import msgspec
 
 from clawblox.errors import RunLockedError
 from clawblox.results import WorldExit
+from clawblox.rundir.paths import records_dir, run_lock, state_dir
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import (
     LockOwner,
@@ -223,7 +224,8 @@ def claim_run(run_dir: Path) -> RunClaim:
     Raises:
         RunLockedError: Another orchestrator has claimed it; says which, where and since when.
     """
-    path = make_private_dir(run_dir / ".clawblox") / "run.lock"
+    make_private_dir(state_dir(run_dir))
+    path = run_lock(run_dir)
     with _run_claims_lock:
         if path not in _run_claims:
             _run_claims[path] = _HeldRun(_lock_run(run_dir, path))
@@ -270,7 +272,7 @@ def claim_name(
     Raises:
         RunLockedError: Another orchestrator, or a detached instance, holds the name.
     """
-    directory = make_private_dir(_directory(run_dir))
+    directory = make_private_dir(records_dir(run_dir))
     for candidate in [name] if name is not None else _names(taken):
         lock_path = directory / f"{candidate}.lock"
         fd = lock_file(lock_path)
@@ -296,7 +298,7 @@ def write_record(run_dir: Path, record: InstanceRecord) -> None:
     """
     text = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     # After a loss of power there is nothing running that a record could tell of.
-    publish_bytes(_directory(run_dir) / f"{record.name}.json", text, durable=False)
+    publish_bytes(records_dir(run_dir) / f"{record.name}.json", text, durable=False)
 
 
 def replace_record(run_dir: Path, record: InstanceRecord) -> None:
@@ -313,18 +315,18 @@ def replace_record(run_dir: Path, record: InstanceRecord) -> None:
 
 def has_records(run_dir: Path) -> bool:
     """Return whether an instance ever ran in a run directory. Blocks."""
-    return _directory(run_dir).is_dir()
+    return records_dir(run_dir).is_dir()
 
 
 def read_records(run_dir: Path) -> list[InstanceRecord]:
     """Return the records of a run directory by name; none when nothing ran there. Blocks."""
-    paths = sorted(_directory(run_dir).glob("[!.]*.json"))
+    paths = sorted(records_dir(run_dir).glob("[!.]*.json"))
     return [record for path in paths if (record := _read(path)) is not None]
 
 
 def read_record(run_dir: Path, name: str) -> InstanceRecord | None:
     """Return the record of one instance; None when there is none. Blocks."""
-    return _read(_directory(run_dir) / f"{name}.json")
+    return _read(records_dir(run_dir) / f"{name}.json")
 
 
 def read_running(run_dir: Path) -> list[InstanceRecord]:
@@ -359,7 +361,7 @@ def _close(run_dir: Path, name: str) -> bool:
 @contextlib.contextmanager
 def _locked_name(run_dir: Path, name: str) -> Iterator[bool]:
     """Hold the lock of a name for a moment; yield whether it was free. Blocks."""
-    lock_path = _directory(run_dir) / f"{name}.lock"
+    lock_path = records_dir(run_dir) / f"{name}.lock"
     fd = lock_file(lock_path)
     try:
         yield fd is not None
@@ -378,7 +380,7 @@ def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterato
     """
     held = {one.name for one in read_records(run_dir) if not reuse or one.is_alive}
     # Whoever is dead may be brought back, and who has no record yet may be about to be started.
-    claimed = {path.stem for path in _directory(run_dir).glob("*.lock") if _has_owner(path)}
+    claimed = {path.stem for path in records_dir(run_dir).glob("*.lock") if _has_owner(path)}
     return _names({*taken, *held, *claimed})
 
 
@@ -386,10 +388,6 @@ def _has_owner(lock_path: Path) -> bool:
     # To try the lock would be a moment in which nobody else gets it.
     owner = lock_owner(lock_path)
     return owner is None or read_process(owner.pid) is not None
-
-
-def _directory(run_dir: Path) -> Path:
-    return run_dir / ".clawblox" / "instances"
 
 
 def _names(taken: Collection[str]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from clawblox.errors import ManifestError, UsageError
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import WorldExit
 from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.rundir.paths import run_lock
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
 from clawblox.system.files import lock_owner
 from clawblox.system.process_tree import Mark, Search, boot_id, find_trees, read_process, usage_of
@@ -160,7 +161,7 @@ def count_waiting(run_dir: Path) -> int:
 
 def run_owner(run_dir: Path) -> int | None:
     """Return the pid of the orchestrator that starts many instances in a run directory. Blocks."""
-    owner = lock_owner(run_dir / ".clawblox" / "run.lock")
+    owner = lock_owner(run_lock(run_dir))
     return owner.pid if owner is not None and read_process(owner.pid) is not None else None
 
 

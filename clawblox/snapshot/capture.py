@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
-from clawblox.concurrency.deadlines import patience
+from clawblox.concurrency.deadlines import running_deadline
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import SnapshotError
 from clawblox.results import SavedSnapshot
@@ -50,7 +50,7 @@ async def capture(
     # Its own limit is for a transfer that nobody aborts any more; this one comes first.
     transfer = Transfer(source, directory, 3 * timeout, max_bytes)
     try:
-        async with _checkers_held(), _turns_of_loop(), patience(timeout):
+        async with _checkers_held(), _turns_of_loop(), running_deadline(timeout):
             return await _run_abortable(transfer)
         raise SnapshotError(
             f"the snapshot took longer than {timeout:g} s",

@@ -9,7 +9,6 @@
 - ``ports``: free ports, and who listens on one.
 - ``port_leases``: leases of ports that all processes of a machine share.
 - ``files``: files that are complete or absent, private directories, locks.
-- ``linux``: system calls that Python lacks.
 - ``http``: the only module that knows httpx.
 - ``clock``: the wall clock.
 """

@@ -8,6 +8,7 @@ this process; the fsyncs make it durable against the loss of power. Everything h
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import functools
@@ -17,13 +18,16 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import is_same_process, start_time_of
 
 __all__ = [
+    "EXCHANGE",
+    "NO_REPLACE",
     "LockOwner",
     "PartialFile",
     "digest_of",
@@ -35,7 +39,9 @@ __all__ = [
     "own_lock",
     "partial_name",
     "publish_bytes",
+    "rename_with",
     "sweep_partials",
+    "sync_file_system",
     "unlock_file",
     "write_all",
 ]
@@ -302,3 +308,73 @@ def fsync_directory(directory: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# -- system calls that Python lacks: renameat2(2) and syncfs(2) ---------------------------------
+
+NO_REPLACE: Final = 1
+"""``RENAME_NOREPLACE``: a FileExistsError where something is already."""
+
+EXCHANGE: Final = 2
+"""``RENAME_EXCHANGE``: the two change places."""
+
+_AT_FDCWD: Final = -100
+_NO_FLAGS: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
+"""How kernels, file systems and sandboxes say that they know no flags."""
+
+
+def rename_with(
+    flag: int,
+    source: Path | str,
+    destination: Path | str,
+    *,
+    source_dir: int = _AT_FDCWD,
+    destination_dir: int = _AT_FDCWD,
+) -> bool:
+    """Rename in one step, as ``flag`` says. Blocks.
+
+    Args:
+        flag: :data:`NO_REPLACE` or :data:`EXCHANGE`.
+        source: What is renamed.
+        destination: Its new name.
+        source_dir: Descriptor of the directory that a relative ``source`` is in.
+        destination_dir: The same for ``destination``.
+
+    Returns:
+        False where the system cannot do it; then nothing has happened.
+
+    Raises:
+        OSError: It was not renamed.
+    """
+    renameat2 = _libc("renameat2")
+    if renameat2 is None:
+        return False
+    names = source_dir, os.fsencode(source), destination_dir, os.fsencode(destination)
+    if renameat2(*names, flag) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_FLAGS:
+        return False
+    raise OSError(code, os.strerror(code), str(destination))
+
+
+def sync_file_system(fd: int) -> None:
+    """Make durable all that was written to a file system: one wait, however many files. Blocks.
+
+    Args:
+        fd: Descriptor of anything on it.
+
+    Raises:
+        OSError: It may not be.
+    """
+    syncfs = _libc("syncfs")
+    if syncfs is None:
+        os.sync()
+    elif syncfs(fd) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+@functools.cache
+def _libc(name: str) -> Callable[..., int] | None:
+    return getattr(ctypes.CDLL(None, use_errno=True), name, None)

@@ -14,37 +14,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
-from clawblox.concurrency.batch import Many
+from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import count_of, file_of, path_of, seconds_of
 from clawblox.config.download import fetch_world, is_world_url
+from clawblox.config.options import (
+    DEFAULT_MAX_RESTARTS,
+    DEFAULT_WINDOW_S,
+    InstanceSpec,
+    RestartPolicy,
+)
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
-from clawblox.instance.launch import (
-    Launch,
-    make_run_dir,
-    parent_of,
-    plan_launch,
-    plan_many,
-    run_dir_of,
-    source_run_dir,
-    spec_of,
-)
-from clawblox.instance.restarts import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S, RestartPolicy
+from clawblox.instance.launch import Launch, plan_launch, plan_many, spec_of
 from clawblox.instance.supervisor import DEFAULT_GRACE_S
 from clawblox.protocol import API_ROUTE
-from clawblox.results import (
-    Batch,
-    InstanceSpec,
-    RestartMode,
-    SavedSnapshot,
-    SnapshotLike,
-    StartedWorld,
-    StopResult,
-)
+from clawblox.results import RestartMode, SavedSnapshot, SnapshotLike, StartedWorld, StopResult
 from clawblox.rundir.manifest_updates import RunStatus, agent_update, run_update
+from clawblox.rundir.paths import make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
+from clawblox.rundir.snapshot_files import find_parent, source_run_dir
 from clawblox.snapshot.capture import DEFAULT_MAX_BYTES as DEFAULT_SNAPSHOT_BYTES
 from clawblox.system.ports import MAX_LEASES
 from clawblox.telemetry.events import EventStream
@@ -117,7 +107,7 @@ class AsyncWorld(WorldMetadata):
             UsageError: Nothing runs there, or instances of several worlds do.
             ConfigError: It cannot be read.
         """
-        directory = run_dir_of(run_dir)
+        directory = resolve_run_dir(run_dir)
         try:
             worlds = {record.world_dir for record in read_running(directory)}
         except OSError as error:
@@ -311,7 +301,7 @@ class AsyncWorld(WorldMetadata):
 
         Args:
             instances: How many (at most 12000, one for each port that can be leased), or what
-                each of them has of its own: an :class:`~clawblox.results.InstanceSpec`, or a
+                each of them has of its own: an :class:`~clawblox.config.options.InstanceSpec`, or a
                 mapping with its fields.
             run_dir: Directory of the run; by default that of the latest start of this object, else
                 the world directory. No other process can start many instances in it meanwhile.
@@ -404,7 +394,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: nothing of any of the instances is left.
         """
-        path, digest = await run_blocking(parent_of, checkpoint, self._config.dir)
+        path, digest = await run_blocking(find_parent, checkpoint, self._config.dir)
         if run_dir is None:
             run_dir = await run_blocking(source_run_dir, path)
         if run_dir is None and isinstance(checkpoint, Mapping):
@@ -441,7 +431,7 @@ class AsyncWorld(WorldMetadata):
         if run_dir is None:
             run_dir = self._latest.run_dir if self._latest else self.dir
         given = run_dir
-        directory = await run_blocking(lambda: make_run_dir(run_dir_of(given)))
+        directory = await run_blocking(lambda: make_run_dir(resolve_run_dir(given)))
 
         def plan(names: Iterator[str]) -> list[Launch]:
             return plan_many(self._config, specs, names, run_dir=directory, **options)
@@ -657,12 +647,12 @@ class AsyncWorld(WorldMetadata):
         instances: Iterable[str] | None = None,
         timeout: float = DEFAULT_TIMEOUT_S,
         max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
-    ) -> Many[SavedSnapshot]:
+    ) -> BatchOperation[SavedSnapshot]:
         """Save snapshots of many instances at once, each registered in its own manifest.
 
         ``await`` it for a batch, or go through it with ``async for`` to have each
-        :class:`~clawblox.results.Outcome` as it lands. A few transfers run at a time, in constant
-        memory whatever their size.
+        :class:`~clawblox.concurrency.batch.Outcome` as it lands. A few transfers run at a time,
+        in constant memory whatever their size.
 
         Args:
             dir: Where the files go; ``checkpoints`` of each instance by default.
@@ -754,7 +744,7 @@ class AsyncWorld(WorldMetadata):
             resume_from=resume_from,
         )
         latest = self._latest.instance_dir if self._latest else self.dir
-        directory = latest if run_dir is None else await run_blocking(run_dir_of, run_dir)
+        directory = latest if run_dir is None else await run_blocking(resolve_run_dir, run_dir)
         await fleet.label_run(directory, update)
 
     @property

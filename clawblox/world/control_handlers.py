@@ -13,13 +13,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
-from clawblox.concurrency.batch import Job, Many
+from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import DEFAULT_GRACE_S, Supervisor
-from clawblox.results import Batch, StartedWorld, StopResult
+from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.control_server import Handler, Report
 from clawblox.rundir.status import select_records
 from clawblox.telemetry.events import EventStream
@@ -109,7 +109,7 @@ class _Stop:
         if names is not None:
             await _require_known(self.run_dir, [name for name in names if name not in jobs])
         meant = {name: job for name, job in jobs.items() if names is None or name in names}
-        return await _relay(Many(self.fleet.tasks, meant), "stopped", report)
+        return await _relay(BatchOperation(self.fleet.tasks, meant), "stopped", report)
 
 
 @attrs.frozen
@@ -176,7 +176,7 @@ def _of_run(supervisors: Iterable[Supervisor], run_dir: Path) -> list[Supervisor
     return [one for one in supervisors if one.instance.launch.run_dir == run_dir]
 
 
-async def _relay(many: Many[_T], event: str, report: Report) -> dict[str, int]:
+async def _relay(many: BatchOperation[_T], event: str, report: Report) -> dict[str, int]:
     """Report each outcome as it lands; return how many there were of each kind."""
     counts = {"done": 0, "failed": 0}
     async for outcome in many:

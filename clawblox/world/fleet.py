@@ -18,7 +18,7 @@ import anyio
 import attrs
 import structlog
 
-from clawblox.concurrency.batch import Job, Many
+from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import WorldConfig
@@ -28,7 +28,7 @@ from clawblox.instance.launch import Launch, plan_attach
 from clawblox.instance.lifecycle import State
 from clawblox.instance.startup import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor
-from clawblox.results import Batch, EventKind, StartedWorld, StopResult
+from clawblox.results import EventKind, StartedWorld, StopResult
 from clawblox.rundir.control_server import ControlServer, Handler
 from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
 from clawblox.rundir.manifest import Update
@@ -302,7 +302,7 @@ class Fleet:
 
     async def _start_each(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
         jobs = {name: partial(self._start_member, one) for name, one in launches.items()}
-        return await Many(self.tasks, jobs)
+        return await BatchOperation(self.tasks, jobs)
 
     async def _start_all_or_none(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
         first = ""
@@ -321,7 +321,7 @@ class Fleet:
             raise _given_up(name, first)
 
         jobs = {name: partial(start, name, one) for name, one in launches.items()}
-        batch = await Many(self.tasks, jobs)
+        batch = await BatchOperation(self.tasks, jobs)
         if not batch.failed:
             return batch
         await self._end(batch.done)
@@ -347,12 +347,12 @@ class Fleet:
             if supervisor.lifecycle.is_over:
                 await self._forget(supervisor.instance.name)
 
-    def stop_all(self, names: Iterable[str], grace_seconds: float) -> Many[StopResult]:
+    def stop_all(self, names: Iterable[str], grace_seconds: float) -> BatchOperation[StopResult]:
         """End many instances at once."""
         jobs: dict[str, Job[StopResult]] = {
             name: partial(self.stop, name, grace_seconds) for name in names
         }
-        return Many(self.tasks, jobs)
+        return BatchOperation(self.tasks, jobs)
 
     def hurry(self) -> None:
         """Leave every running stop no more time: what still lives is killed at once."""

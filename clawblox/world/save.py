@@ -15,7 +15,7 @@ import anyio
 import attrs
 import structlog
 
-from clawblox.concurrency.batch import Many
+from clawblox.concurrency.batch import BatchOperation
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import count_of, seconds_of
 from clawblox.errors import ClawbloxError
@@ -69,9 +69,9 @@ async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> Sa
 
 def save_all(
     fleet: Fleet, supervisors: Iterable[Supervisor], options: SaveOptions
-) -> Many[SavedSnapshot]:
+) -> BatchOperation[SavedSnapshot]:
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
-    return Many(
+    return BatchOperation(
         fleet.tasks,
         {one.instance.name: partial(_save, fleet, one, options) for one in supervisors},
     )

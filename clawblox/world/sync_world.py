@@ -13,13 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from clawblox.concurrency.batch import Batch
+from clawblox.config.options import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S, InstanceSpec
 from clawblox.config.world_toml import WorldConfig
-from clawblox.instance.restarts import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S
 from clawblox.instance.supervisor import DEFAULT_GRACE_S
 from clawblox.protocol import API_ROUTE
 from clawblox.results import (
-    Batch,
-    InstanceSpec,
     LogLine,
     RestartMode,
     SavedSnapshot,

@@ -24,7 +24,7 @@ from clawblox.errors import (
     CheckpointLimitError,
     CheckpointPathError,
 )
-from clawblox.system import linux
+from clawblox.system import files
 from tests.checkpoint.archives import (
     EXECUTABLE,
     Member,
@@ -383,7 +383,7 @@ def test_what_a_living_load_works_in_is_not_swept(load_bytes, existing):
 
 def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing, monkeypatch):
     synced = []
-    monkeypatch.setattr(linux, "_libc", lambda _name: None)
+    monkeypatch.setattr(files, "_libc", lambda _name: None)
     monkeypatch.setattr(os, "sync", lambda: synced.append(True))
     load_bytes(checkpoint(CONTENTS), existing)
     assert synced
@@ -398,7 +398,7 @@ def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing
 def test_what_appears_meanwhile_is_not_replaced_without_the_newer_calls_either(
     load_bytes, existing, monkeypatch
 ):
-    monkeypatch.setattr(linux, "_libc", lambda _name: None)
+    monkeypatch.setattr(files, "_libc", lambda _name: None)
     monkeypatch.setattr(os, "sync", lambda: (existing / "world.snapshot").write_bytes(b"mine"))
     with pytest.raises(CheckpointError, match="there already"):
         load_bytes(checkpoint(CONTENTS), existing)

@@ -9,10 +9,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from clawblox.concurrency.batch import Many
+from clawblox.concurrency.batch import BatchOperation, Outcome
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import BatchError, UsageError
-from clawblox.results import Outcome
 from tests.support import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +68,7 @@ async def immediate(value: Any) -> Any:
     return value
 
 
-async def next_of(many: Many[Any]) -> Outcome[Any]:
+async def next_of(many: BatchOperation[Any]) -> Outcome[Any]:
     with anyio.fail_after(HANG_S):
         return await anext(many)
 
@@ -80,7 +79,7 @@ async def next_of(many: Many[Any]) -> Outcome[Any]:
 async def test_a_batch_has_the_values_in_the_order_of_the_asking() -> None:
     work = Work("a", "b", "c")
     async with Tasks() as tasks, anyio.create_task_group() as group:
-        many = Many(tasks, work.jobs)
+        many = BatchOperation(tasks, work.jobs)
         assert work.begun == []
 
         async def end_backwards() -> None:
@@ -109,7 +108,7 @@ async def test_a_failure_costs_nobody_else_and_the_first_one_comes_first() -> No
                 await anyio.wait_all_tasks_blocked()
 
         group.start_soon(end_all)
-        batch = await Many(tasks, work.jobs)
+        batch = await BatchOperation(tasks, work.jobs)
     assert batch.done == {"b": 2, "d": None}
     assert list(batch.failed.items()) == [("c", early), ("a", late)]
     with pytest.raises(KeyError, match="late"):
@@ -124,15 +123,15 @@ async def test_a_failure_costs_nobody_else_and_the_first_one_comes_first() -> No
 
 async def test_of_none_there_is_an_empty_batch() -> None:
     async with Tasks() as tasks:
-        batch = await Many[int](tasks, {})
-        assert [outcome async for outcome in Many[int](tasks, {})] == []
+        batch = await BatchOperation[int](tasks, {})
+        assert [outcome async for outcome in BatchOperation[int](tasks, {})] == []
     assert (list(batch), batch.failed) == ([], {})
 
 
 async def test_nothing_begins_before_it_is_awaited() -> None:
     work = Work("a")
     async with Tasks() as tasks:
-        Many(tasks, work.jobs)
+        BatchOperation(tasks, work.jobs)
         await anyio.wait_all_tasks_blocked()
         assert work.begun == []
 
@@ -140,7 +139,7 @@ async def test_nothing_begins_before_it_is_awaited() -> None:
 async def test_all_run_at_the_same_time() -> None:
     work = Work(*"abcdefgh")
     async with Tasks() as tasks:
-        many = aiter(Many(tasks, work.jobs))
+        many = aiter(BatchOperation(tasks, work.jobs))
         await work.until_begun(8)
         work.end(h=8)
         assert await next_of(many) == Outcome("h", value=8)
@@ -154,7 +153,7 @@ async def test_outcomes_come_as_they_land() -> None:
     failure = KeyError()
     order = iter([("b", 1), ("c", failure), ("a", 3)])
     async with Tasks() as tasks:
-        many = aiter(Many(tasks, work.jobs))
+        many = aiter(BatchOperation(tasks, work.jobs))
         await work.until_begun(3)
         seen = []
         for name, outcome in order:
@@ -171,7 +170,7 @@ async def test_outcomes_come_as_they_land() -> None:
 
 async def test_outcomes_that_have_landed_wait_for_who_is_late() -> None:
     async with Tasks() as tasks:
-        many = Many(tasks, {name: lambda n=name: immediate(n) for name in "abc"})  # type: ignore[misc]
+        many = BatchOperation(tasks, {name: lambda n=name: immediate(n) for name in "abc"})  # type: ignore[misc]
         seen = []
         async for outcome in many:
             await anyio.wait_all_tasks_blocked()
@@ -182,7 +181,7 @@ async def test_outcomes_that_have_landed_wait_for_who_is_late() -> None:
 async def test_who_leaves_early_leaves_the_others_to_go_on() -> None:
     work = Work("a", "b", "c")
     async with Tasks() as tasks:
-        many = Many(tasks, work.jobs)
+        many = BatchOperation(tasks, work.jobs)
         work.end(a=1)
         async for outcome in many:
             assert outcome.instance == "a"
@@ -196,7 +195,7 @@ async def test_who_leaves_early_leaves_the_others_to_go_on() -> None:
 async def test_who_is_cancelled_while_iterating_leaves_the_others_to_go_on() -> None:
     work = Work("a", "b")
     async with Tasks() as tasks:
-        many = Many(tasks, work.jobs)
+        many = BatchOperation(tasks, work.jobs)
         with anyio.CancelScope() as scope:
             aiter(many)
             await work.until_begun(2)
@@ -210,9 +209,9 @@ async def test_who_is_cancelled_while_iterating_leaves_the_others_to_go_on() -> 
 
 async def test_it_can_be_awaited_once_and_not_after_the_iteration_began() -> None:
     async with Tasks() as tasks:
-        awaited = Many(tasks, {"a": lambda: immediate(1)})
+        awaited = BatchOperation(tasks, {"a": lambda: immediate(1)})
         await awaited
-        iterated = aiter(Many(tasks, {"a": lambda: immediate(1)}))
+        iterated = aiter(BatchOperation(tasks, {"a": lambda: immediate(1)}))
         for many in (awaited, iterated):
             with pytest.raises(UsageError, match="awaited or iterated already"):
                 await many
@@ -221,11 +220,11 @@ async def test_it_can_be_awaited_once_and_not_after_the_iteration_began() -> Non
 # ---------------------------------------------------------------------- cancellation, closing
 
 
-async def batch_of(many: Many[Any]) -> None:
+async def batch_of(many: BatchOperation[Any]) -> None:
     await many
 
 
-async def last_of(many: Many[Any]) -> None:
+async def last_of(many: BatchOperation[Any]) -> None:
     async for _ in many:
         pass
 
@@ -246,7 +245,7 @@ async def test_who_is_cancelled_waits_until_every_operation_has_cleaned_up() -> 
 
         group.start_soon(give_up)
         try:
-            await Many(tasks, work.jobs)
+            await BatchOperation(tasks, work.jobs)
         finally:
             assert sorted(work.cleaned_up) == ["a", "c"]
     assert group.cancel_scope.cancelled_caught
@@ -257,7 +256,7 @@ async def test_who_is_cancelled_at_once_leaves_nothing_running() -> None:
     async with Tasks() as tasks:
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await Many(tasks, work.jobs)
+            await BatchOperation(tasks, work.jobs)
         assert scope.cancelled_caught
         assert sorted(work.begun) == sorted(work.cleaned_up)
 
@@ -271,7 +270,7 @@ async def test_who_waits_is_told_when_the_world_is_closed_meanwhile(way: str) ->
 
             async def wait() -> None:
                 try:
-                    await WAYS[way](Many(tasks, work.jobs))
+                    await WAYS[way](BatchOperation(tasks, work.jobs))
                 except UsageError as error:
                     told.append(error)
 
@@ -287,7 +286,7 @@ async def test_who_waits_is_told_when_the_world_is_closed_meanwhile(way: str) ->
 async def test_what_begins_after_the_world_was_closed_is_refused(way: str) -> None:
     work = Work("a")
     async with Tasks() as tasks:
-        many = Many(tasks, work.jobs)
+        many = BatchOperation(tasks, work.jobs)
     with anyio.fail_after(HANG_S), pytest.raises(UsageError, match="was closed meanwhile"):
         await WAYS[way](many)
     assert work.begun == []
@@ -296,7 +295,7 @@ async def test_what_begins_after_the_world_was_closed_is_refused(way: str) -> No
 async def test_what_had_landed_when_the_world_was_closed_can_still_be_read() -> None:
     work = Work("a", "b")
     async with Tasks() as tasks:
-        many = aiter(Many(tasks, work.jobs))
+        many = aiter(BatchOperation(tasks, work.jobs))
         await work.until_begun(2)
         work.end(a=1)
         await anyio.wait_all_tasks_blocked()

@@ -12,7 +12,7 @@ import time
 import anyio
 import pytest
 
-from clawblox.concurrency.deadlines import patience
+from clawblox.concurrency.deadlines import running_deadline
 from tests.support import read_process, wait_until
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 async def test_a_block_that_is_done_in_time_is_not_left_early() -> None:
-    async with patience(HANG_S) as scope:
+    async with running_deadline(HANG_S) as scope:
         await anyio.sleep(0)
     assert not scope.cancelled_caught
 
@@ -36,27 +36,27 @@ async def test_a_block_that_is_done_in_time_is_not_left_early() -> None:
 async def test_a_block_is_left_when_its_time_is_over(seconds: float) -> None:
     begun_at = anyio.current_time()
     with anyio.fail_after(HANG_S):
-        async with patience(seconds) as scope:
+        async with running_deadline(seconds) as scope:
             await anyio.sleep_forever()
     assert scope.cancelled_caught
     assert anyio.current_time() - begun_at >= seconds
 
 
 async def test_endless_patience_waits_for_what_comes() -> None:
-    async with patience(math.inf) as scope:
+    async with running_deadline(math.inf) as scope:
         await anyio.sleep(0.01)
     assert not scope.cancelled_caught
 
 
 async def test_an_exception_of_the_block_comes_out_as_it_is() -> None:
     with pytest.raises(KeyError, match="this very one"):
-        async with patience(HANG_S):
+        async with running_deadline(HANG_S):
             raise KeyError("this very one")
 
 
 async def test_a_cancellation_from_outside_goes_through() -> None:
     with anyio.CancelScope() as outside:
-        async with patience(HANG_S) as scope:
+        async with running_deadline(HANG_S) as scope:
             outside.cancel()
             await anyio.sleep_forever()
     assert outside.cancelled_caught
@@ -66,7 +66,7 @@ async def test_a_cancellation_from_outside_goes_through() -> None:
 @pytest.mark.parametrize("is_outer_shorter", [True, False])
 async def test_of_two_blocks_the_one_whose_time_is_over_is_left(is_outer_shorter: bool) -> None:
     outer_s, inner_s = (0.05, HANG_S) if is_outer_shorter else (HANG_S, 0.05)
-    async with patience(outer_s) as outer, patience(inner_s) as inner:
+    async with running_deadline(outer_s) as outer, running_deadline(inner_s) as inner:
         await anyio.sleep_forever()
     assert (outer.cancelled_caught, inner.cancelled_caught) == (
         is_outer_shorter,
@@ -75,7 +75,7 @@ async def test_of_two_blocks_the_one_whose_time_is_over_is_left(is_outer_shorter
 
 
 async def test_time_in_which_the_loop_was_blocked_does_not_count() -> None:
-    async with patience(0.2) as scope:
+    async with running_deadline(0.2) as scope:
         for _ in range(4):  # as many ticks as there are
             await anyio.sleep(0.001)
             time.sleep(0.15)
@@ -86,7 +86,7 @@ async def test_time_in_which_the_loop_was_blocked_does_not_count() -> None:
 async def test_a_loop_that_is_always_late_waits_twice_as_long_and_not_for_ever() -> None:
     blocks = 0
     with anyio.fail_after(HANG_S):
-        async with patience(0.04) as scope:
+        async with running_deadline(0.04) as scope:
             while True:
                 blocks += 1
                 time.sleep(0.05)
@@ -98,10 +98,10 @@ async def test_a_loop_that_is_always_late_waits_twice_as_long_and_not_for_ever()
 WAIT = """
 import os
 import anyio
-from clawblox.concurrency.deadlines import patience
+from clawblox.concurrency.deadlines import running_deadline
 
 async def main():
-    async with patience(1.0) as scope:
+    async with running_deadline(1.0) as scope:
         os.write(1, b"waiting\\n")
         for _ in range(3):
             await anyio.wait_readable(0)

@@ -13,19 +13,12 @@ from typing import Any
 import attrs
 import pytest
 
+from clawblox.config.options import InstanceSpec, RestartPolicy
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError
-from clawblox.instance.launch import (
-    Launch,
-    files_dir,
-    parent_of,
-    plan_attach,
-    plan_launch,
-    plan_many,
-    spec_of,
-)
-from clawblox.instance.restarts import RestartPolicy
-from clawblox.results import InstanceSpec
+from clawblox.instance.launch import Launch, plan_attach, plan_launch, plan_many, spec_of
+from clawblox.rundir.paths import files_dir
+from clawblox.rundir.snapshot_files import find_parent
 from tests.rundir.test_records import record_of
 from tests.support import make_world
 
@@ -285,14 +278,14 @@ def test_a_parent_is_known_by_its_path_and_digest(parent: tuple[Path, str]) -> N
         {"path": str(path), "sha256": digest, "format": "counter-v1"},
     ]
     for checkpoint in checkpoints:
-        assert parent_of(checkpoint, path.parent) == parent
+        assert find_parent(checkpoint, path.parent) == parent
 
 
 def test_a_parent_that_is_another_file_by_now_is_refused(parent: tuple[Path, str]) -> None:
     path, digest = parent
     path.write_bytes(b'{"format": "counter-v2"}')
     with pytest.raises(ConfigError, match="not the snapshot that was saved") as caught:
-        parent_of({"path": path, "sha256": digest}, path.parent)
+        find_parent({"path": path, "sha256": digest}, path.parent)
     assert (caught.value.path, caught.value.key, caught.value.value) == (path, "checkpoint", digest)
 
 
@@ -305,7 +298,7 @@ def test_a_parent_that_cannot_be_read_is_refused(
     monkeypatch.setattr("clawblox.instance.launch.digest_of", fail)
     path, _ = parent
     with pytest.raises(ConfigError, match="cannot be read: Permission denied") as caught:
-        parent_of(path, path.parent)
+        find_parent(path, path.parent)
     assert (caught.value.path, caught.value.key) == (path, "checkpoint")
 
 
@@ -315,7 +308,7 @@ def test_an_archive_of_world_and_agents_is_told_from_a_snapshot(
     archive = tmp_path / "gen001.ckpt"
     archive.write_bytes(b"PK")
     with pytest.raises(ConfigError, match="not the snapshot of a world") as caught:
-        parent_of(archive, tmp_path)
+        find_parent(archive, tmp_path)
     assert caught.value.key == "checkpoint"
     with pytest.raises(ConfigError, match="load_checkpoint") as caught:
         planned_many(config, [InstanceSpec(resume=archive)])

@@ -13,8 +13,7 @@ import anyio.to_thread
 import pytest
 
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.liveness import wait_until_unresponsive
-from clawblox.instance.readiness import Probe
+from clawblox.instance.health import Probe, wait_until_unresponsive
 from tests.support import RunningWorld, free_port, open_fds, running_world
 
 pytestmark = pytest.mark.anyio

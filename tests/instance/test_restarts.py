@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clawblox.config.options import RestartPolicy
 from clawblox.errors import ConfigError
-from clawblox.instance.restarts import Intensity, RestartPolicy
+from clawblox.instance.lifecycle import RestartBudget
 
 # ---------------------------------------------------------------------------------- policies
 
@@ -56,7 +57,7 @@ def test_a_value_that_cannot_be_is_named_by_its_argument(
 
 def delays(times: list[float], max_restarts: int, window: float) -> list[float | None]:
     """Return what a policy says to a death at each of the times."""
-    intensity = Intensity(RestartPolicy("fresh", max_restarts, window))
+    intensity = RestartBudget(RestartPolicy("fresh", max_restarts, window))
     return [intensity.take(now) for now in times]
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.archive.reader import Archive
-from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.secrets import Scanner
+from clawblox.results import Finding
 
 __all__ = ["examine"]
 

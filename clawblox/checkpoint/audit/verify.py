@@ -11,11 +11,12 @@ import attrs
 
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.examine import examine
-from clawblox.checkpoint.model import Allowance, Finding, Limits
+from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.checkpoint.request import checked_secrets, label_secrets
 from clawblox.checkpoint.secrets import Scanner, known_values
 from clawblox.config.arguments import file_of
+from clawblox.results import Finding
 
 __all__ = ["Scan", "Verification", "scan_checkpoint", "verify_checkpoint"]
 

@@ -23,8 +23,14 @@ from typing import Final, Self
 import attrs
 
 from clawblox.errors import CheckpointError, CheckpointPathError
-from clawblox.system.files import PRIVATE_DIR, partial_name, write_all
-from clawblox.system.linux import NO_REPLACE, rename_with, sync_file_system
+from clawblox.system.files import (
+    NO_REPLACE,
+    PRIVATE_DIR,
+    partial_name,
+    rename_with,
+    sync_file_system,
+    write_all,
+)
 from clawblox.system.process_tree import is_same_process
 
 __all__ = ["Staging", "Target"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets.containers.decoder import Refusal
 from clawblox.checkpoint.secrets.containers.parts import Parts
 from clawblox.checkpoint.secrets.matching import MAX_DEPTH
 from clawblox.checkpoint.secrets.windows import Report, Windows
+from clawblox.results import Finding
 
 __all__ = ["UNSCANNABLE", "Content"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
-from clawblox.checkpoint.model import Allowance, Finding
+from clawblox.checkpoint.model import Allowance
 from clawblox.checkpoint.secrets.content import UNSCANNABLE, Content
 from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
@@ -17,6 +17,7 @@ from clawblox.checkpoint.secrets.patterns.rules import RULESET
 from clawblox.checkpoint.secrets.verdicts import PROCESS_KEY
 from clawblox.checkpoint.secrets.windows import finding_of, preview_of
 from clawblox.errors import CheckpointError
+from clawblox.results import Finding
 
 __all__ = ["Scanner"]
 

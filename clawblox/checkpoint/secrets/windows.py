@@ -8,7 +8,6 @@ from typing import Final, Protocol
 
 import attrs
 
-from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets.containers.beginnings import beginnings
 from clawblox.checkpoint.secrets.containers.decoder import Sink
 from clawblox.checkpoint.secrets.containers.parts import Parts
@@ -23,6 +22,7 @@ from clawblox.checkpoint.secrets.patterns.base64_runs import Base64Stream, conti
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
 from clawblox.checkpoint.secrets.patterns.shapes import Match
 from clawblox.checkpoint.secrets.verdicts import Verdict, key_of, verdicts
+from clawblox.results import Finding
 
 __all__ = ["LEAD", "OVERLAP", "STRIDE", "Report", "Windows", "finding_of", "preview_of"]
 

@@ -21,9 +21,9 @@ from clawblox.cli.running.worlds import open_world
 from clawblox.cli.terminal.output import Output, note, shorten_path
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.instance.launch import find_snapshot, snapshot_places
 from clawblox.protocol import SEEDS
 from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instances
+from clawblox.rundir.snapshot_files import find_snapshot, snapshot_places
 from clawblox.rundir.status import InstanceStatus, last_saves_by_run, read_instances
 
 __all__ = ["command"]

@@ -21,9 +21,10 @@ import msgspec
 
 from clawblox.cli.tables.event_lines import start_reason_of
 from clawblox.cli.terminal.outbox import Outbox
-from clawblox.instance.launch import make_run_dir
-from clawblox.results import Batch, StartedWorld, WorldEvent
+from clawblox.concurrency.batch import Batch
+from clawblox.results import StartedWorld, WorldEvent
 from clawblox.rundir.control_client import Lines
+from clawblox.rundir.paths import make_run_dir, state_dir
 from clawblox.telemetry.logs import last_lines, open_log
 
 __all__ = ["Background", "Reporter", "Settled", "spawn_in_background"]
@@ -161,7 +162,7 @@ def spawn_in_background(words: Sequence[str], run_dir: Path) -> Background:
     Raises:
         OSError: It cannot be begun.
     """
-    log_file = make_run_dir(run_dir) / ".clawblox" / _LOG_NAME
+    log_file = state_dir(make_run_dir(run_dir)) / _LOG_NAME
     channel, far_end = socket.socketpair()
     channel.setblocking(False)
     log, log_start = open_log(log_file)

@@ -16,9 +16,10 @@ from clawblox.cli.running.displays import Display
 from clawblox.cli.running.foreground import stop_signals
 from clawblox.cli.tables.instance_states import Roster
 from clawblox.cli.terminal.output import format_seconds, printable, suggest
+from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import BatchError
-from clawblox.results import Batch, StartedWorld
+from clawblox.results import StartedWorld
 from clawblox.telemetry.events import EventStream
 from clawblox.world.async_world import AsyncWorld
 

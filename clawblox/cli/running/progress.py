@@ -15,7 +15,7 @@ import anyio
 from clawblox.cli.terminal.output import format_seconds, note, printable
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule
-from clawblox.instance.readiness import Probe
+from clawblox.instance.health import Probe
 from clawblox.rundir.records import InstanceRecord
 from clawblox.telemetry.logs import last_lines
 

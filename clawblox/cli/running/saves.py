@@ -13,7 +13,8 @@ from clawblox.cli.tables.event_lines import reason_of
 from clawblox.cli.terminal.output import Output, format_bytes, shorten_path
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.results import Outcome, SavedSnapshot
+from clawblox.concurrency.batch import Outcome
+from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
 
 __all__ = ["DEFAULT_TIMEOUT_S", "Saves", "save_and_tell"]

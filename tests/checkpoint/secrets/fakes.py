@@ -8,8 +8,8 @@ import random
 import string
 from collections.abc import Callable, Iterable, Mapping
 
-from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets import Scanner
+from clawblox.results import Finding
 
 ALNUM = string.ascii_letters + string.digits
 LOWER = string.ascii_lowercase + string.digits

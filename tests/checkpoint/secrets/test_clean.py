@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import clawblox
-from clawblox.checkpoint.model import Finding
 from clawblox.checkpoint.secrets import Scanner
+from clawblox.results import Finding
 from tests.checkpoint.secrets.fakes import ALNUM, pieces, rules_in
 from tests.checkpoint.secrets.wrapping import ENCODINGS
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from clawblox.checkpoint.model import Allowance, Finding
+from clawblox.checkpoint.model import Allowance
 from clawblox.checkpoint.secrets import RULESET, Scanner, known_values, read_allowances, verdicts
 from clawblox.checkpoint.secrets import windows as windows_module
 from clawblox.errors import CheckpointError, CheckpointSecretError, ConfigError
+from clawblox.results import Finding
 from tests.checkpoint.secrets.fakes import Maker, fake, pieces, rules_in, scan
 from tests.checkpoint.secrets.wrapping import zipped
 

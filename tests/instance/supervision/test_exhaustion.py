@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld, WorldStartError
-from clawblox.instance.readiness import Probe
+from clawblox.instance.health import Probe
 from tests.crowd import HANG_S, leftovers, on_disk, registered
 from tests.instance.supervision.support import told_by
 from tests.orchestrators import orchestrator

@@ -15,7 +15,7 @@ import pytest
 
 from clawblox import AsyncWorld, WorldExit
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.liveness import wait_until_unresponsive
+from clawblox.instance.health import wait_until_unresponsive
 from tests.crowd import HANG_S, kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now, told_by
 from tests.orchestrators import orchestrator

@@ -18,7 +18,7 @@ from clawblox.rundir import manifest_file
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import agent_update, run_update
-from clawblox.system import linux
+from clawblox.system import files
 from tests.rundir.manifest_writer.support import (
     CLEAN,
     checkpoint,
@@ -48,7 +48,7 @@ def append_recording(run_dir: Path, name: str) -> None:
 def _any_file_system(request, monkeypatch) -> None:
     """Run the test with, and as if without, the exchange of two files."""
     if request.param == "replace":
-        monkeypatch.setattr(linux, "_libc", lambda _name: None)
+        monkeypatch.setattr(files, "_libc", lambda _name: None)
 
 
 def just_before(
@@ -149,7 +149,7 @@ def test_a_program_that_is_always_faster_loses_nothing_in_the_end(tmp_path, monk
 
 def test_without_the_exchange_such_a_program_is_an_error(tmp_path, monkeypatch):
     rename_in(tmp_path, {})
-    monkeypatch.setattr(linux, "_libc", lambda _name: None)
+    monkeypatch.setattr(files, "_libc", lambda _name: None)
     just_before(monkeypatch, "_write_private", endless(tmp_path))
     with pytest.raises(ManifestError, match="changes the manifest all the time"):
         ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])

@@ -18,7 +18,7 @@ from clawblox import (
     async_read_metadata,
     async_save_checkpoint,
 )
-from clawblox.results import Batch
+from clawblox.concurrency.batch import Batch
 from tests.crowd import act, join, look
 from tests.running import manifest_of
 from tests.support import make_world

@@ -21,7 +21,7 @@ from clawblox import (
     read_manifest,
     read_runs,
 )
-from clawblox.results import Batch
+from clawblox.concurrency.batch import Batch
 from clawblox.rundir.status import read_instances
 from tests.crowd import (
     HANG_S,

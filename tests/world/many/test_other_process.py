@@ -11,7 +11,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, ControlError, SavedSnapshot, UsageError
-from clawblox.results import Outcome
+from clawblox.concurrency.batch import Outcome
 from clawblox.rundir.operations import fork_instances, save_instances, stop_instances
 from clawblox.rundir.status import read_instances
 from tests.crowd import HANG_S, exposed, leftovers, on_disk, ports_of, registered, statuses

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld, SavedSnapshot, SnapshotError, UsageError, WorldExitedError
-from clawblox.results import Outcome
+from clawblox.concurrency.batch import Outcome
 from tests.crowd import HANG_S, leftovers, on_disk, past, registered, seeded, until
 from tests.running import switch
 from tests.support import make_world

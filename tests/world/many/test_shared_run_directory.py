@@ -14,7 +14,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, RunLockedError, StartedWorld, UsageError, World, read_manifest
-from clawblox.results import Batch
+from clawblox.concurrency.batch import Batch
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import read_instances
 from tests.crowd import HANG_S, leftovers, registered, until

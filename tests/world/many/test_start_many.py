@@ -17,8 +17,9 @@ from clawblox import (
     WorldReadyTimeout,
     WorldStartError,
 )
+from clawblox.concurrency.batch import Batch
+from clawblox.config.options import InstanceSpec
 from clawblox.errors import BatchError
-from clawblox.results import Batch, InstanceSpec
 from tests.crowd import (
     act,
     exposed,

@@ -18,13 +18,24 @@ from pathlib import Path
 
 import anyio
 import attrs
+import structlog
 
+from clawblox.concurrency.deadlines import running_deadline
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.world_toml import LivenessRule
 from clawblox.protocol import parse_halt
 from clawblox.system.ports import connect_host, listeners_at, owner_of, owners_of
 from clawblox.system.process_tree import Mark, find_tree
 
-__all__ = ["Probe", "StrangerAnswers", "require_own_listener", "wait_until_ready"]
+__all__ = [
+    "Probe",
+    "StrangerAnswers",
+    "require_own_listener",
+    "wait_until_ready",
+    "wait_until_unresponsive",
+]
+
+_log = structlog.get_logger(__name__)
 
 _FIRST_DELAY_S = 0.002
 _LAST_DELAY_S = 0.02
@@ -227,8 +238,41 @@ def _is_complete(answer: bytes) -> bool:
 
 async def _receive(connection: socket.socket, answer: bytes) -> bytes:
     # A world that promised no length and keeps the connection is not waited for.
-    patience = _DRAIN_TIMEOUT_S if _STATUS_LINE.match(answer) else math.inf
-    with anyio.move_on_after(patience):
+    longest = _DRAIN_TIMEOUT_S if _STATUS_LINE.match(answer) else math.inf
+    with anyio.move_on_after(longest):
         await anyio.wait_readable(connection)
         return connection.recv(1 << 16)
     return b""
+
+
+# -- liveness: whether a world that was ready still answers -------------------------------------
+
+
+async def wait_until_unresponsive(probe: Probe, rule: LivenessRule) -> str:
+    """Look at a world until it has halted or failed to answer too often; return what was seen last.
+
+    Time in which this process did not run counts as nobody's failure.
+
+    Args:
+        probe: How to look; its ``halt`` tells afterwards why the world has halted, if it has.
+        rule: How often, how long, and how many failures.
+
+    Cancellation: leaves no connection open.
+    """
+    failures = 0
+    while failures < rule.failure_threshold and probe.halt is None:
+        await anyio.sleep(rule.period)
+        try:
+            failures = 0 if await _answers_in_time(probe, rule.timeout) else failures + 1
+        except OSError as error:  # want of descriptors here says nothing of the world
+            _log.warning("liveness not looked at", error=str(error))
+    return probe.seen
+
+
+async def _answers_in_time(probe: Probe, timeout: float) -> bool:
+    is_good = False
+    async with running_deadline(timeout) as scope:
+        is_good = await probe.look()
+    if scope.cancelled_caught:
+        probe.seen = f"{probe.seen} within {timeout:g} s"
+    return is_good

@@ -16,13 +16,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from clawblox.instance import readiness
-from clawblox.instance.readiness import (
-    Probe,
-    StrangerAnswers,
-    require_own_listener,
-    wait_until_ready,
-)
+from clawblox.instance import health
+from clawblox.instance.health import Probe, StrangerAnswers, require_own_listener, wait_until_ready
 from clawblox.system.process_tree import Mark
 from tests.support import free_port, open_fds, running_world
 
@@ -131,14 +126,14 @@ async def look(probe: Probe) -> bool:
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for ever for the end of an answer, so that only its own end can be what ended it."""
-    monkeypatch.setattr(readiness, "_DRAIN_TIMEOUT_S", 10 * DEADLINE_S)
-    monkeypatch.setattr(readiness, "_ANSWER_TIMEOUT_S", 10 * DEADLINE_S)
+    monkeypatch.setattr(health, "_DRAIN_TIMEOUT_S", 10 * DEADLINE_S)
+    monkeypatch.setattr(health, "_ANSWER_TIMEOUT_S", 10 * DEADLINE_S)
 
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "_DRAIN_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(readiness, "_ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(health, "_DRAIN_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(health, "_ANSWER_TIMEOUT_S", 0.2)
 
 
 # --------------------------------------------------------------------------------- answers
@@ -307,7 +302,7 @@ async def test_a_pattern_is_found_across_what_is_read_at_once(
 ) -> None:
     log = WorldLog(tmp_path / "log", port, "^READY$")
     for line in (b"x" * 99 + b"\n", b"x"):
-        size = 3 * readiness._LOG_CHUNK_BYTES + offset
+        size = 3 * health._LOG_CHUNK_BYTES + offset
         filler = (line * (size // len(line) + 1))[: size - 1] + b"\n"
         assert not await log.shows(filler)
     assert await log.shows(b"READY\n")
@@ -315,7 +310,7 @@ async def test_a_pattern_is_found_across_what_is_read_at_once(
 
 async def test_a_line_without_end_is_searched_to_its_end(tmp_path: Path, port: int) -> None:
     log = WorldLog(tmp_path / "log", port, "READY")
-    assert await log.shows(b"x" * (3 * readiness._LOG_CHUNK_BYTES - 2) + b"READY")
+    assert await log.shows(b"x" * (3 * health._LOG_CHUNK_BYTES - 2) + b"READY")
 
 
 async def test_what_an_earlier_run_logged_does_not_count(tmp_path: Path, port: int) -> None:
@@ -411,7 +406,7 @@ async def test_the_looks_begin_when_a_world_can_be_ready(
     expected_s: float, kind: dict[str, object], at_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if at_s == 0.0:  # who waits at all waits for ever
-        monkeypatch.setattr(readiness, "_LONGEST_WAIT_S", 10 * DEADLINE_S)
+        monkeypatch.setattr(health, "_LONGEST_WAIT_S", 10 * DEADLINE_S)
     probe = Looks(**kind)
     begun_at = anyio.current_time()
     with anyio.fail_after(DEADLINE_S):

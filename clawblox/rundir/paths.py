@@ -1,0 +1,80 @@
+"""Where the things of a run directory are, and the one path by which a run directory is known."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from clawblox.config.arguments import path_of
+from clawblox.errors import ConfigError
+from clawblox.system.files import make_private_dir
+
+__all__ = [
+    "STATE_DIR_NAME",
+    "files_dir",
+    "make_run_dir",
+    "records_dir",
+    "resolve_run_dir",
+    "run_lock",
+    "state_dir",
+]
+
+STATE_DIR_NAME: Final = ".clawblox"
+"""The directory of clawblox's own files in a run directory, or in a world directory."""
+
+
+def state_dir(run_dir: Path) -> Path:
+    """Return the directory of clawblox's own files in a run directory."""
+    return run_dir / STATE_DIR_NAME
+
+
+def records_dir(run_dir: Path) -> Path:
+    """Return the directory of the instance records of a run directory."""
+    return run_dir / STATE_DIR_NAME / "instances"
+
+
+def run_lock(run_dir: Path) -> Path:
+    """Return the lock file of the one orchestrator that runs many instances there."""
+    return run_dir / STATE_DIR_NAME / "run.lock"
+
+
+def resolve_run_dir(path: str | Path) -> Path:
+    """Return a run directory by the one path it has here, however it is spelled. Blocks.
+
+    Locks, sockets and writers go by it, and a link that is moved meanwhile does not move the run.
+
+    Raises:
+        ConfigError: It is no path that can stand in a record.
+    """
+    return path_of(os.path.realpath(path_of(path, "run_dir")), "run_dir")
+
+
+def make_run_dir(run_dir: Path) -> Path:
+    """Make a run directory, if it is not there, with the place for its records. Blocks.
+
+    Raises:
+        ConfigError: It cannot be made, or not be written.
+    """
+    try:
+        records = make_private_dir(state_dir(run_dir))
+        if not os.access(records, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(records))
+    except OSError as error:
+        raise ConfigError(
+            f"the run directory cannot be used: {error.strerror}",
+            path=Path(error.filename) if error.filename else None,
+            key="run_dir",
+            value=str(run_dir),
+            hint="choose another run_dir=, in a place that can be written",
+        ) from error
+    return run_dir
+
+
+def files_dir(world_dir: Path, instance_dir: Path) -> Path:
+    """Return where the files of an instance go.
+
+    A world directory is somebody's source tree: there they stay below ``.clawblox``.
+    """
+    return state_dir(instance_dir) if instance_dir == world_dir else instance_dir

@@ -1,0 +1,133 @@
+"""Snapshots that a caller names: which file is meant, and which run it was saved in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from clawblox import protocol
+from clawblox.config.arguments import path_of, snapshot_of
+from clawblox.errors import ConfigError
+from clawblox.results import SnapshotLike
+from clawblox.rundir.manifest import find_checkpoint
+from clawblox.rundir.records import has_records
+from clawblox.system.files import digest_of, has_digest
+
+__all__ = ["find_parent", "find_resume", "find_snapshot", "snapshot_places", "source_run_dir"]
+
+
+def find_resume(resume: SnapshotLike | None, world_dir: Path) -> tuple[Path | None, str | None]:
+    """Return the path of the snapshot to restore, and its digest when that came with it. Blocks."""
+    if resume is None:
+        return None, None
+    given, digest = snapshot_of(resume, "resume")
+    path = find_snapshot(given, world_dir, "resume")
+    if digest is not None and not has_digest(path, digest):
+        raise _other_digest(path, "resume", digest)
+    return path, digest
+
+
+def find_parent(checkpoint: SnapshotLike, world_dir: Path) -> tuple[Path, str]:
+    """Return the path and the digest of the snapshot that instances are forked from. Blocks.
+
+    Args:
+        checkpoint: Its path, or a mapping with ``path`` and perhaps ``sha256``.
+        world_dir: One of the places of a relative path, see :func:`find_snapshot`.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not the one that was saved.
+    """
+    given, known = snapshot_of(checkpoint, "checkpoint")
+    path = find_snapshot(given, world_dir, "checkpoint")
+    try:
+        digest = digest_of(path)
+    except OSError as error:
+        message = f"the snapshot to fork from cannot be read: {error.strerror}"
+        raise ConfigError(message, path=path, key="checkpoint") from error
+    if known not in (None, digest):
+        raise _other_digest(path, "checkpoint", known)
+    return path, digest
+
+
+def find_snapshot(given: object, world_dir: Path, key: str) -> Path:
+    """Return the file of a snapshot that a caller names. Blocks.
+
+    A relative path means the file in the world directory if there is one, else the one in the
+    current directory.
+
+    Args:
+        given: Its path.
+        world_dir: The world directory, absolute.
+        key: The argument that it was given as.
+
+    Raises:
+        ConfigError: There is no such file, there are two, or it is an archive.
+    """
+    places = snapshot_places(given, world_dir, key)
+    try:
+        found = [place for place in places if place.is_file()]
+        if not found:
+            raise _no_snapshot(places, key, given)
+        if not all(place.samefile(found[0]) for place in found):
+            raise ConfigError(
+                f"there are two files of this name: {found[0]} and {found[1]}",
+                key=key,
+                value=str(given),
+                hint="give the absolute path of the one that is meant",
+            )
+    except OSError as error:
+        message = f"the snapshot cannot be looked for: {error.strerror}"
+        raise ConfigError(message, key=key, value=str(given)) from error
+    _refuse_archive(found[0], key)
+    return found[0]
+
+
+def snapshot_places(given: object, world_dir: Path, key: str) -> list[Path]:
+    """Return where a snapshot that a caller names may be: one place, or two for a relative path.
+
+    Raises:
+        ConfigError: It is no path.
+    """
+    path = path_of(given, key)
+    return list(dict.fromkeys((world_dir / path, path.absolute())))
+
+
+def source_run_dir(snapshot: Path) -> Path | None:
+    """Return the run directory that a snapshot was saved in. Blocks.
+
+    Returns:
+        None when no manifest above the file tells.
+    """
+    found = find_checkpoint(snapshot)
+    if found is None:
+        return None
+    # One of many has its manifest in worlds/<name>, which may be below .clawblox.
+    home = found[0].state_root
+    candidates = (home, *home.parents[:3])
+    return next((one for one in candidates if has_records(one)), home)
+
+
+def _no_snapshot(places: Sequence[Path], key: str, given: object) -> ConfigError:
+    if existing := [place for place in places if place.exists()]:
+        message, path = "the snapshot is not a file", existing[0]
+    elif len(places) == 1:
+        message, path = "the snapshot does not exist", places[0]
+    else:
+        message, path = f"the snapshot does not exist: neither {places[0]} nor {places[1]}", None
+    return ConfigError(message, path=path, key=key, value=str(given))
+
+
+def _other_digest(path: Path, key: str, known: str | None) -> ConfigError:
+    message = "the file is not the snapshot that was saved: its digest is another one"
+    return ConfigError(message, path=path, key=key, value=known)
+
+
+def _refuse_archive(path: Path, key: str) -> None:
+    if path.suffix == protocol.ARCHIVE_SUFFIX:
+        raise ConfigError(
+            "this is an archive of world and agents, not the snapshot of a world",
+            path=path,
+            key=key,
+            value=str(path),
+            hint="load_checkpoint(path, run_dir), or clawblox ckpt extract, gives the snapshot",
+        )
