@@ -10,11 +10,19 @@ from typing import Any
 import attrs
 import pytest
 
-from clawblox import results as model
+from clawblox import results
 from clawblox.concurrency.batch import Batch, Outcome
 from clawblox.config.options import InstanceSpec
 from clawblox.errors import BatchError, UsageError
-from clawblox.results import LogLine, SavedSnapshot, StartedWorld, StopResult, WorldEvent, WorldExit
+from clawblox.results import (
+    Finding,
+    LogLine,
+    SavedSnapshot,
+    StartedWorld,
+    StopResult,
+    WorldEvent,
+    WorldExit,
+)
 
 SAVED = SavedSnapshot(
     path=Path("/runs/r1/checkpoints/a.json"),
@@ -55,8 +63,11 @@ VALUES: list[Any] = [
     StopResult(instance="w000", rung="terminated"),
     LogLine(instance="w000", text="hello", offset=0),
     WorldEvent(kind="ready", instance="w000", at="2026-06-22T18:59:25Z"),
+    Finding(path="a.txt", rule="github-token", fingerprint="0" * 16, preview="ghp_… (40)"),
 ]
-CLASSES = [value for name in model.__all__ if inspect.isclass(value := getattr(model, name))]
+CLASSES = [Batch, InstanceSpec, Outcome] + [
+    value for name in results.__all__ if inspect.isclass(value := getattr(results, name))
+]
 
 
 @pytest.mark.parametrize(
@@ -145,6 +156,6 @@ def test_the_detail_of_an_event_cannot_be_changed_by_anybody() -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_attribute_is_documented(kind: type[attrs.AttrsInstance]) -> None:
     assert attrs.has(kind)
-    described = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2]
+    described = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2].partition("Raises:\n")[0]
     documented = re.findall(r"^    (\w+): ", described, re.MULTILINE)
     assert documented == [field.name for field in attrs.fields(kind)]

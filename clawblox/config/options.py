@@ -1,62 +1,297 @@
-"""What a start can be told: every option by its name, with its default and its complaint."""
+"""Every option of a start and of a save: its name, default, unit and complaint, in one place.
+
+``AsyncWorld.start`` and its siblings, the control socket, the command line and the records take
+their options from the classes here. A value is checked when the object is made, without looking at
+the file system; what the paths lead to is checked by the start itself.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import get_args
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 import attrs
 
-from clawblox.config.arguments import count_of, seconds_of
+from clawblox.config.arguments import (
+    count_of,
+    env_of,
+    host_of,
+    path_of,
+    port_of,
+    seconds_of,
+    snapshot_of,
+    text_of,
+)
 from clawblox.errors import ConfigError
+from clawblox.protocol import SEEDS, normalise_base_path
 from clawblox.results import RestartMode, SnapshotLike
 
-__all__ = ["DEFAULT_MAX_RESTARTS", "DEFAULT_WINDOW_S", "InstanceSpec", "RestartPolicy"]
+__all__ = [
+    "DEFAULT_GRACE_S",
+    "DEFAULT_HEALTH_TIMEOUT_S",
+    "DEFAULT_HOST",
+    "DEFAULT_KEEP",
+    "DEFAULT_MAX_RESTARTS",
+    "DEFAULT_MAX_SNAPSHOT_BYTES",
+    "DEFAULT_RESTART_WINDOW_S",
+    "DEFAULT_SAVE_TIMEOUT_S",
+    "InstanceSpec",
+    "ManyOptions",
+    "OnFailure",
+    "SaveOptions",
+    "SharedOptions",
+    "StartOptions",
+    "is_instance_name",
+]
 
-DEFAULT_MAX_RESTARTS = 3
-DEFAULT_WINDOW_S = 60.0
+OnFailure: TypeAlias = Literal["keep", "stop_all"]
+"""What becomes of the other instances when one of many cannot be started."""
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_HEALTH_TIMEOUT_S: Final = 60.0
+DEFAULT_MAX_RESTARTS: Final = 3
+DEFAULT_RESTART_WINDOW_S: Final = 60.0
+DEFAULT_GRACE_S: Final = 10.0
+DEFAULT_KEEP: Final = 3
+DEFAULT_SAVE_TIMEOUT_S: Final = 300.0
+DEFAULT_MAX_SNAPSHOT_BYTES: Final = 16 << 30
+
+_INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-@attrs.frozen
-class RestartPolicy:
-    """What becomes of an instance that dies.
+def is_instance_name(value: object) -> bool:
+    """Return whether an instance can have this name."""
+    return isinstance(value, str) and _INSTANCE_NAME.fullmatch(value) is not None
+
+
+# -- checks: converters return what is kept, validators only complain ---------------------------
+
+
+def _to_host(value: str) -> str:
+    return host_of(value)
+
+
+def _to_base_path(value: str) -> str:
+    return normalise_base_path(text_of(value, "base_path"))
+
+
+def _to_port(value: int | None) -> int | None:
+    return port_of(value)
+
+
+def _to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    return dict(env_of(value))
+
+
+def _to_record_dir(value: str | Path | None) -> Path | None:
+    return None if value is None else path_of(value, "record_dir").absolute()
+
+
+def _to_command_file(value: str | Path | None) -> Path | None:
+    return None if value is None else path_of(value, "command_file").absolute()
+
+
+def _to_log_file(value: str | Path | None) -> Path | None:
+    return None if value is None else path_of(value, "log_file").absolute()
+
+
+def _to_dir(value: str | Path | None) -> Path | None:
+    return None if value is None else path_of(value, "dir").absolute()
+
+
+def _check_seconds(_owner: Any, field: attrs.Attribute[float], value: float) -> None:  # noqa: ANN401
+    seconds_of(value, field.name)
+
+
+def _check_wait(_owner: Any, field: attrs.Attribute[float], value: float) -> None:  # noqa: ANN401
+    seconds_of(value, field.name, may_be_zero=True)
+
+
+def _check_count(_owner: Any, field: attrs.Attribute[int], value: int) -> None:  # noqa: ANN401
+    count_of(value, field.name)
+
+
+def _check_path(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
+    if value is not None:
+        path_of(value, field.name)
+
+
+def _check_snapshot(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
+    if value is not None:
+        snapshot_of(value, field.name)
+
+
+def _check_env(_owner: Any, _field: attrs.Attribute[Any], value: Any) -> None:  # noqa: ANN401
+    env_of(value)
+
+
+def _check_name(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
+    if value is not None and not is_instance_name(value):
+        message = "an instance name has 1 to 64 letters, digits, '_', '.' or '-'"
+        raise ConfigError(message, key=field.name, value=value)
+
+
+def _check_restart(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
+    modes = get_args(RestartMode)
+    if value not in modes:
+        raise ConfigError(f"one of {', '.join(modes)}", key=field.name, value=value)
+
+
+def _check_on_failure(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
+    if value not in get_args(OnFailure):
+        raise ConfigError("keep or stop_all", key=field.name, value=value)
+
+
+def _check_seed(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
+    if value is not None and (type(value) is not int or value not in SEEDS):
+        raise ConfigError("a whole number from 0 to 2**64 - 1", key=field.name, value=value)
+
+
+# -- starting -----------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class SharedOptions:
+    """What every start can be told, alone or as one of many.
 
     Attributes:
-        mode: Nothing, a fresh start, or a start from its last good snapshot.
-        max_restarts: So many restarts are allowed within the window.
-        window: The window, in seconds.
+        record: Whether the world records.
+        env: Further environment variables.
+        host: Address that the world binds.
+        base_path: Prefix of its routes.
+        health_timeout: Seconds until the world must be ready.
+        detach: Whether the instance lives on when this orchestrator ends.
+        restart: What becomes of the instance when it dies: ``never`` leaves it dead, ``fresh``
+            starts it again as it was started, ``checkpoint`` from its last good save.
+        max_restarts: How many restarts within ``restart_window`` are allowed; after that the
+            instance stays dead.
+        restart_window: Length of that window in seconds.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
     """
 
-    mode: RestartMode = "never"
-    max_restarts: int = DEFAULT_MAX_RESTARTS
-    window: float = DEFAULT_WINDOW_S
+    record: bool = attrs.field(default=False, converter=bool)
+    env: Mapping[str, str] = attrs.field(default=None, converter=_to_env, repr=False)
+    host: str = attrs.field(default=DEFAULT_HOST, converter=_to_host)
+    base_path: str = attrs.field(default="", converter=_to_base_path)
+    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=_check_seconds)
+    detach: bool = attrs.field(default=False, converter=bool)
+    restart: RestartMode = attrs.field(default="never", validator=_check_restart)
+    max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=_check_count)
+    restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_check_seconds)
 
-    def __attrs_post_init__(self) -> None:
-        """Check the values.
+    def shared(self) -> dict[str, Any]:
+        """Return the values of the options that every start has, by name."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(SharedOptions)}
 
-        Raises:
-            ConfigError: One of them cannot be; names it by its argument of ``start``.
-        """
-        modes = get_args(RestartMode)
-        if self.mode not in modes:
-            raise ConfigError(f"one of {', '.join(modes)}", key="restart", value=self.mode)
-        count_of(self.max_restarts, "max_restarts")
-        seconds_of(self.window, "restart_window")
+
+@attrs.frozen(kw_only=True)
+class StartOptions(SharedOptions):
+    """What the start of one instance can be told.
+
+    Attributes:
+        port: Port of the world; None leases one.
+        port_wait: Seconds to wait for a given port to become free.
+        record_dir: Where it records; None means ``recordings`` in its directory.
+        resume: Snapshot to restore; None is a fresh start.
+        run_dir: Directory of the run; None means the parent of ``record_dir``, else the world
+            directory.
+        name: Name of the instance; None takes the first free of ``w000``, ``w001``, …
+        command_file: Where to write the rerunnable launch script; None chooses.
+        log_file: Where the output goes; None chooses.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+
+    port: int | None = attrs.field(default=None, converter=_to_port)
+    port_wait: float = attrs.field(default=0.0, validator=_check_wait)
+    record_dir: Path | None = attrs.field(default=None, converter=_to_record_dir)
+    resume: SnapshotLike | None = attrs.field(default=None, validator=_check_snapshot)
+    run_dir: str | Path | None = attrs.field(default=None, validator=_check_path)
+    name: str | None = attrs.field(default=None, validator=_check_name)
+    command_file: Path | None = attrs.field(default=None, converter=_to_command_file)
+    log_file: Path | None = attrs.field(default=None, converter=_to_log_file)
+
+
+@attrs.frozen(kw_only=True)
+class ManyOptions(SharedOptions):
+    """What the start of many instances can be told, besides what each of them has of its own.
+
+    Attributes:
+        resume: Snapshot that those restore that name none of their own; None is a fresh start.
+        reseed: Seed for the random state of the first instance after the restore; each of the
+            others gets one more. None leaves the random state as it is in the snapshot.
+        on_failure: ``keep`` lets a failed start cost nothing but itself; ``stop_all`` ends all the
+            others after the first.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+
+    resume: SnapshotLike | None = attrs.field(default=None, validator=_check_snapshot)
+    reseed: int | None = attrs.field(default=None, validator=_check_seed)
+    on_failure: OnFailure = attrs.field(default="keep", validator=_check_on_failure)
 
 
 @attrs.frozen
 class InstanceSpec:
-    """What one of many instances has of its own; what is None is as it is for all.
+    """What one of many instances has of its own; None means as for all of them.
 
     Attributes:
         name: Its name; None takes the next free of ``w000``, ``w001``, …
         resume: Snapshot to restore: its path, or what ``save`` returned. A relative path means the
             file in the world directory if there is one, else the one in the current directory.
         env: Further environment variables, on top of those for all.
-        record: Whether it shall record.
+        record: Whether it records.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
     """
 
-    name: str | None = None
-    resume: SnapshotLike | None = None
-    env: Mapping[str, str] | None = attrs.field(default=None, repr=False)
+    name: str | None = attrs.field(default=None, validator=_check_name)
+    resume: SnapshotLike | None = attrs.field(default=None, validator=_check_snapshot)
+    env: Mapping[str, str] | None = attrs.field(default=None, validator=_check_env, repr=False)
     record: bool | None = None
+
+    @classmethod
+    def parse(cls, given: object) -> Self:
+        """Return what one of many instances has of its own; a mapping may stand for it.
+
+        Raises:
+            ConfigError: It is neither, or the mapping has an unknown key; names it.
+        """
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise ConfigError("an InstanceSpec, or its fields", key="instances", value=given)
+        known = attrs.fields_dict(cls)
+        for key in given:
+            if key not in known:
+                message = f"an instance of its own has {', '.join(known)}"
+                raise ConfigError(message, key=f"instances.{key}", value=given[key])
+        return cls(**given)
+
+
+# -- saving -------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class SaveOptions:
+    """What a save can be told.
+
+    Attributes:
+        dir: Where the file goes; None means ``checkpoints`` beside the other files of the instance.
+        timeout: Seconds for the transfer.
+        max_bytes: Largest snapshot that is accepted, in bytes.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+
+    dir: Path | None = attrs.field(default=None, converter=_to_dir)
+    timeout: float = attrs.field(default=DEFAULT_SAVE_TIMEOUT_S, validator=_check_seconds)
+    max_bytes: int = attrs.field(default=DEFAULT_MAX_SNAPSHOT_BYTES, validator=_check_count)

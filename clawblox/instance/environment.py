@@ -41,9 +41,9 @@ _OTHER_CONTRACT_ENV: Final = (
 def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEnvironment:
     """Return the contract variables of one instance, with tokens of its own."""
     return WorldEnvironment(
-        host=launch.host,
+        host=launch.options.host,
         port=port,
-        base_path=launch.base_path,
+        base_path=launch.options.base_path,
         record=launch.record_dir is not None,
         record_dir=launch.record_dir,
         resume_path=launch.resume_path,
@@ -56,7 +56,7 @@ def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEn
 
 
 def _token(launch: Launch, variable: str) -> str:
-    return launch.env.get(variable) or secrets.token_urlsafe(_TOKEN_BYTES)
+    return launch.options.env.get(variable) or secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 def _clawblox_bin() -> str:
@@ -78,10 +78,10 @@ def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> d
     """
     contract = {*ARGUMENT_OF, *world.secrets(), *_OTHER_CONTRACT_ENV}
     inherited = {key: value for key, value in os.environ.items() if key not in contract}
-    env = {"PYTHONUNBUFFERED": "1", **inherited, **launch.env}
+    env = {"PYTHONUNBUFFERED": "1", **inherited, **launch.options.env}
     return {
         **env,
-        **({} if "PATH" in launch.env else _search_path(env)),
+        **({} if "PATH" in launch.options.env else _search_path(env)),
         **world.public(),
         **world.secrets(),
         protocol.INSTANCE_ENV: cookie,
@@ -107,7 +107,7 @@ def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
     and variables whose name says that they are secret are not in it: the tokens are made anew,
     the others are taken from the caller's environment.
     """
-    given = {key: value for key, value in launch.env.items() if key not in world.secrets()}
+    given = {key: value for key, value in launch.options.env.items() if key not in world.secrets()}
     lines = [
         "#!/bin/sh",
         f"# Reruns an instance of the world {_one_line(launch.config.name)}.",
@@ -119,7 +119,7 @@ def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
             lines.append(f"# {_one_line(key)} comes from your environment.")
         else:
             lines.append(f"{key}={shlex.quote(value)}; export {key}")
-    if "PATH" not in launch.env:
+    if "PATH" not in launch.options.env:
         activated = "".join(f"${{{name}:-}}" for name in _ACTIVATION_ENV)
         here = shlex.quote(_interpreter_dir())
         lines.append(f'[ -n "{activated}" ] || PATH={here}:"${{PATH:-{os.defpath}}}"; export PATH')

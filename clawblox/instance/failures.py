@@ -105,7 +105,7 @@ def ready_timeout(instance: Instance, probe: Probe) -> WorldReadyTimeout:
     """Return the error of a world that lives but does not get ready."""
     return WorldReadyTimeout(
         f"world {_name(instance)} was not ready within "
-        f"{instance.launch.health_timeout:g} s; last probe: {probe.seen}",
+        f"{instance.launch.options.health_timeout:g} s; last probe: {probe.seen}",
         hint=_elsewhere_hint(instance),
     )
 
@@ -161,7 +161,7 @@ def _name(instance: Instance) -> str:
 
 def _elsewhere_hint(instance: Instance) -> str | None:
     """Say when somebody listens on the port, only not where we look."""
-    expected = connect_host(instance.launch.host)
+    expected = connect_host(instance.launch.options.host)
     found = {listener.address for listener in listeners_on(instance.port)} - {expected}
     if not found:
         return None

@@ -93,10 +93,10 @@ class Instance:
     ) -> None:
         self.launch = launch
         self.record = record
-        self.name = launch.name or ""
+        self.name = launch.options.name or ""
         self.port = 0
-        self.command_file: Path | None = launch.command_file
-        self.log_file: Path | None = launch.log_file
+        self.command_file: Path | None = launch.options.command_file
+        self.log_file: Path | None = launch.options.log_file
         self.restarts = 0
         self.run_id = run_id
         self.exit: WorldExit | None = None
@@ -124,9 +124,9 @@ class Instance:
     @property
     def url(self) -> str:
         """Its local address, base path included, without a trailing slash."""
-        host = connect_host(self.launch.host)
+        host = connect_host(self.launch.options.host)
         literal = f"[{host}]" if ":" in host else host
-        return f"http://{literal}:{self.port}{self.launch.base_path}"
+        return f"http://{literal}:{self.port}{self.launch.options.base_path}"
 
     @property
     def mark(self) -> Mark:
@@ -167,7 +167,7 @@ class Instance:
             "command_file": self.command_file,
             "log_file": self.log_file,
             "url": self.url if self.port else None,
-            "port": self.port or self.launch.port,
+            "port": self.port or self.launch.options.port,
             "exit": self.exit,
             "log_lines": self._last_lines(),
         }
@@ -194,7 +194,7 @@ class Instance:
         """
         self.exit = None
         self.write_record("ready")
-        if self.launch.detach:
+        if self.launch.options.detach:
             self.let_go()
 
     def started_world(self, ready_s: float) -> StartedWorld:
@@ -207,14 +207,14 @@ class Instance:
         return StartedWorld(
             name=self.name,
             url=self.url,
-            host=self.launch.host,
+            host=self.launch.options.host,
             port=self.port,
             pid=self._leaders.world.pid,
             command=fill_command(config.start_command),
             start_command=list(config.start_command),
             delegated=config.is_delegated,
             run_command=config.run_command and list(config.run_command),
-            env={**self.launch.env, **self._environment.masked()},
+            env={**self.launch.options.env, **self._environment.masked()},
             run_dir=self.launch.run_dir,
             instance_dir=self.launch.instance_dir,
             command_file=self.command_file,
@@ -229,9 +229,9 @@ class Instance:
         assert self._environment is not None
         return SnapshotSource(
             instance=self.name,
-            host=self.launch.host,
+            host=self.launch.options.host,
             port=self.port,
-            base_path=self.launch.base_path,
+            base_path=self.launch.options.base_path,
             operator_token=self._environment.operator_token,
         )
 
@@ -240,9 +240,9 @@ class Instance:
         assert self.log_file is not None
         ready = self.launch.config.ready
         return Probe(
-            host=self.launch.host,
+            host=self.launch.options.host,
             port=self.port,
-            path=self.launch.base_path + ready.path if ready.log is None else None,
+            path=self.launch.options.base_path + ready.path if ready.log is None else None,
             log_pattern=re.compile(ready.log, re.MULTILINE) if ready.log is not None else None,
             log_file=self.log_file,
             log_start=self._leaders.log_start,
@@ -252,7 +252,7 @@ class Instance:
 
     def liveness_probe(self, rule: LivenessRule) -> Probe:
         """Return how to see that it still answers."""
-        path = self.launch.base_path + rule.path
+        path = self.launch.options.base_path + rule.path
         return attrs.evolve(self.probe(), path=path, log_pattern=None)
 
     def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
@@ -277,7 +277,7 @@ class Instance:
             RunLockedError: Another orchestrator holds it.
             OSError: The run directory cannot be written.
         """
-        name = self.launch.name
+        name = self.launch.options.name
         while self._claim is None:
             taken = tuple(self._names)
             if name in taken:
@@ -307,8 +307,10 @@ class Instance:
         Cancellation: nothing is leased.
         """
         launch = self.launch
-        assert launch.port is not None
-        self._lease = await wait_for_port(launch.host, launch.port, launch.port_wait)
+        assert launch.options.port is not None
+        self._lease = await wait_for_port(
+            launch.options.host, launch.options.port, launch.options.port_wait
+        )
         self.port = self._lease.port
 
     def bring_up(self) -> None:
@@ -327,7 +329,7 @@ class Instance:
         """
         self.take_name()
         if self._lease is None:
-            self._lease = take_free_port(self.launch.host)
+            self._lease = take_free_port(self.launch.options.host)
             self.port = self._lease.port
         self._write_files()
         self._register()
@@ -369,7 +371,7 @@ class Instance:
         return self.launch.config.inherits_listener and self.launch.tmux_session is None
 
     def _open_listener(self) -> socket.socket:
-        return open_listener(self.launch.host, self.port)
+        return open_listener(self.launch.options.host, self.port)
 
     def attach(self) -> None:
         """Take over the running instance of the record, its name included. Blocks.
@@ -482,9 +484,9 @@ class Instance:
             world_dir=str(launch.config.dir),
             instance_dir=str(launch.instance_dir),
             index=launch.index,
-            host=launch.host,
+            host=launch.options.host,
             port=self.port,
-            base_path=launch.base_path,
+            base_path=launch.options.base_path,
             url=self.url,
             pid=leader.pid if leader else 0,
             start_time=leader.start_time if leader else 0,
@@ -496,7 +498,7 @@ class Instance:
             started_at=self._started_at,
             ended_at=format_utc(utc_now()) if is_over else None,
             resume_path=str(launch.resume_path) if launch.resume_path else None,
-            is_detached=launch.detach,
+            is_detached=launch.options.detach,
             orchestrator_pid=self._orchestrator_pid,
             control=self._control,
             restarts=self.restarts,

@@ -9,7 +9,7 @@ from collections import deque
 from enum import StrEnum
 from typing import Final
 
-from clawblox.config.options import RestartPolicy
+from clawblox.config.options import SharedOptions
 
 __all__ = ["MOVES", "IllegalMove", "Lifecycle", "RestartBudget", "State"]
 
@@ -80,10 +80,10 @@ _LAST_RESTART_DELAY_S = 5.0
 
 
 class RestartBudget:
-    """Counts the restarts of one instance against its policy."""
+    """Counts the restarts of one instance against what its options allow."""
 
-    def __init__(self, policy: RestartPolicy) -> None:
-        self._policy = policy
+    def __init__(self, options: SharedOptions) -> None:
+        self._options = options
         self._times: deque[float] = deque()
 
     def take(self, now: float) -> float | None:
@@ -96,9 +96,9 @@ class RestartBudget:
             Seconds to wait before it, growing with those that went before in the window; None
             when the window has had all of its restarts.
         """
-        while self._times and self._times[0] <= now - self._policy.window:
+        while self._times and self._times[0] <= now - self._options.restart_window:
             self._times.popleft()
-        if len(self._times) >= self._policy.max_restarts:
+        if len(self._times) >= self._options.max_restarts:
             return None
         before = len(self._times)
         self._times.append(now)

@@ -56,7 +56,7 @@ async def start_up(instance: Instance, move: Callable[[State], None], report: Re
 
     Cancellation: at any point; whoever owns the instance ends it.
     """
-    if instance.launch.port is not None and not instance.has_port:
+    if instance.launch.options.port is not None and not instance.has_port:
         await run_blocking(instance.take_name)
         await instance.wait_for_port()
     async with current_ramp().turn(report):
@@ -84,7 +84,7 @@ async def _bring_up(instance: Instance, move: Callable[[State], None]) -> None:
 
 async def _has_lost_port(instance: Instance) -> bool:
     """Say whether somebody took a leased port between our test and the world's bind."""
-    may_move = instance.launch.port is None and not instance.restarts
+    may_move = instance.launch.options.port is None and not instance.restarts
     return may_move and bool(await run_blocking(owner_of, instance.port))
 
 
@@ -119,7 +119,7 @@ async def _become_ready(instance: Instance) -> None:
     """
     probe = instance.probe()
     expected_s = current_ramp().fastest_s
-    race = await _run_race(instance, probe, instance.launch.health_timeout, expected_s)
+    race = await _run_race(instance, probe, instance.launch.options.health_timeout, expected_s)
     if not race.is_decided:
         # One more look: a deadline that passed while this process slept says nothing.
         race = await _run_race(instance, probe, _LAST_LOOK_S, 0.0)

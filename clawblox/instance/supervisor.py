@@ -18,6 +18,7 @@ import structlog
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
+from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.config.world_toml import LivenessRule
 from clawblox.errors import ManifestError, SnapshotRefusedError, WorldStartError
 from clawblox.instance.calls import Calls
@@ -34,10 +35,7 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import has_digest
 from clawblox.system.process import Grace, Process, TreeEnd
 
-__all__ = ["DEFAULT_GRACE_S", "Emit", "Supervisor"]
-
-DEFAULT_GRACE_S = 10.0
-"""Seconds between TERM and KILL when nobody says otherwise."""
+__all__ = ["Emit", "Supervisor"]
 
 _log = structlog.get_logger(__name__)
 
@@ -72,7 +70,7 @@ class Supervisor:
         self._emit = emit
         self._write = write
         self._first_launch = instance.launch
-        self._intensity = RestartBudget(instance.launch.restart)
+        self._intensity = RestartBudget(instance.launch.options)
         self._saves: list[SavedSnapshot] = []
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
@@ -130,7 +128,7 @@ class Supervisor:
         """Forget snapshots whose files are gone."""
         self._saves = [one for one in self._saves if one not in spent]
 
-    def hurry(self) -> None:
+    def kill_now(self) -> None:
         """Shorten the grace of a running ladder to nothing."""
         if self._grace is not None:
             self._grace.shorten(0.0)
@@ -201,7 +199,7 @@ class Supervisor:
         self._report(
             "exited",
             exit=self.instance.exit,
-            restart=self.instance.launch.restart.mode,
+            restart=self.instance.launch.options.restart,
             unresponsive=self._is_unresponsive,
             halt=self.instance.halt,
         )
@@ -229,7 +227,7 @@ class Supervisor:
 
     async def _come_back(self) -> bool:
         """Bring the dead instance back, if its policy says so; return whether it serves again."""
-        if self.instance.launch.restart.mode == "never":
+        if self.instance.launch.options.restart == "never":
             return False
         self.lifecycle.move(State.RESTARTING)
         self.calls.fail()
@@ -268,7 +266,7 @@ class Supervisor:
 
     @property
     def _asks_for_save(self) -> bool:
-        return self._first_launch.restart.mode == "checkpoint"
+        return self._first_launch.options.restart == "checkpoint"
 
     async def _restart(self, launch: Launch) -> bool:
         begun_at = anyio.current_time()
@@ -362,7 +360,7 @@ class Supervisor:
     def _is_left_running(self) -> bool:
         """Say whether a detached instance is to be left alone."""
         is_serving = self.lifecycle.state is State.READY and not self.instance.is_over
-        return self.instance.launch.detach and is_serving and self._grace is None
+        return self.instance.launch.options.detach and is_serving and self._grace is None
 
     def _last_grace(self) -> Grace:
         if self._grace is None:

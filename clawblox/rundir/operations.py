@@ -20,6 +20,7 @@ import structlog
 from clawblox import protocol
 from clawblox.concurrency.batch import Outcome
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.errors import (
     ClawbloxError,
     ControlError,
@@ -37,7 +38,7 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import files_dir
 from clawblox.rundir.records import InstanceRecord, claim_name, read_record, write_record
 from clawblox.rundir.status import OVER, is_over, is_ready, mark_of, run_owner, select_records
-from clawblox.snapshot.capture import DEFAULT_MAX_BYTES, SnapshotSource, capture
+from clawblox.snapshot.capture import SnapshotSource, capture
 from clawblox.system.clock import utc_now
 from clawblox.system.process import Grace, TreeEnd, end_tree
 from clawblox.system.process_tree import environment
@@ -142,7 +143,7 @@ async def _save_one(
     target = directory or files_dir(Path(record.world_dir), home) / "checkpoints"
     try:
         source = await run_blocking(_source_of, record)
-        saved = await capture(source, target, timeout=timeout, max_bytes=DEFAULT_MAX_BYTES)
+        saved = await capture(source, target, timeout=timeout, max_bytes=DEFAULT_MAX_SNAPSHOT_BYTES)
         with anyio.CancelScope(shield=True):
             await writers.of(home).apply(checkpoint_update(saved, run_id=record.run_id))
     except ClawbloxError as error:

@@ -20,10 +20,7 @@ from clawblox.results import SavedSnapshot
 from clawblox.snapshot.checker import Checker, checkers
 from clawblox.snapshot.transfer import SnapshotSource, Transfer
 
-__all__ = ["DEFAULT_MAX_BYTES", "SnapshotSource", "capture"]
-
-DEFAULT_MAX_BYTES = 16 << 30
-"""A larger snapshot is refused unless the caller allows it, in bytes."""
+__all__ = ["SnapshotSource", "capture"]
 
 _TRANSFERS_AT_ONCE = 4
 

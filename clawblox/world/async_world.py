@@ -12,30 +12,38 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Self
+
+import attrs
 
 from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import count_of, file_of, path_of, seconds_of
+from clawblox.config.arguments import count_of, file_of, seconds_of
 from clawblox.config.download import fetch_world, is_world_url
 from clawblox.config.options import (
+    DEFAULT_GRACE_S,
+    DEFAULT_HEALTH_TIMEOUT_S,
+    DEFAULT_HOST,
+    DEFAULT_KEEP,
     DEFAULT_MAX_RESTARTS,
-    DEFAULT_WINDOW_S,
+    DEFAULT_RESTART_WINDOW_S,
+    DEFAULT_SAVE_TIMEOUT_S,
     InstanceSpec,
-    RestartPolicy,
+    ManyOptions,
+    OnFailure,
+    SaveOptions,
+    StartOptions,
 )
+from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES as DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
-from clawblox.instance.launch import Launch, plan_launch, plan_many, spec_of
-from clawblox.instance.supervisor import DEFAULT_GRACE_S
-from clawblox.protocol import API_ROUTE
+from clawblox.instance.launch import Launch, plan_launch, plan_many
 from clawblox.results import RestartMode, SavedSnapshot, SnapshotLike, StartedWorld, StopResult
 from clawblox.rundir.manifest_updates import RunStatus, agent_update, run_update
 from clawblox.rundir.paths import make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
 from clawblox.rundir.snapshot_files import find_parent, source_run_dir
-from clawblox.snapshot.capture import DEFAULT_MAX_BYTES as DEFAULT_SNAPSHOT_BYTES
 from clawblox.system.ports import MAX_LEASES
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
@@ -45,19 +53,9 @@ from clawblox.world.access import AgentLike, join, leave, member_of
 from clawblox.world.control_handlers import handlers_of
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.properties import WorldMetadata
-from clawblox.world.save import (
-    DEFAULT_KEEP,
-    DEFAULT_TIMEOUT_S,
-    Autosave,
-    SaveOptions,
-    save,
-    save_all,
-)
+from clawblox.world.save import Autosave, save, save_all
 
-__all__ = ["AsyncWorld", "OnFailure"]
-
-OnFailure: TypeAlias = Literal["keep", "stop_all"]
-"""What becomes of the other instances when one of many cannot be started."""
+__all__ = ["AsyncWorld"]
 
 
 class AsyncWorld(WorldMetadata):
@@ -186,11 +184,11 @@ class AsyncWorld(WorldMetadata):
         record: bool = False,
         record_dir: str | Path | None = None,
         resume: SnapshotLike | None = None,
-        host: str = "127.0.0.1",
+        host: str = DEFAULT_HOST,
         base_path: str = "",
         run_dir: str | Path | None = None,
         name: str | None = None,
-        health_timeout: float = 60.0,
+        health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
         port_wait: float = 0.0,
         command_file: str | Path | None = None,
         log_file: str | Path | None = None,
@@ -198,7 +196,7 @@ class AsyncWorld(WorldMetadata):
         detach: bool = False,
         restart: RestartMode = "never",
         max_restarts: int = DEFAULT_MAX_RESTARTS,
-        restart_window: float = DEFAULT_WINDOW_S,
+        restart_window: float = DEFAULT_RESTART_WINDOW_S,
         _tmux_session: str | None = None,
     ) -> StartedWorld:
         """Start an instance and return when it is ready.
@@ -246,10 +244,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: nothing of the instance is left.
         """
-        fleet = self._open_fleet()
-        plan = partial(
-            plan_launch,
-            self._config,
+        options = StartOptions(
             port=port,
             record=record,
             record_dir=record_dir,
@@ -264,12 +259,14 @@ class AsyncWorld(WorldMetadata):
             log_file=log_file,
             env=env,
             detach=detach,
-            restart=RestartPolicy(restart, max_restarts, restart_window),
-            tmux_session=_tmux_session,
+            restart=restart,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
         )
+        fleet = self._open_fleet()
 
         def prepare() -> Launch:
-            launch = plan()
+            launch = plan_launch(self._config, options, tmux_session=_tmux_session)
             make_run_dir(launch.run_dir)
             return launch
 
@@ -284,13 +281,13 @@ class AsyncWorld(WorldMetadata):
         record: bool = False,
         resume: SnapshotLike | None = None,
         env: Mapping[str, str] | None = None,
-        host: str = "127.0.0.1",
+        host: str = DEFAULT_HOST,
         base_path: str = "",
-        health_timeout: float = 60.0,
+        health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
         detach: bool = False,
         restart: RestartMode = "never",
         max_restarts: int = DEFAULT_MAX_RESTARTS,
-        restart_window: float = DEFAULT_WINDOW_S,
+        restart_window: float = DEFAULT_RESTART_WINDOW_S,
         on_failure: OnFailure = "keep",
     ) -> Batch[StartedWorld]:
         """Start many instances at once and return when each is ready or has failed.
@@ -330,16 +327,20 @@ class AsyncWorld(WorldMetadata):
         return await self._start_many(
             _specs(instances),
             run_dir,
-            on_failure,
+            ManyOptions(
+                record=record,
+                resume=resume,
+                env=env,
+                host=host,
+                base_path=base_path,
+                health_timeout=health_timeout,
+                detach=detach,
+                restart=restart,
+                max_restarts=max_restarts,
+                restart_window=restart_window,
+                on_failure=on_failure,
+            ),
             reuse=True,
-            record=record,
-            resume=resume,
-            env=env,
-            host=host,
-            base_path=base_path,
-            health_timeout=health_timeout,
-            detach=detach,
-            restart=RestartPolicy(restart, max_restarts, restart_window),
         )
 
     async def fork(
@@ -351,13 +352,13 @@ class AsyncWorld(WorldMetadata):
         reseed: int | None = None,
         record: bool = False,
         env: Mapping[str, str] | None = None,
-        host: str = "127.0.0.1",
+        host: str = DEFAULT_HOST,
         base_path: str = "",
-        health_timeout: float = 60.0,
+        health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
         detach: bool = False,
         restart: RestartMode = "never",
         max_restarts: int = DEFAULT_MAX_RESTARTS,
-        restart_window: float = DEFAULT_WINDOW_S,
+        restart_window: float = DEFAULT_RESTART_WINDOW_S,
         on_failure: OnFailure = "keep",
     ) -> Batch[StartedWorld]:
         """Start instances that go on from one snapshot, each on its own.
@@ -394,49 +395,49 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: nothing of any of the instances is left.
         """
-        path, digest = await run_blocking(find_parent, checkpoint, self._config.dir)
-        if run_dir is None:
-            run_dir = await run_blocking(source_run_dir, path)
-        if run_dir is None and isinstance(checkpoint, Mapping):
-            run_dir = self._open_fleet().last_run_dir(checkpoint.get("instance"))
-        return await self._start_many(
-            [InstanceSpec()] * count_of(count, "count", at_most=MAX_LEASES),
-            run_dir,
-            on_failure,
-            reuse=False,
+        specs = [InstanceSpec()] * count_of(count, "count", at_most=MAX_LEASES)
+        options = ManyOptions(
             record=record,
-            resume=path,
-            parent_sha256=digest,
             reseed=reseed,
             env=env,
             host=host,
             base_path=base_path,
             health_timeout=health_timeout,
             detach=detach,
-            restart=RestartPolicy(restart, max_restarts, restart_window),
+            restart=restart,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
+            on_failure=on_failure,
         )
+        path, digest = await run_blocking(find_parent, checkpoint, self._config.dir)
+        if run_dir is None:
+            run_dir = await run_blocking(source_run_dir, path)
+        if run_dir is None and isinstance(checkpoint, Mapping):
+            run_dir = self._open_fleet().last_run_dir(checkpoint.get("instance"))
+        forked = attrs.evolve(options, resume=path)
+        return await self._start_many(specs, run_dir, forked, reuse=False, parent_sha256=digest)
 
     async def _start_many(
         self,
         specs: Sequence[InstanceSpec],
         run_dir: str | Path | None,
-        on_failure: OnFailure,
+        options: ManyOptions,
         *,
         reuse: bool,
-        **options: Any,  # noqa: ANN401 - those of plan_many
+        parent_sha256: str | None = None,
     ) -> Batch[StartedWorld]:
         fleet = self._open_fleet()
-        if on_failure not in get_args(OnFailure):
-            raise ConfigError("keep or stop_all", key="on_failure", value=on_failure)
-        if run_dir is None:
-            run_dir = self._latest.run_dir if self._latest else self.dir
-        given = run_dir
+        given = (
+            run_dir if run_dir is not None else self._latest.run_dir if self._latest else self.dir
+        )
         directory = await run_blocking(lambda: make_run_dir(resolve_run_dir(given)))
 
         def plan(names: Iterator[str]) -> list[Launch]:
-            return plan_many(self._config, specs, names, run_dir=directory, **options)
+            return plan_many(
+                self._config, directory, options, specs, names, parent_sha256=parent_sha256
+            )
 
-        stop_all = on_failure == "stop_all"
+        stop_all = options.on_failure == "stop_all"
         batch = await fleet.start_many(directory, plan, reuse=reuse, stop_all=stop_all)
         self._latest_started = next(reversed(list(batch)), self._latest_started)
         return batch
@@ -485,7 +486,7 @@ class AsyncWorld(WorldMetadata):
         self,
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         grace_seconds: float = DEFAULT_GRACE_S,
     ) -> Batch[SavedSnapshot]:
         """Save every instance, then stop those whose save succeeded.
@@ -514,10 +515,10 @@ class AsyncWorld(WorldMetadata):
         stopped = {name: saved for name, saved in saves.done.items() if name in stops.done}
         return Batch(stopped, {**saves.failed, **stops.failed})
 
-    def _hurry(self) -> None:
+    def _kill_now(self) -> None:
         """Leave every running stop no more time: what still lives is killed at once."""
         if self._fleet is not None:
-            self._fleet.hurry()
+            self._fleet.kill_now()
 
     # -- agents -----------------------------------------------------------------------------
 
@@ -572,15 +573,6 @@ class AsyncWorld(WorldMetadata):
             await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
         return access
 
-    def api_path(self, *, path: str = API_ROUTE, access: Mapping[str, Any]) -> str:
-        """Return the address of a document or route, to be put into a prompt.
-
-        Args:
-            path: Route below the world's address.
-            access: What :meth:`connect` returned.
-        """
-        return f"{access['base_url']}{path}"
-
     async def leave(
         self, access: Mapping[str, Any], *, instance: str | None = None, timeout: float = 30.0
     ) -> None:
@@ -614,8 +606,8 @@ class AsyncWorld(WorldMetadata):
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
         instance: str | None = None,
-        timeout: float = DEFAULT_TIMEOUT_S,
-        max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> SavedSnapshot:
         """Save a snapshot of an instance and register it in the manifest of its run.
 
@@ -637,7 +629,7 @@ class AsyncWorld(WorldMetadata):
         Cancellation: either there is no file and no entry, or there are both.
         """
         fleet = self._open_fleet()
-        options = SaveOptions(_dir_of(dir), timeout, max_bytes)
+        options = SaveOptions(dir, timeout, max_bytes)
         return await save(fleet, fleet.find(instance), options)
 
     def save_all(
@@ -645,8 +637,8 @@ class AsyncWorld(WorldMetadata):
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
         instances: Iterable[str] | None = None,
-        timeout: float = DEFAULT_TIMEOUT_S,
-        max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> BatchOperation[SavedSnapshot]:
         """Save snapshots of many instances at once, each registered in its own manifest.
 
@@ -667,7 +659,7 @@ class AsyncWorld(WorldMetadata):
         Cancellation: each instance has both file and entry, or neither.
         """
         fleet = self._open_fleet()
-        options = SaveOptions(_dir_of(dir), timeout, max_bytes)
+        options = SaveOptions(dir, timeout, max_bytes)
         names = fleet.ready_names if instances is None else tuple(instances)
         return save_all(fleet, [fleet.find(name) for name in names], options)
 
@@ -696,7 +688,7 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         later = None
         if every is not None:
-            options = SaveOptions(_dir_of(dir))
+            options = SaveOptions(dir)
             later = Autosave(fleet, seconds_of(every, "every"), count_of(keep, "keep"), options)
         if self._autosave is not None:
             self._autosave.cancel()
@@ -787,12 +779,8 @@ def _specs(instances: object) -> list[InstanceSpec]:
         message = "how many, or a list of what each has of its own"
         raise ConfigError(message, key="instances", value=instances)
     count_of(len(instances), "instances", at_least=0, at_most=MAX_LEASES)
-    return [spec_of(one) for one in instances]
+    return [InstanceSpec.parse(one) for one in instances]
 
 
 def _grace_of(grace_seconds: float) -> float:
     return seconds_of(grace_seconds, "grace_seconds", may_be_zero=True)
-
-
-def _dir_of(given: str | Path | None) -> Path | None:
-    return None if given is None else path_of(given, "dir").absolute()

@@ -16,15 +16,16 @@ import attrs
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_SAVE_TIMEOUT_S, SaveOptions
 from clawblox.errors import UsageError
 from clawblox.instance.lifecycle import State
-from clawblox.instance.supervisor import DEFAULT_GRACE_S, Supervisor
+from clawblox.instance.supervisor import Supervisor
 from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.control_server import Handler, Report
 from clawblox.rundir.status import select_records
 from clawblox.telemetry.events import EventStream
 from clawblox.world.fleet import Fleet
-from clawblox.world.save import DEFAULT_TIMEOUT_S, SaveOptions, save_all
+from clawblox.world.save import save_all
 
 __all__ = ["Fork", "handlers_of"]
 
@@ -80,7 +81,7 @@ class _Save:
             await report("failed", instance=name, error=f"instance {name!r} is not ready")
         directory = asked.get("dir")
         options = SaveOptions(
-            Path(directory) if directory else None, asked.get("timeout", DEFAULT_TIMEOUT_S)
+            Path(directory) if directory else None, asked.get("timeout", DEFAULT_SAVE_TIMEOUT_S)
         )
         meant = [here[name] for name in names if name in here]
         return await _relay(save_all(self.fleet, meant, options), "saved", report)

@@ -181,7 +181,7 @@ class Fleet:
 
     def _was_asked_for(self, name: str) -> bool:
         """Return whether an instance of that name was started here, or is to be."""
-        being_started = (one.instance.launch.name for one in self._starting)
+        being_started = (one.instance.launch.options.name for one in self._starting)
         return name in {*self._past_names, *self._names, *self._planned, *being_started}
 
     # -- start and stop ---------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Fleet:
             with claim.naming() as planned:
                 taken = {*self._names, *self._planned, *planned}
                 names = free_names(run_dir, taken, reuse=reuse)
-                launches = {str(one.name): one for one in plan(names)}
+                launches = {str(one.options.name): one for one in plan(names)}
                 planned.update(launches)
             return launches
 
@@ -289,7 +289,7 @@ class Fleet:
 
     async def _start_member(self, launch: Launch) -> StartedWorld:
         begun_at = utc_now()
-        run_id = new_run_id(str(launch.name), begun_at)
+        run_id = new_run_id(str(launch.options.name), begun_at)
         update = run_update(
             id=run_id,
             index=launch.index,
@@ -354,10 +354,10 @@ class Fleet:
         }
         return BatchOperation(self.tasks, jobs)
 
-    def hurry(self) -> None:
+    def kill_now(self) -> None:
         """Leave every running stop no more time: what still lives is killed at once."""
         for supervisor in self._supervisors.values():
-            supervisor.hurry()
+            supervisor.kill_now()
 
     async def _supervise(
         self,

@@ -13,12 +13,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
 
-__all__ = ["Portal", "portal"]
+__all__ = ["Portal", "portal", "without_portal"]
 
 _T = TypeVar("_T")
 _THREAD_NAME = "clawblox-portal"
@@ -76,29 +77,29 @@ class Portal:
             call.is_abandoned = True
             raise
 
-    def enter(self, manager: AbstractAsyncContextManager[_T], hurry: Callable[[], None]) -> _T:
+    def enter(self, manager: AbstractAsyncContextManager[_T], kill_now: Callable[[], None]) -> _T:
         """Enter an async context manager, in a task of its own that also leaves it.
 
         Args:
             manager: The context manager.
-            hurry: Called in the loop when leaving it shall not take its time any more.
+            kill_now: Called in the loop when leaving must not take time any more.
         """
         blocking = self._started().wrap_async_context_manager(manager)
         value = blocking.__enter__()
-        self._open[id(manager)] = blocking, hurry
+        self._open[id(manager)] = blocking, kill_now
         return value
 
     def leave(self, manager: AbstractAsyncContextManager[Any]) -> None:
-        """Leave it, in a hurry after Ctrl-C; a second call does nothing."""
+        """Leave it; after Ctrl-C without any grace. A second call does nothing."""
         found = self._open.pop(id(manager), None)
         if found is not None:
             self._leave(*found)
 
-    def _leave(self, blocking: AbstractContextManager[Any], hurry: Callable[[], None]) -> None:
+    def _leave(self, blocking: AbstractContextManager[Any], kill_now: Callable[[], None]) -> None:
         try:
             blocking.__exit__(None, None, None)
         except KeyboardInterrupt:
-            self._started().call(hurry)
+            self._started().call(kill_now)
             blocking.__exit__(None, None, None)  # goes on waiting, now for the kill
             raise
 
@@ -136,6 +137,24 @@ async def _serve(ready: Future[BlockingPortal]) -> None:
     async with BlockingPortal() as blocking:
         ready.set_result(blocking)
         await blocking.sleep_until_stopped()
+
+
+_HIDDEN_MODULES = (__name__, "anyio", "concurrent.futures", "clawblox.world.sync_world")
+
+
+def without_portal(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames that carried the call into the loop and back.
+
+    Args:
+        traceback: What an exception brought out of :meth:`Portal.run`.
+    """
+    if traceback is None:
+        return None
+    rest = without_portal(traceback.tb_next)
+    module = str(traceback.tb_frame.f_globals.get("__name__"))
+    if module.startswith(_HIDDEN_MODULES):
+        return rest
+    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
 
 portal = Portal()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from clawblox.config.world_toml import WorldConfig
+from clawblox.protocol import API_ROUTE
 from clawblox.results import StartedWorld
 
 __all__ = ["WorldMetadata"]
@@ -111,3 +113,12 @@ class WorldMetadata(ABC):
     def log_file(self) -> Path | None:
         """Log of that instance."""
         return None if self._latest is None else self._latest.log_file
+
+    def api_path(self, *, path: str = API_ROUTE, access: Mapping[str, Any]) -> str:
+        """Return the address of a document or route, to be put into a prompt.
+
+        Args:
+            path: Route below the world's address.
+            access: What :meth:`connect` returned.
+        """
+        return f"{access['base_url']}{path}"

@@ -12,54 +12,23 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import anyio
-import attrs
 import structlog
 
 from clawblox.concurrency.batch import BatchOperation
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import count_of, seconds_of
+from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.manifest_updates import checkpoint_update, removal_update
-from clawblox.snapshot.capture import DEFAULT_MAX_BYTES, capture
+from clawblox.snapshot.capture import capture
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
 
-__all__ = ["DEFAULT_KEEP", "DEFAULT_TIMEOUT_S", "Autosave", "SaveOptions", "save", "save_all"]
-
-DEFAULT_TIMEOUT_S = 300.0
-"""Seconds for one transfer when nobody says otherwise."""
-
-DEFAULT_KEEP = 3
-"""So many of its own saves an autosave keeps for each instance."""
+__all__ = ["Autosave", "save", "save_all"]
 
 _log = structlog.get_logger(__name__)
-
-
-@attrs.frozen
-class SaveOptions:
-    """How to save.
-
-    Attributes:
-        dir: Where the files go; None means ``checkpoints`` beside the other files of each instance.
-        timeout: Seconds for a transfer.
-        max_bytes: Largest snapshot that is accepted.
-    """
-
-    dir: Path | None = None
-    timeout: float = DEFAULT_TIMEOUT_S
-    max_bytes: int = DEFAULT_MAX_BYTES
-
-    def __attrs_post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            ConfigError: One of them cannot be; names it.
-        """
-        seconds_of(self.timeout, "timeout")
-        count_of(self.max_bytes, "max_bytes")
 
 
 async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:

@@ -1,46 +1,88 @@
-"""World: the sync facade. Every method is one call of AsyncWorld's, through the portal.
+"""World: AsyncWorld without ``await``.
 
-It works without a ``with`` block, inside a running event loop (a notebook cell), and with
-Ctrl-C. What a script leaves open is closed when the interpreter ends.
+Each method is AsyncWorld's own, run through the portal: it takes signature, docstring and types
+from there. It works without a ``with`` block, inside a running event loop (a notebook cell), and
+with Ctrl-C. What a script leaves open is closed when the interpreter ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from functools import partial
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial, update_wrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from clawblox.concurrency.batch import Batch
-from clawblox.config.options import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S, InstanceSpec
 from clawblox.config.world_toml import WorldConfig
-from clawblox.instance.supervisor import DEFAULT_GRACE_S
-from clawblox.protocol import API_ROUTE
-from clawblox.results import (
-    LogLine,
-    RestartMode,
-    SavedSnapshot,
-    SnapshotLike,
-    StartedWorld,
-    StopResult,
-    WorldEvent,
-)
-from clawblox.rundir.manifest_updates import RunStatus
-from clawblox.snapshot.capture import DEFAULT_MAX_BYTES as DEFAULT_SNAPSHOT_BYTES
+from clawblox.results import StartedWorld
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.access import AgentLike
-from clawblox.world.async_world import AsyncWorld, OnFailure
-from clawblox.world.portal import portal
+from clawblox.world.async_world import AsyncWorld
+from clawblox.world.portal import portal, without_portal
 from clawblox.world.properties import WorldMetadata
-from clawblox.world.save import DEFAULT_KEEP, DEFAULT_TIMEOUT_S
 
 __all__ = ["Stream", "World"]
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
+
+
+def _run(function: Callable[[], Awaitable[_T]]) -> _T:
+    """Run ``function()`` in the portal; an error shows the caller's frames and the function's."""
+    try:
+        return portal.run(function)
+    except BaseException as error:
+        error.__traceback__ = without_portal(error.__traceback__)
+        raise
+
+
+def _sync(
+    method: Callable[Concatenate[AsyncWorld, _P], Awaitable[_T]], *, returns: str | None = None
+) -> Callable[Concatenate[World, _P], _T]:
+    """Return the method that calls an async one and waits for it.
+
+    Args:
+        method: The method of ``AsyncWorld``; gives signature, docstring and types.
+        returns: What is returned, where it is not what the annotation of ``method`` says.
+    """
+
+    def call(self: World, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        self.open()
+        return _run(partial(method, self._world, *args, **kwargs))
+
+    return _disguised(call, method, returns)
+
+
+def _stream(
+    method: Callable[Concatenate[AsyncWorld, _P], _Source[_T]], *, returns: str
+) -> Callable[Concatenate[World, _P], Stream[_T]]:
+    """Return the method that opens an async stream; see :func:`_sync`."""
+
+    def call(self: World, /, *args: _P.args, **kwargs: _P.kwargs) -> Stream[_T]:
+        self.open()
+
+        async def subscribe() -> Stream[_T]:
+            return Stream(method(self._world, *args, **kwargs))
+
+        return _run(subscribe)
+
+    return _disguised(call, method, returns)
+
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+
+def _disguised(call: _C, method: Callable[..., Any], returns: str | None) -> _C:
+    """Give ``call`` name, docstring and signature of ``method``."""
+    update_wrapper(call, method)
+    call.__qualname__ = f"World.{method.__name__}"
+    call.__module__ = __name__
+    if returns is not None:
+        signature = inspect.signature(method).replace(return_annotation=returns)
+        call.__signature__ = signature  # type: ignore[attr-defined]  # what inspect reads
+    return call
 
 
 class _Source(Protocol[_T_co]):
@@ -73,14 +115,14 @@ class Stream(Generic[_T]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        portal.run(partial(self._source.__aexit__, exc_type, exc, traceback))
+        _run(partial(self._source.__aexit__, exc_type, exc, traceback))
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> _T:
         try:
-            return portal.run(self._next)
+            return _run(self._next)
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -142,7 +184,7 @@ class World(WorldMetadata):
     def open(self) -> None:
         """Make ready for calls; each of them does it when it is needed."""
         if not self._is_open:
-            portal.enter(self._world, self._world._hurry)
+            portal.enter(self._world, self._world._kill_now)
             self._is_open = True
 
     def close(self) -> None:
@@ -162,240 +204,17 @@ class World(WorldMetadata):
     ) -> None:
         self.close()
 
-    def _run(self, method: Callable[..., Awaitable[_T]], *args: object, **options: object) -> _T:
-        self.open()
-        return portal.run(partial(method, *args, **options))
-
-    def start(
-        self,
-        *,
-        port: int | None = None,
-        record: bool = False,
-        record_dir: str | Path | None = None,
-        resume: SnapshotLike | None = None,
-        host: str = "127.0.0.1",
-        base_path: str = "",
-        run_dir: str | Path | None = None,
-        name: str | None = None,
-        health_timeout: float = 60.0,
-        port_wait: float = 0.0,
-        command_file: str | Path | None = None,
-        log_file: str | Path | None = None,
-        env: Mapping[str, str] | None = None,
-        detach: bool = False,
-        restart: RestartMode = "never",
-        max_restarts: int = DEFAULT_MAX_RESTARTS,
-        restart_window: float = DEFAULT_WINDOW_S,
-        _tmux_session: str | None = None,
-    ) -> StartedWorld:
-        """Start an instance and return when it is ready; see :meth:`AsyncWorld.start`."""
-        return self._run(
-            self._world.start,
-            port=port,
-            record=record,
-            record_dir=record_dir,
-            resume=resume,
-            host=host,
-            base_path=base_path,
-            run_dir=run_dir,
-            name=name,
-            health_timeout=health_timeout,
-            port_wait=port_wait,
-            command_file=command_file,
-            log_file=log_file,
-            env=env,
-            detach=detach,
-            restart=restart,
-            max_restarts=max_restarts,
-            restart_window=restart_window,
-            _tmux_session=_tmux_session,
-        )
-
-    def start_many(
-        self,
-        instances: int | Sequence[InstanceSpec | Mapping[str, Any]],
-        *,
-        run_dir: str | Path | None = None,
-        record: bool = False,
-        resume: SnapshotLike | None = None,
-        env: Mapping[str, str] | None = None,
-        host: str = "127.0.0.1",
-        base_path: str = "",
-        health_timeout: float = 60.0,
-        detach: bool = False,
-        restart: RestartMode = "never",
-        max_restarts: int = DEFAULT_MAX_RESTARTS,
-        restart_window: float = DEFAULT_WINDOW_S,
-        on_failure: OnFailure = "keep",
-    ) -> Batch[StartedWorld]:
-        """Start many instances at once; see :meth:`AsyncWorld.start_many`."""
-        return self._run(
-            self._world.start_many,
-            instances,
-            run_dir=run_dir,
-            record=record,
-            resume=resume,
-            env=env,
-            host=host,
-            base_path=base_path,
-            health_timeout=health_timeout,
-            detach=detach,
-            restart=restart,
-            max_restarts=max_restarts,
-            restart_window=restart_window,
-            on_failure=on_failure,
-        )
-
-    def fork(
-        self,
-        checkpoint: SnapshotLike,
-        count: int = 1,
-        *,
-        run_dir: str | Path | None = None,
-        reseed: int | None = None,
-        record: bool = False,
-        env: Mapping[str, str] | None = None,
-        host: str = "127.0.0.1",
-        base_path: str = "",
-        health_timeout: float = 60.0,
-        detach: bool = False,
-        restart: RestartMode = "never",
-        max_restarts: int = DEFAULT_MAX_RESTARTS,
-        restart_window: float = DEFAULT_WINDOW_S,
-        on_failure: OnFailure = "keep",
-    ) -> Batch[StartedWorld]:
-        """Start instances that go on from one snapshot; see :meth:`AsyncWorld.fork`."""
-        return self._run(
-            self._world.fork,
-            checkpoint,
-            count,
-            run_dir=run_dir,
-            record=record,
-            reseed=reseed,
-            env=env,
-            host=host,
-            base_path=base_path,
-            health_timeout=health_timeout,
-            detach=detach,
-            restart=restart,
-            max_restarts=max_restarts,
-            restart_window=restart_window,
-            on_failure=on_failure,
-        )
-
-    def stop(
-        self, *, grace_seconds: float = DEFAULT_GRACE_S, instance: str | None = None
-    ) -> StopResult:
-        """Stop an instance, or do nothing; see :meth:`AsyncWorld.stop`."""
-        return self._run(self._world.stop, grace_seconds=grace_seconds, instance=instance)
-
-    def stop_all(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> Batch[StopResult]:
-        """Stop every instance, all at once; see :meth:`AsyncWorld.stop_all`."""
-        return self._run(self._world.stop_all, grace_seconds=grace_seconds)
-
-    def drain(
-        self,
-        *,
-        dir: str | Path | None = None,  # noqa: A002 - the documented name
-        timeout: float = DEFAULT_TIMEOUT_S,
-        grace_seconds: float = DEFAULT_GRACE_S,
-    ) -> Batch[SavedSnapshot]:
-        """Save every instance, then stop it; see :meth:`AsyncWorld.drain`."""
-        return self._run(self._world.drain, dir=dir, timeout=timeout, grace_seconds=grace_seconds)
-
-    def connect(
-        self, agent: str | AgentLike, *, instance: str | None = None, timeout: float = 30.0
-    ) -> dict[str, Any]:
-        """Give an agent access to an instance; see :meth:`AsyncWorld.connect`."""
-        return self._run(self._world.connect, agent, instance=instance, timeout=timeout)
-
-    def api_path(self, *, path: str = API_ROUTE, access: Mapping[str, Any]) -> str:
-        """Return the address of a document or route; see :meth:`AsyncWorld.api_path`."""
-        return self._world.api_path(path=path, access=access)
-
-    def leave(
-        self, access: Mapping[str, Any], *, instance: str | None = None, timeout: float = 30.0
-    ) -> None:
-        """Take an agent out of an instance; see :meth:`AsyncWorld.leave`."""
-        return self._run(self._world.leave, access, instance=instance, timeout=timeout)
-
-    def save(
-        self,
-        *,
-        dir: str | Path | None = None,  # noqa: A002 - the documented name
-        instance: str | None = None,
-        timeout: float = DEFAULT_TIMEOUT_S,
-        max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
-    ) -> SavedSnapshot:
-        """Save a snapshot of an instance; see :meth:`AsyncWorld.save`."""
-        return self._run(
-            self._world.save, dir=dir, instance=instance, timeout=timeout, max_bytes=max_bytes
-        )
-
-    def save_all(
-        self,
-        *,
-        dir: str | Path | None = None,  # noqa: A002 - the documented name
-        instances: Iterable[str] | None = None,
-        timeout: float = DEFAULT_TIMEOUT_S,
-        max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
-    ) -> Batch[SavedSnapshot]:
-        """Save snapshots of many instances at once; see :meth:`AsyncWorld.save_all`."""
-        return self._run(
-            self._world.save_all,
-            dir=dir,
-            instances=instances,
-            timeout=timeout,
-            max_bytes=max_bytes,
-        )
-
-    def autosave(
-        self,
-        *,
-        every: float | None,
-        keep: int = DEFAULT_KEEP,
-        dir: str | Path | None = None,  # noqa: A002 - the documented name
-    ) -> None:
-        """Save every instance again and again; see :meth:`AsyncWorld.autosave`."""
-        return self._run(self._world.autosave, every=every, keep=keep, dir=dir)
-
-    def record_run(
-        self,
-        *,
-        id: str | None = None,  # noqa: A002 - the documented name
-        index: int | None = None,
-        status: RunStatus | None = None,
-        started_at: datetime | str | None = None,
-        ended_at: datetime | str | None = None,
-        resume_from: str | Path | Mapping[str, Any] | None = None,
-        run_dir: str | Path | None = None,
-    ) -> None:
-        """Label a run in its manifest; see :meth:`AsyncWorld.record_run`."""
-        return self._run(
-            self._world.record_run,
-            id=id,
-            index=index,
-            status=status,
-            started_at=started_at,
-            ended_at=ended_at,
-            resume_from=resume_from,
-            run_dir=run_dir,
-        )
-
-    def logs(
-        self, *, instance: str | None = None, follow: bool = False, tail: int | None = None
-    ) -> Stream[LogLine]:
-        """Return the lines of an instance's log; see :meth:`AsyncWorld.logs`."""
-        return self._stream(self._world.logs, instance=instance, follow=follow, tail=tail)
-
-    def events(self) -> Stream[WorldEvent]:
-        """Return the events from now on; see :meth:`AsyncWorld.events`."""
-        return self._stream(self._world.events)
-
-    def _stream(self, method: Callable[..., _Source[_T]], **options: object) -> Stream[_T]:
-        self.open()
-
-        async def subscribe() -> Stream[_T]:
-            return Stream(method(**options))
-
-        return portal.run(subscribe)
+    start = _sync(AsyncWorld.start)
+    start_many = _sync(AsyncWorld.start_many)
+    fork = _sync(AsyncWorld.fork)
+    stop = _sync(AsyncWorld.stop)
+    stop_all = _sync(AsyncWorld.stop_all)
+    drain = _sync(AsyncWorld.drain)
+    connect = _sync(AsyncWorld.connect)
+    leave = _sync(AsyncWorld.leave)
+    save = _sync(AsyncWorld.save)
+    save_all = _sync(AsyncWorld.save_all, returns="Batch[SavedSnapshot]")
+    autosave = _sync(AsyncWorld.autosave)
+    record_run = _sync(AsyncWorld.record_run)
+    logs = _stream(AsyncWorld.logs, returns="Stream[LogLine]")
+    events = _stream(AsyncWorld.events, returns="Stream[WorldEvent]")

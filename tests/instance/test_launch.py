@@ -6,17 +6,16 @@ import errno
 import hashlib
 import itertools
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from clawblox.config.options import InstanceSpec, RestartPolicy
+from clawblox.config.options import InstanceSpec, ManyOptions, StartOptions
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError
-from clawblox.instance.launch import Launch, plan_attach, plan_launch, plan_many, spec_of
+from clawblox.instance.launch import Launch, plan_attach, plan_launch, plan_many
 from clawblox.rundir.paths import files_dir
 from clawblox.rundir.snapshot_files import find_parent
 from tests.rundir.test_records import record_of
@@ -31,45 +30,21 @@ def config(tmp_path: Path) -> WorldConfig:
 
 
 def planned(config: WorldConfig, **changes: Any) -> Launch:
-    """Return the launch of a plain start, but for ``changes``."""
-    defaults: dict[str, Any] = {
-        "port": None,
-        "host": "127.0.0.1",
-        "base_path": "",
-        "record": False,
-        "record_dir": None,
-        "resume": None,
-        "run_dir": None,
-        "name": None,
-        "health_timeout": 60.0,
-        "port_wait": 0.0,
-        "command_file": None,
-        "log_file": None,
-        "env": None,
-        "detach": False,
-        "restart": RestartPolicy(),
-    }
-    return plan_launch(config, **{**defaults, **changes})
+    """Return the launch of a plain start, except for ``changes``."""
+    return plan_launch(config, StartOptions(**changes))
 
 
 def planned_many(
-    config: WorldConfig, specs: int | list[InstanceSpec], taken: int = 0, **changes: Any
+    config: WorldConfig,
+    specs: int | list[InstanceSpec],
+    taken: int = 0,
+    run_dir: Path = Path("/run"),
+    **changes: Any,
 ) -> list[Launch]:
     """Return the launches of many; the first ``taken`` numbered names are not free."""
-    defaults: dict[str, Any] = {
-        "record": False,
-        "resume": None,
-        "env": None,
-        "run_dir": "/run",
-        "host": "127.0.0.1",
-        "base_path": "",
-        "health_timeout": 60.0,
-        "detach": False,
-        "restart": RestartPolicy(),
-    }
     names = (f"w{number:03}" for number in itertools.count(taken))
     given = [InstanceSpec()] * specs if isinstance(specs, int) else specs
-    return plan_many(config, given, names, **{**defaults, **changes})
+    return plan_many(config, run_dir, ManyOptions(**changes), given, names)
 
 
 # ---------------------------------------------------------------------------------------- one
@@ -79,7 +54,7 @@ def test_one_alone_has_its_files_in_the_run_directory(config: WorldConfig) -> No
     launch = planned(config, run_dir="/run", record=True)
     assert launch.run_dir == launch.instance_dir == launch.files_dir == Path("/run")
     assert launch.record_dir == Path("/run/recordings")
-    assert (launch.index, launch.name, launch.reseed) == (None, None, None)
+    assert (launch.index, launch.options.name, launch.reseed) == (None, None, None)
 
 
 def test_in_the_world_directory_the_files_stay_below_a_hidden_one(config: WorldConfig) -> None:
@@ -122,31 +97,29 @@ SEEDS: list[tuple[Any, bool]] = [
 
 @pytest.mark.parametrize(("seed", "is_good"), SEEDS)
 def test_a_seed_is_a_whole_number_of_64_bits(config: WorldConfig, seed: Any, is_good: bool) -> None:
-    for plan in (planned, partial(planned_many, specs=1)):
-        if is_good:
-            plan(config, reseed=seed)
-        else:
-            with pytest.raises(ConfigError, match=r"0 to 2\*\*64 - 1") as caught:
-                plan(config, reseed=seed)
-            assert caught.value.key == "reseed"
+    if is_good:
+        assert planned_many(config, 1, reseed=seed)[0].reseed == seed
+    else:
+        with pytest.raises(ConfigError, match=r"0 to 2\*\*64 - 1") as caught:
+            planned_many(config, 1, reseed=seed)
+        assert caught.value.key == "reseed"
 
 
 def test_a_world_that_says_nothing_of_reseeding_is_not_reseeded(tmp_path: Path) -> None:
     config = read_world_config(make_world(tmp_path))
-    for plan in (planned, partial(planned_many, specs=1)):
-        with pytest.raises(ConfigError, match="does not say that it can be reseeded") as caught:
-            plan(config, reseed=1)
-        assert (caught.value.key, caught.value.path) == ("run.reseed", config.dir / "world.toml")
+    with pytest.raises(ConfigError, match="does not say that it can be reseeded") as caught:
+        planned_many(config, 1, reseed=1)
+    assert (caught.value.key, caught.value.path) == ("run.reseed", config.dir / "world.toml")
 
 
 def test_attaching_plans_what_the_record_tells(config: WorldConfig) -> None:
     record = record_of("w007", resume_path="/s.json", base_path="/x")
     launch = plan_attach(config, Path("/run"), record)
     assert (launch.run_dir, launch.instance_dir) == (Path("/run"), Path(record.instance_dir))
-    assert (launch.name, launch.port, launch.base_path) == ("w007", 20001, "/x")
+    options = launch.options
+    assert (options.name, options.port, options.base_path) == ("w007", 20001, "/x")
     assert launch.resume_path == Path("/s.json")
-    assert launch.detach
-    assert launch.restart == RestartPolicy()
+    assert (options.detach, options.restart) == (True, "never")
 
 
 # --------------------------------------------------------------------------------------- many
@@ -154,7 +127,7 @@ def test_attaching_plans_what_the_record_tells(config: WorldConfig) -> None:
 
 def test_many_have_numbered_names_places_and_directories(config: WorldConfig) -> None:
     launches = planned_many(config, 3, taken=2, record=True)
-    assert [one.name for one in launches] == ["w002", "w003", "w004"]
+    assert [one.options.name for one in launches] == ["w002", "w003", "w004"]
     assert [one.index for one in launches] == [2, 3, 4]
     assert {one.run_dir for one in launches} == {Path("/run")}
     assert [one.instance_dir for one in launches] == [
@@ -163,13 +136,13 @@ def test_many_have_numbered_names_places_and_directories(config: WorldConfig) ->
     assert [one.record_dir for one in launches] == [
         one.instance_dir / "recordings" for one in launches
     ]
-    assert {(one.port, one.command_file, one.log_file) for one in launches} == {(None, None, None)}
+    assert {one.options.port for one in launches} == {None}
 
 
 def test_who_has_a_name_keeps_it_and_nobody_else_gets_it(config: WorldConfig) -> None:
     specs = [InstanceSpec(), InstanceSpec(name="w000"), InstanceSpec(name="left"), InstanceSpec()]
     launches = planned_many(config, specs)
-    assert [one.name for one in launches] == ["w001", "w000", "left", "w002"]
+    assert [one.options.name for one in launches] == ["w001", "w000", "left", "w002"]
     assert [one.index for one in launches] == [1, 0, 2, 2]
 
 
@@ -196,7 +169,7 @@ def test_each_can_have_its_own_of_what_all_have(config: WorldConfig, tmp_path: P
     assert [one.resume_path for one in launches] == [
         config.dir / name for name in ("all.json", "own.json", "all.json")
     ]
-    assert [dict(one.env) for one in launches] == [
+    assert [dict(one.options.env) for one in launches] == [
         {"A": "1", "B": "2"},
         {"A": "1", "B": "3", "C": "4"},
         {"A": "1", "B": "2"},
@@ -223,36 +196,43 @@ def test_two_cannot_have_one_name(config: WorldConfig, names: list[str]) -> None
     assert (caught.value.key, caught.value.value) == ("name", names)
 
 
-WRONG: list[tuple[InstanceSpec, str]] = [
-    (InstanceSpec(name="../up"), "name"),
-    (InstanceSpec(name="a" * 65), "name"),
-    (InstanceSpec(resume="missing.json"), "resume"),
-    (InstanceSpec(env={"WORLD_PORT": "1"}), "env.WORLD_PORT"),
-    (InstanceSpec(env={"WORLD_RESEED": "1"}), "env.WORLD_RESEED"),
-    (InstanceSpec(env={"A=B": "1"}), "env.A=B"),
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"name": "../up"}, "name"),
+    ({"name": "a" * 65}, "name"),
+    ({"env": {"WORLD_PORT": "1"}}, "env.WORLD_PORT"),
+    ({"env": {"WORLD_RESEED": "1"}}, "env.WORLD_RESEED"),
+    ({"env": {"A=B": "1"}}, "env.A=B"),
 ]
 
 
-@pytest.mark.parametrize(("spec", "key"), WRONG, ids=[key for _, key in WRONG])
-def test_what_is_wrong_with_one_of_many_is_told_before_any_is_planned(
-    config: WorldConfig, spec: InstanceSpec, key: str
+@pytest.mark.parametrize(("fields", "key"), WRONG, ids=[key for _, key in WRONG])
+def test_what_is_wrong_with_one_of_many_is_told_when_it_is_made(
+    fields: dict[str, Any], key: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        planned_many(config, [InstanceSpec(), spec])
+        InstanceSpec(**fields)
     assert caught.value.key == key
+
+
+def test_a_snapshot_that_is_missing_for_one_of_many_is_told_before_any_is_planned(
+    config: WorldConfig,
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned_many(config, [InstanceSpec(), InstanceSpec(resume="missing.json")])
+    assert caught.value.key == "resume"
 
 
 def test_a_mapping_may_stand_for_a_spec() -> None:
     given = {"name": "left", "resume": "a.json", "env": {"A": "1"}, "record": True}
-    spec = spec_of(given)
+    spec = InstanceSpec.parse(given)
     assert attrs.asdict(spec) == given
-    assert spec_of(spec) is spec
-    assert spec_of({}) == InstanceSpec()
+    assert InstanceSpec.parse(spec) is spec
+    assert InstanceSpec.parse({}) == InstanceSpec()
 
 
 def test_a_key_that_no_spec_has_is_named() -> None:
     with pytest.raises(ConfigError, match="has name, resume, env, record") as caught:
-        spec_of({"name": "left", "port": 8080})
+        InstanceSpec.parse({"name": "left", "port": 8080})
     assert (caught.value.key, caught.value.value) == ("instances.port", 8080)
 
 
@@ -295,7 +275,7 @@ def test_a_parent_that_cannot_be_read_is_refused(
     def fail(path: Path) -> str:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("clawblox.instance.launch.digest_of", fail)
+    monkeypatch.setattr("clawblox.rundir.snapshot_files.digest_of", fail)
     path, _ = parent
     with pytest.raises(ConfigError, match="cannot be read: Permission denied") as caught:
         find_parent(path, path.parent)

@@ -1,4 +1,4 @@
-"""Restart policies: what can be asked for, and never more restarts than it allows."""
+"""Restarts: what can be asked for, and never more than the options allow."""
 
 from __future__ import annotations
 
@@ -9,56 +9,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.config.options import RestartPolicy
+from clawblox.config.options import SharedOptions
 from clawblox.errors import ConfigError
 from clawblox.instance.lifecycle import RestartBudget
 
-# ---------------------------------------------------------------------------------- policies
+# ----------------------------------------------------------------------------------- options
 
 
 def test_nothing_is_brought_back_unless_it_is_asked_for() -> None:
-    assert RestartPolicy() == RestartPolicy("never", 3, 60.0)
+    options = SharedOptions()
+    assert (options.restart, options.max_restarts, options.restart_window) == ("never", 3, 60.0)
 
 
 @pytest.mark.parametrize("mode", ["never", "fresh", "checkpoint"])
 def test_every_mode_has_its_numbers(mode: Any) -> None:
-    policy = RestartPolicy(mode, 1, 0.5)
-    assert (policy.mode, policy.max_restarts, policy.window) == (mode, 1, 0.5)
+    options = SharedOptions(restart=mode, max_restarts=1, restart_window=0.5)
+    assert (options.restart, options.max_restarts, options.restart_window) == (mode, 1, 0.5)
 
 
-WRONG: list[tuple[str, Any, str, str]] = [
-    ("mode", "always", "restart", "one of never, fresh, checkpoint"),
-    ("mode", "", "restart", "one of"),
-    ("mode", None, "restart", "one of"),
-    ("mode", True, "restart", "one of"),
-    ("max_restarts", 0, "max_restarts", "a whole number, 1 or more"),
-    ("max_restarts", -1, "max_restarts", "a whole number"),
-    ("max_restarts", 2.0, "max_restarts", "a whole number"),
-    ("max_restarts", True, "max_restarts", "a whole number"),
-    ("max_restarts", "3", "max_restarts", "a whole number"),
-    ("window", 0, "restart_window", "seconds, above 0"),
-    ("window", -1.5, "restart_window", "seconds, above 0"),
-    ("window", math.nan, "restart_window", "seconds, above 0"),
+WRONG: list[tuple[str, Any, str]] = [
+    ("restart", "always", "one of never, fresh, checkpoint"),
+    ("restart", "", "one of"),
+    ("restart", None, "one of"),
+    ("restart", True, "one of"),
+    ("max_restarts", 0, "a whole number, 1 or more"),
+    ("max_restarts", -1, "a whole number"),
+    ("max_restarts", 2.0, "a whole number"),
+    ("max_restarts", True, "a whole number"),
+    ("max_restarts", "3", "a whole number"),
+    ("restart_window", 0, "seconds, above 0"),
+    ("restart_window", -1.5, "seconds, above 0"),
+    ("restart_window", math.nan, "seconds, above 0"),
 ]
 
 
-@pytest.mark.parametrize(("field", "value", "key", "message"), WRONG)
+@pytest.mark.parametrize(("option", "value", "message"), WRONG)
 def test_a_value_that_cannot_be_is_named_by_its_argument(
-    field: str, value: Any, key: str, message: str
+    option: str, value: Any, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        RestartPolicy(**{field: value})
-    assert caught.value.key == key
+        SharedOptions(**{option: value})
+    assert caught.value.key == option
     assert caught.value.value is value
 
 
-# --------------------------------------------------------------------------------- intensity
+# ------------------------------------------------------------------------------------ budget
 
 
 def delays(times: list[float], max_restarts: int, window: float) -> list[float | None]:
     """Return what a policy says to a death at each of the times."""
-    intensity = RestartBudget(RestartPolicy("fresh", max_restarts, window))
-    return [intensity.take(now) for now in times]
+    options = SharedOptions(restart="fresh", max_restarts=max_restarts, restart_window=window)
+    budget = RestartBudget(options)
+    return [budget.take(now) for now in times]
 
 
 TABLE: dict[str, tuple[list[float], int, list[float | None]]] = {

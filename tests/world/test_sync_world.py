@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 RETURNS_OTHERWISE = {
     "logs": ("LogReader", "Stream[LogLine]"),
     "events": ("EventStream", "Stream[WorldEvent]"),
-    "save_all": ("Many[SavedSnapshot]", "Batch[SavedSnapshot]"),
+    "save_all": ("BatchOperation[SavedSnapshot]", "Batch[SavedSnapshot]"),
 }
 """What is awaited or gone through has another type where nothing is awaited."""
 

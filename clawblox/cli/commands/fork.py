@@ -16,10 +16,11 @@ from click.core import ParameterSource
 from clawblox.cli.parameters import PATH, count_option, existing_run_dir
 from clawblox.cli.running.batch_run import Crowd, ManyCommand, ManyOptions, many_options, run_crowd
 from clawblox.cli.running.relay import relay
-from clawblox.cli.running.saves import DEFAULT_TIMEOUT_S, save_and_tell
+from clawblox.cli.running.saves import save_and_tell
 from clawblox.cli.running.worlds import open_world
 from clawblox.cli.terminal.output import Output, note, shorten_path
 from clawblox.cli.terminal.screen import progress_bar
+from clawblox.config.options import DEFAULT_SAVE_TIMEOUT_S
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.protocol import SEEDS
 from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instances
@@ -228,7 +229,7 @@ async def _take_checkpoint(source: _Source) -> Mapping[str, Any]:
         source.run_dir,
         [source.instance],
         directory=None,
-        timeout=DEFAULT_TIMEOUT_S,
+        timeout=DEFAULT_SAVE_TIMEOUT_S,
         is_quiet=True,
     )
     for error in saves.failed.values():

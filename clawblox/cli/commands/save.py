@@ -19,8 +19,9 @@ from clawblox.cli.parameters import (
     positive,
     run_dir_arguments,
 )
-from clawblox.cli.running.saves import DEFAULT_TIMEOUT_S, Saves, save_and_tell
+from clawblox.cli.running.saves import Saves, save_and_tell
 from clawblox.cli.tables.event_lines import reason_of
+from clawblox.config.options import DEFAULT_SAVE_TIMEOUT_S
 from clawblox.errors import ClawbloxError
 from clawblox.rundir.status import is_ready, select_records
 
@@ -51,7 +52,7 @@ __all__ = ["command"]
     "--timeout",
     type=float,
     callback=positive,
-    default=DEFAULT_TIMEOUT_S,
+    default=DEFAULT_SAVE_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
     help="Time for each transfer.",

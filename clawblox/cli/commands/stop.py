@@ -12,10 +12,11 @@ import attrs
 import click
 
 from clawblox.cli.parameters import existing_run_dir, grace_option, json_option, run_dir_arguments
-from clawblox.cli.running.saves import DEFAULT_TIMEOUT_S, Saves, save_and_tell
+from clawblox.cli.running.saves import Saves, save_and_tell
 from clawblox.cli.terminal.output import format_seconds, note
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.config.options import DEFAULT_SAVE_TIMEOUT_S
 from clawblox.results import StopResult
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import select_records
@@ -84,7 +85,7 @@ def _save(run_dir: Path, alive: Mapping[str, bool], *, is_quiet: bool) -> Saves:
             run_dir,
             names,
             directory=None,
-            timeout=DEFAULT_TIMEOUT_S,
+            timeout=DEFAULT_SAVE_TIMEOUT_S,
             is_quiet=is_quiet,
         )
     )

@@ -17,10 +17,7 @@ from clawblox.concurrency.batch import Outcome
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
 
-__all__ = ["DEFAULT_TIMEOUT_S", "Saves", "save_and_tell"]
-
-DEFAULT_TIMEOUT_S = 300.0
-"""Seconds for one transfer when nobody says otherwise."""
+__all__ = ["Saves", "save_and_tell"]
 
 
 @attrs.define
