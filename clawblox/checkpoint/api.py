@@ -24,7 +24,7 @@ from clawblox.checkpoint.request import OnUnarchivable, check_request, checked_s
 from clawblox.checkpoint.save import save
 from clawblox.concurrency.tasks import in_own_task
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import file_of, path_of
+from clawblox.config.arguments import check_path, check_read_path
 
 __all__ = [
     "DEFAULT_IDLE_WAIT_S",
@@ -135,7 +135,7 @@ def load_checkpoint(
         CheckpointError: It cannot be read, or something is in its way in ``run_dir``.
         ConfigError: One of the paths is none.
     """
-    archive, target = file_of(path, "path"), path_of(run_dir, "run_dir")
+    archive, target = check_read_path(path, "path"), check_path(run_dir, "run_dir")
     return loader.load(archive, target, limits=limits, progress=progress)
 
 
@@ -147,7 +147,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
         CheckpointError: It cannot be read.
         ConfigError: The path is none.
     """
-    return reader.read_metadata(file_of(path, "path"))
+    return reader.read_metadata(check_read_path(path, "path"))
 
 
 async def async_save_checkpoint(

@@ -19,7 +19,7 @@ from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.model import Allowance
 from clawblox.checkpoint.names import check_name
 from clawblox.checkpoint.secrets import KnownValues
-from clawblox.config.arguments import path_of, snapshot_of
+from clawblox.config.arguments import check_path, check_snapshot
 from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
 from clawblox.protocol import ARCHIVE_SUFFIX
 
@@ -131,7 +131,7 @@ def label_secrets(values: Secrets) -> KnownValues:
 
 
 def _archive_path(value: str | os.PathLike[str]) -> Path:
-    path = path_of(value, "path").absolute()
+    path = check_path(value, "path").absolute()
     if path.suffix != ARCHIVE_SUFFIX or path.name == ARCHIVE_SUFFIX:
         raise ConfigError(
             f"the name of an archive ends in {ARCHIVE_SUFFIX}",
@@ -147,7 +147,7 @@ def _snapshot(
 ) -> tuple[Path | None, str | None]:
     if value is None:
         return None, None
-    given, digest = snapshot_of(value, "world_snapshot")
+    given, digest = check_snapshot(value, "world_snapshot")
     path = given.absolute()
     if not _holds(path.is_file, path):
         raise ConfigError("the snapshot is not a file", key="world_snapshot", value=str(given))
@@ -174,7 +174,7 @@ def _agent_name(name: object) -> str:
 
 
 def _agent_dir(name: str, value: str | os.PathLike[str]) -> Path:
-    path = path_of(value, f"agents.{name}").absolute()
+    path = check_path(value, f"agents.{name}").absolute()
     if not _holds(path.is_dir, path):
         message = "the agent's directory is not a directory"
         raise ConfigError(message, key=f"agents.{name}", value=str(value))

@@ -15,19 +15,19 @@ from clawblox import protocol
 from clawblox.errors import ConfigError
 
 __all__ = [
-    "ARGUMENT_OF",
-    "count_of",
-    "env_of",
-    "file_of",
-    "host_of",
-    "path_of",
-    "port_of",
-    "seconds_of",
-    "snapshot_of",
-    "text_of",
+    "ARGUMENT_BY_VARIABLE",
+    "check_count",
+    "check_env",
+    "check_host",
+    "check_path",
+    "check_port",
+    "check_read_path",
+    "check_seconds",
+    "check_snapshot",
+    "check_text",
 ]
 
-ARGUMENT_OF: Final = {
+ARGUMENT_BY_VARIABLE: Final = {
     protocol.HOST_ENV: "host",
     protocol.PORT_ENV: "port",
     protocol.BASE_PATH_ENV: "base_path",
@@ -43,7 +43,7 @@ ARGUMENT_OF: Final = {
 _HERE_HINT: Final = "'.' is the current directory"
 
 
-def count_of(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
+def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
     """Return ``value`` as a number of things.
 
     Raises:
@@ -55,7 +55,7 @@ def count_of(value: object, key: str, *, at_least: int = 1, at_most: int | None 
     raise ConfigError(f"a whole number, {at_least} {most}", key=key, value=value)
 
 
-def seconds_of(value: Any, key: str, *, may_be_zero: bool = False) -> float:  # noqa: ANN401
+def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float:  # noqa: ANN401
     """Return ``value`` as a duration; infinity is one.
 
     Raises:
@@ -69,7 +69,7 @@ def seconds_of(value: Any, key: str, *, may_be_zero: bool = False) -> float:  # 
     raise ConfigError(message, key=key, value=value)
 
 
-def port_of(value: object) -> int | None:
+def check_port(value: object) -> int | None:
     """Return ``value`` as the port that is asked for; None asks for any.
 
     Raises:
@@ -80,7 +80,7 @@ def port_of(value: object) -> int | None:
     raise ConfigError("a port is 1 to 65535, or 0 to lease one", key="port", value=value)
 
 
-def text_of(value: object, key: str) -> str:
+def check_text(value: object, key: str) -> str:
     """Return ``value`` as a word of an address: printable ASCII without spaces, perhaps empty.
 
     Raises:
@@ -91,7 +91,7 @@ def text_of(value: object, key: str) -> str:
     return value
 
 
-def file_of(value: object, key: str) -> Path:
+def check_read_path(value: object, key: str) -> Path:
     """Return ``value`` as the path of something that is only read.
 
     Raises:
@@ -105,13 +105,13 @@ def file_of(value: object, key: str) -> Path:
     return Path(text)
 
 
-def path_of(value: object, key: str) -> Path:
+def check_path(value: object, key: str) -> Path:
     """Return ``value`` as a path that can stand in a record or a manifest, which are UTF-8.
 
     Raises:
         ConfigError: It is none, or cannot; names ``key``.
     """
-    path = file_of(value, key)
+    path = check_read_path(value, key)
     try:
         path.absolute().as_posix().encode()
     except FileNotFoundError as error:
@@ -123,7 +123,7 @@ def path_of(value: object, key: str) -> Path:
     return path
 
 
-def snapshot_of(value: object, key: str) -> tuple[Path, str | None]:
+def check_snapshot(value: object, key: str) -> tuple[Path, str | None]:
     """Return ``value`` as a snapshot: its path, and its digest when that comes with it.
 
     Args:
@@ -137,10 +137,10 @@ def snapshot_of(value: object, key: str) -> tuple[Path, str | None]:
     digest = entry.get("sha256")
     if digest is not None and not isinstance(digest, str):
         raise ConfigError("a digest in hexadecimal", key=key, value=digest)
-    return path_of(entry.get("path"), key), digest
+    return check_path(entry.get("path"), key), digest
 
 
-def host_of(value: object) -> str:
+def check_host(value: object) -> str:
     """Return ``value`` as the address that a world binds.
 
     Raises:
@@ -148,10 +148,10 @@ def host_of(value: object) -> str:
     """
     if value in ("", None):
         raise ConfigError("the address that the world binds", key="host", value=value)
-    return text_of(value, "host")
+    return check_text(value, "host")
 
 
-def env_of(value: Mapping[str, str] | None) -> Mapping[str, str]:
+def check_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return ``value`` as the caller's own environment variables; None has none.
 
     Raises:
@@ -161,12 +161,12 @@ def env_of(value: Mapping[str, str] | None) -> Mapping[str, str]:
     if not isinstance(env, Mapping):
         raise ConfigError("a mapping of variables", key="env")
     for key, value in env.items():
-        if key in ARGUMENT_OF:
+        if key in ARGUMENT_BY_VARIABLE:
             raise ConfigError(
                 f"{key} is set by start itself",
                 key=f"env.{key}",
                 value=value,
-                hint=f"use the argument {ARGUMENT_OF[key]}=",
+                hint=f"use the argument {ARGUMENT_BY_VARIABLE[key]}=",
             )
         if not _is_usable_variable(key, value):
             raise ConfigError("not a usable environment variable", key=f"env.{key}")

@@ -7,7 +7,7 @@ from typing import get_args
 
 import attrs
 
-from clawblox.config.arguments import count_of, seconds_of
+from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ConfigError
 from clawblox.results import RestartMode, SnapshotLike
 
@@ -40,8 +40,8 @@ class RestartPolicy:
         modes = get_args(RestartMode)
         if self.mode not in modes:
             raise ConfigError(f"one of {', '.join(modes)}", key="restart", value=self.mode)
-        count_of(self.max_restarts, "max_restarts")
-        seconds_of(self.window, "restart_window")
+        check_count(self.max_restarts, "max_restarts")
+        check_seconds(self.window, "restart_window")
 
 
 @attrs.frozen

@@ -70,7 +70,7 @@ def _expect(test: Callable[[Any], bool], complaint: str) -> _Check:
     return check
 
 
-def _one_of(*words: str) -> _Check:
+def _choice(*words: str) -> _Check:
     return _expect(lambda value: value in words, f"must be one of {', '.join(words)}")
 
 
@@ -185,13 +185,13 @@ _SCHEMA: Final[Mapping[tuple[str, ...], _Check]] = {
     ("afk_timeout",): _not_negative,
     ("game_type",): _text,
     ("runtime",): _table,
-    ("runtime", "mode"): _one_of("clawblox", "external"),
+    ("runtime", "mode"): _choice("clawblox", "external"),
     ("run",): _table,
     ("run", "command"): _command,
     ("run", "sidecar"): _sidecars,
     ("run", "ready"): _ready,
     ("run", "liveness"): _liveness,
-    ("run", "listen"): _one_of("bind", "inherit"),
+    ("run", "listen"): _choice("bind", "inherit"),
     ("run", "reseed"): _boolean,
     ("scripts",): _table,
     ("scripts", "main"): _filled,
@@ -201,7 +201,7 @@ _SCHEMA: Final[Mapping[tuple[str, ...], _Check]] = {
     ("observation",): _table,
     ("observation", "radius"): _positive,
     ("speech",): _table,
-    ("speech", "mode"): _one_of("global", "proximity"),
+    ("speech", "mode"): _choice("global", "proximity"),
     ("speech", "hearing_radius"): _positive,
     ("agent_api",): _table,
     ("agent_api", "allow_reset"): _boolean,

@@ -15,12 +15,12 @@ import attrs
 
 from clawblox import protocol
 from clawblox.config.arguments import (
-    env_of,
-    host_of,
-    path_of,
-    port_of,
-    seconds_of,
-    text_of,
+    check_env,
+    check_host,
+    check_path,
+    check_port,
+    check_seconds,
+    check_text,
 )
 from clawblox.config.options import InstanceSpec, RestartPolicy
 from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
@@ -142,8 +142,8 @@ def plan_launch(
     if reseed is not None and (type(reseed) is not int or reseed not in protocol.SEEDS):
         raise ConfigError("a whole number from 0 to 2**64 - 1", key="reseed", value=reseed)
     resume_path, digest = find_resume(resume, config.dir)
-    recordings = path_of(record_dir, "record_dir").absolute() if record_dir is not None else None
-    path_of(config.dir, "dir")
+    recordings = check_path(record_dir, "record_dir").absolute() if record_dir is not None else None
+    check_path(config.dir, "dir")
     run = _run_dir(config, run_dir, recordings)
     directory = run
     if index is not None:
@@ -155,19 +155,19 @@ def plan_launch(
         instance_dir=directory,
         index=index,
         name=name,
-        host=host_of(host),
-        port=port_of(port),
-        port_wait=seconds_of(port_wait, "port_wait", may_be_zero=True),
-        base_path=protocol.normalise_base_path(text_of(base_path, "base_path")),
+        host=check_host(host),
+        port=check_port(port),
+        port_wait=check_seconds(port_wait, "port_wait", may_be_zero=True),
+        base_path=protocol.normalise_base_path(check_text(base_path, "base_path")),
         record_dir=(recordings or directory / "recordings") if record else None,
         resume_path=resume_path,
         parent_sha256=parent_sha256 or digest,
         reseed=reseed,
         restart=restart,
-        health_timeout=seconds_of(health_timeout, "health_timeout"),
+        health_timeout=check_seconds(health_timeout, "health_timeout"),
         command_file=_in_existing_dir("command_file", command_file),
         log_file=_in_existing_dir("log_file", log_file),
-        env=dict(env_of(env)),
+        env=dict(check_env(env)),
         detach=detach,
         tmux_session=tmux_session,
     )
@@ -216,7 +216,7 @@ def plan_many(
             record_dir=None,
             resume=path if spec.resume is None else spec.resume,
             parent_sha256=(parent_sha256 or digest) if spec.resume is None else None,
-            env={**env_of(env), **env_of(spec.env)},
+            env={**check_env(env), **check_env(spec.env)},
             reseed=_seed_of(reseed, place),
             port=None,
             port_wait=0.0,
@@ -295,7 +295,7 @@ def _run_dir(config: WorldConfig, run_dir: str | Path | None, record_dir: Path |
 def _in_existing_dir(key: str, value: str | Path | None) -> Path | None:
     if value is None:
         return None
-    path = path_of(value, key).absolute()
+    path = check_path(value, key).absolute()
     try:
         is_there = path.parent.is_dir()
     except OSError as error:

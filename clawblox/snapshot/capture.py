@@ -60,7 +60,7 @@ async def capture(
     except BaseException:
         # A cancellation may strike even after the file was published.
         with anyio.CancelScope(shield=True):
-            await run_blocking(transfer.take_back)
+            await run_blocking(transfer.discard)
         raise
 
 

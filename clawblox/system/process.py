@@ -32,7 +32,7 @@ from clawblox.protocol import (
 )
 from clawblox.results import Rung, WorldExit
 from clawblox.system.process_finder import Finder, finder_of_loop
-from clawblox.system.process_tree import Mark, Proc, command_line, read_process, start_time_of
+from clawblox.system.process_tree import Mark, Proc, command_line, read_process, read_start_time
 
 __all__ = [
     "CannotExecute",
@@ -321,7 +321,7 @@ def adopt(pid: int) -> Process:
 def _open(pid: int, *, is_child: bool) -> Process:
     pidfd = os.pidfd_open(pid)
     try:
-        return Process(pid, start_time_of(pid), is_child, pidfd)
+        return Process(pid, read_start_time(pid), is_child, pidfd)
     except ProcessLookupError:
         os.close(pidfd)
         raise

@@ -30,10 +30,10 @@ __all__ = [
     "is_same_process",
     "is_suspended",
     "kill_tree",
+    "measure_usage",
     "read_process",
+    "read_start_time",
     "signal_processes",
-    "start_time_of",
-    "usage_of",
 ]
 
 
@@ -121,7 +121,7 @@ def is_suspended(pid: int) -> bool:
     return found is not None and found[0] in _SUSPENDED
 
 
-def start_time_of(pid: int) -> int:
+def read_start_time(pid: int) -> int:
     """Return the start of ``pid`` in clock ticks since boot, dead and unreaped included.
 
     Raises:
@@ -180,7 +180,7 @@ class _View:
         return proc is not None and proc.start_time == start_time
 
 
-def usage_of(pids: Iterable[int]) -> tuple[int, float]:
+def measure_usage(pids: Iterable[int]) -> tuple[int, float]:
     """Return resident memory in bytes and processor time in seconds of some processes together."""
     pages = ticks = 0
     for pid in pids:

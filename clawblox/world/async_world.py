@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import count_of, file_of, path_of, seconds_of
+from clawblox.config.arguments import check_count, check_path, check_read_path, check_seconds
 from clawblox.config.download import fetch_world, is_world_url
 from clawblox.config.options import (
     DEFAULT_MAX_RESTARTS,
@@ -92,7 +92,7 @@ class AsyncWorld(WorldMetadata):
         self._autosave: Autosave | None = None
         self._residence: Residence[Fleet]
         if not is_world_url(self._source):
-            self._config_read = read_world_config(file_of(dir, "dir"))
+            self._config_read = read_world_config(check_read_path(dir, "dir"))
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
@@ -400,7 +400,7 @@ class AsyncWorld(WorldMetadata):
         if run_dir is None and isinstance(checkpoint, Mapping):
             run_dir = self._open_fleet().last_run_dir(checkpoint.get("instance"))
         return await self._start_many(
-            [InstanceSpec()] * count_of(count, "count", at_most=MAX_LEASES),
+            [InstanceSpec()] * check_count(count, "count", at_most=MAX_LEASES),
             run_dir,
             on_failure,
             reuse=False,
@@ -550,7 +550,7 @@ class AsyncWorld(WorldMetadata):
         supervisor = fleet.find(instance)
         member = member_of(agent)
         url = supervisor.instance.url
-        seconds_of(timeout, "timeout")
+        check_seconds(timeout, "timeout")
 
         async def call() -> dict[str, Any]:
             async with supervisor.calls.call():
@@ -599,7 +599,7 @@ class AsyncWorld(WorldMetadata):
         """
         fleet = self._open_fleet()
         supervisor = fleet.find(instance)
-        seconds_of(timeout, "timeout")
+        check_seconds(timeout, "timeout")
 
         async def call() -> None:
             async with supervisor.calls.call():
@@ -697,7 +697,9 @@ class AsyncWorld(WorldMetadata):
         later = None
         if every is not None:
             options = SaveOptions(_dir_of(dir))
-            later = Autosave(fleet, seconds_of(every, "every"), count_of(keep, "keep"), options)
+            later = Autosave(
+                fleet, check_seconds(every, "every"), check_count(keep, "keep"), options
+            )
         if self._autosave is not None:
             self._autosave.cancel()
         self._autosave = later
@@ -768,7 +770,7 @@ class AsyncWorld(WorldMetadata):
             An async context manager and iterator of :class:`~clawblox.results.LogLine`.
         """
         if tail is not None:
-            count_of(tail, "tail", at_least=0)
+            check_count(tail, "tail", at_least=0)
         return self._open_fleet().find(instance).instance.log_reader(follow=follow, tail=tail)
 
     def events(self) -> EventStream:
@@ -782,17 +784,17 @@ class AsyncWorld(WorldMetadata):
 
 def _specs(instances: object) -> list[InstanceSpec]:
     if isinstance(instances, int):
-        return [InstanceSpec()] * count_of(instances, "instances", at_most=MAX_LEASES)
+        return [InstanceSpec()] * check_count(instances, "instances", at_most=MAX_LEASES)
     if not isinstance(instances, Sequence) or isinstance(instances, str):
         message = "how many, or a list of what each has of its own"
         raise ConfigError(message, key="instances", value=instances)
-    count_of(len(instances), "instances", at_least=0, at_most=MAX_LEASES)
+    check_count(len(instances), "instances", at_least=0, at_most=MAX_LEASES)
     return [spec_of(one) for one in instances]
 
 
 def _grace_of(grace_seconds: float) -> float:
-    return seconds_of(grace_seconds, "grace_seconds", may_be_zero=True)
+    return check_seconds(grace_seconds, "grace_seconds", may_be_zero=True)
 
 
 def _dir_of(given: str | Path | None) -> Path | None:
-    return None if given is None else path_of(given, "dir").absolute()
+    return None if given is None else check_path(given, "dir").absolute()

@@ -17,7 +17,7 @@ import structlog
 
 from clawblox.concurrency.batch import BatchOperation
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import count_of, seconds_of
+from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
@@ -58,8 +58,8 @@ class SaveOptions:
         Raises:
             ConfigError: One of them cannot be; names it.
         """
-        seconds_of(self.timeout, "timeout")
-        count_of(self.max_bytes, "max_bytes")
+        check_seconds(self.timeout, "timeout")
+        check_count(self.max_bytes, "max_bytes")
 
 
 async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:

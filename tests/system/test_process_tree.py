@@ -25,8 +25,8 @@ from clawblox.system.process_tree import (
     find_trees,
     is_same_process,
     kill_tree,
+    read_start_time,
     signal_processes,
-    start_time_of,
 )
 from tests import support
 from tests.support import is_alive, kill_processes, wait_until
@@ -106,7 +106,7 @@ def pids(found: list[Proc]) -> set[int]:
 
 
 def identity(pid: int) -> tuple[int, int]:
-    return pid, start_time_of(pid)
+    return pid, read_start_time(pid)
 
 
 # --------------------------------------------------------------------------- one process
@@ -137,7 +137,7 @@ def test_a_name_that_looks_like_the_fields_of_stat_is_read_rightly(
 def test_a_zombie_is_not_live_and_still_the_same_process(start: Start) -> None:
     child = start("true")
     wait_until(lambda: not is_alive(child.pid))
-    began_at = start_time_of(child.pid)
+    began_at = read_start_time(child.pid)
     assert proctree.read_process(child.pid) is None
     assert child.pid not in all_processes()
     assert is_same_process(child.pid, began_at)
@@ -155,7 +155,7 @@ def test_a_process_that_does_not_exist_has_nothing(start: Start) -> None:
     child = start("true")
     child.wait()
     with pytest.raises(ProcessLookupError):
-        start_time_of(child.pid)
+        read_start_time(child.pid)
     assert proctree.read_process(child.pid) is None
     assert environment(child.pid) == []
     assert command_line(child.pid) == ""
@@ -337,7 +337,7 @@ def test_what_is_older_than_the_leader_of_another_is_found(
     wait_until(lambda: command_line(daemon) == "sleep 60")
     older.kill()
     older.wait()
-    wait_until(lambda: start_time_of(start("true").pid) > start_time_of(daemon))
+    wait_until(lambda: read_start_time(start("true").pid) > read_start_time(daemon))
     younger = start()
     first = Search((Mark(f"{cookie}0".encode(), (identity_of_older,)),))
     passes = count_passes(monkeypatch)
