@@ -113,10 +113,10 @@ def checked_secrets(values: Iterable[str]) -> Secrets:
         ConfigError: They are not strings; shows none of them.
     """
     if isinstance(values, str):
-        raise ConfigError("known_secrets must be several strings, not one", key="known_secrets")
+        raise ConfigError("must be several strings, not one", key="known_secrets")
     secrets = Secrets(values)
     if not all(map(_is_secret, secrets)):
-        message = f"known_secrets must be strings of {_SHORTEST_SECRET} characters or more"
+        message = f"must be strings of {_SHORTEST_SECRET} characters or more"
         raise ConfigError(message, key="known_secrets")
     return secrets
 
@@ -156,13 +156,13 @@ def _snapshot(
 
 def _agents(value: Mapping[str, str | os.PathLike[str]] | None) -> dict[str, Path]:
     if not isinstance(value or {}, Mapping):
-        raise ConfigError("agents must map names to directories", key="agents", value=value)
+        raise ConfigError("must map names to directories", key="agents", value=value)
     return {_agent_name(name): _agent_dir(name, path) for name, path in (value or {}).items()}
 
 
 def _agent_name(name: object) -> str:
     if not isinstance(name, str):
-        raise ConfigError("the names of agents are strings", key="agents", value=name)
+        raise ConfigError("their names must be strings", key="agents", value=name)
     try:
         if "/" in name:
             raise CheckpointPathError("is more than one component of a path")
@@ -187,17 +187,17 @@ def _backends() -> tuple[str, ...]:
 
 def _metadata(value: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if not isinstance(value or {}, Mapping):
-        raise ConfigError("metadata must be a mapping", key="metadata", value=value)
+        raise ConfigError("must be a mapping", key="metadata", value=value)
     given = dict(value or {})
     for key in sorted(RESERVED_KEYS & given.keys()):
-        message = "metadata has a key that the archive itself says something under"
+        message = "the archive itself uses this key"
         raise ConfigError(message, key=f"metadata.{key}")
     return {_metadata_key(key): _json(key, one) for key, one in given.items()}
 
 
 def _metadata_key(key: object) -> str:
     if not isinstance(key, str):
-        raise ConfigError("the keys of metadata are strings", key="metadata", value=key)
+        raise ConfigError("its keys must be strings", key="metadata", value=key)
     return key
 
 
@@ -215,20 +215,20 @@ def _allowances(values: Iterable[Allowance]) -> tuple[Allowance, ...]:
     allow = tuple(values)
     for each in allow:
         if not isinstance(each, Allowance):
-            raise ConfigError("allow must be Allowance values", key="allow", value=each)
+            raise ConfigError("must be Allowance values", key="allow", value=each)
     return allow
 
 
 def _seconds(key: str, value: float) -> float:
     if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise ConfigError(f"{key} must be seconds, 0 or more", key=key, value=value)
+        raise ConfigError("must be seconds, 0 or more", key=key, value=value)
     return float(value)
 
 
 def _one_of(key: str, value: Any, allowed: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any choice
     if not any(type(value) is type(each) and value == each for each in allowed):
         words = ", ".join(repr(each) for each in allowed)
-        raise ConfigError(f"{key} must be one of {words}", key=key, value=value)
+        raise ConfigError(f"must be one of {words}", key=key, value=value)
     return value
 
 
