@@ -24,7 +24,6 @@ __all__ = [
     "all_processes",
     "boot_id",
     "command_line",
-    "environment",
     "find_tree",
     "find_trees",
     "is_same_process",
@@ -33,6 +32,7 @@ __all__ = [
     "measure_usage",
     "read_process",
     "read_start_time",
+    "read_variables",
     "signal_processes",
 ]
 
@@ -167,7 +167,7 @@ class _View:
     def environment(self, pid: int) -> list[bytes]:
         """Return the entries of a process's environment; it has none in the middle of an exec."""
         if not (entries := self._environments.get(pid)):
-            entries = self._environments[pid] = environment(pid)
+            entries = self._environments[pid] = _read_environment(pid)
         return entries
 
     def lives(self, pid: int, start_time: int) -> bool:
@@ -192,10 +192,19 @@ def measure_usage(pids: Iterable[int]) -> tuple[int, float]:
     return pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK")
 
 
-def environment(pid: int) -> list[bytes]:
-    """Return the entries of a process's initial environment; empty when it is not readable."""
+def _read_environment(pid: int) -> list[bytes]:
     raw = _read(pid, "environ")
     return raw.split(b"\0") if raw else []
+
+
+def read_variables(pid: int) -> dict[str, str]:
+    """Return the variables that a process was started with; none when they cannot be read.
+
+    Raises:
+        OSError: This process has no descriptor or memory left.
+    """
+    entries = (os.fsdecode(entry).partition("=") for entry in _read_environment(pid))
+    return {name: value for name, is_variable, value in entries if is_variable}
 
 
 def command_line(pid: int) -> str:

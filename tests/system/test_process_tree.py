@@ -20,12 +20,12 @@ from clawblox.system.process_tree import (
     all_processes,
     boot_id,
     command_line,
-    environment,
     find_tree,
     find_trees,
     is_same_process,
     kill_tree,
     read_start_time,
+    read_variables,
     signal_processes,
 )
 from tests import support
@@ -79,7 +79,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         )
         children.append(child)
         # A process in the middle of its exec has no environment yet.
-        wait_until(lambda: not is_alive(child.pid) or environment(child.pid))
+        wait_until(lambda: not is_alive(child.pid) or read_variables(child.pid))
         return child
 
     yield start_one
@@ -120,7 +120,7 @@ def test_a_process_is_what_proc_shows_of_it(start: Start) -> None:
     assert found == Proc(child.pid, os.getpid(), child.pid, shown.start_time)
     assert found in all_processes().values()
     assert command_line(child.pid) == "sleep 60"
-    assert environment(child.pid) == [f"PATH={os.defpath}".encode(), b""]
+    assert read_variables(child.pid) == {"PATH": os.defpath}
 
 
 def test_a_name_that_looks_like_the_fields_of_stat_is_read_rightly(
@@ -157,7 +157,7 @@ def test_a_process_that_does_not_exist_has_nothing(start: Start) -> None:
     with pytest.raises(ProcessLookupError):
         read_start_time(child.pid)
     assert proctree.read_process(child.pid) is None
-    assert environment(child.pid) == []
+    assert read_variables(child.pid) == {}
     assert command_line(child.pid) == ""
 
 
@@ -396,9 +396,9 @@ def test_what_is_in_the_middle_of_an_exec_is_found_by_the_next_pass(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = start(cookie=cookie)
-    answers = {child.pid: iter([[], environment(child.pid)])}
+    answers = {child.pid: iter([[], proctree._read_environment(child.pid)])}
     monkeypatch.setattr(
-        proctree, "environment", lambda pid: next(answers[pid]) if pid in answers else []
+        proctree, "_read_environment", lambda pid: next(answers[pid]) if pid in answers else []
     )
     assert found_by(search(cookie)) == [{child.pid}]
 
