@@ -31,9 +31,9 @@
         ├── SnapshotError
         └── WorldStopError                a process survived the whole stop ladder
 
-An error is raised with a message and optional fields, nothing else is required, so every
-one of them pickles. The fields stand in the message too: the text alone is enough to find
-the fault.
+Only the message is required to raise one, and every one of them pickles. Its text begins with
+what it is about and what went wrong, the headline; the fields follow, one a line, and the hint
+comes last. So the text alone is enough to find the fault.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clawblox.results import Finding, WorldExit
-
-_SHOWN_FINDINGS = 20
 
 __all__ = [
     "BatchError",
@@ -78,8 +76,10 @@ __all__ = [
     "WorldStopError",
 ]
 
-
-_MAX_FAILURES = 10
+_SHOWN_FAILURES = 10
+_SHOWN_FINDINGS = 20
+_VALUE_CHARS = 200
+_ENTRY_CHARS = 60
 
 
 class ClawbloxError(Exception):
@@ -88,35 +88,47 @@ class ClawbloxError(Exception):
     Args:
         message: What went wrong, in one sentence.
         hint: What to do about it.
+
+    Attributes:
+        exit_code: Exit status of the command line when this error ends it.
     """
 
     exit_code = 1
-    """Exit status of the command line when this error ends it."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
 
+    @property
+    def subject(self) -> str | None:
+        """What the error is about, a file or an argument; None when the message says it."""
+        return None
+
+    @property
+    def headline(self) -> str:
+        """The first line of the text: subject and message."""
+        return self.message if self.subject is None else f"{self.subject}: {self.message}"
+
     def details(self) -> list[str]:
-        """Return the lines that follow the message: fields of the error, one a line."""
+        """Return the lines that follow the headline: fields of the error, one a line."""
         return []
 
     def __str__(self) -> str:
-        lines = [self.message, *(f"  {line}" for line in self.details())]
+        lines = [self.headline, *(f"  {line}" for line in self.details())]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
 
 
 class ConfigError(ClawbloxError, ValueError):
-    """A ``world.toml``, or a value given in its place, is wrong.
+    """A ``world.toml``, or an argument, is wrong.
 
     Args:
-        message: What is wrong and what would be right.
+        message: What is wrong and what would be right; it is read after the key.
         path: The file, when the value came from one.
-        key: Dotted key, for example ``run.command``.
-        value: The offending value.
+        key: Dotted key, for example ``run.command``, or name of the argument.
+        value: The wrong value.
         line: Line in ``path``, counted from 1.
         hint: What to do about it.
     """
@@ -139,14 +151,25 @@ class ConfigError(ClawbloxError, ValueError):
         self.value = value
         self.line = line
 
+    @property
+    def subject(self) -> str | None:
+        """The key; without one, the place in the file."""
+        return self.key or self._place
+
     def details(self) -> list[str]:
-        """Name file with line, key and value."""
-        where = f"{self.path}:{self.line}" if self.line else str(self.path)
+        """Name the file with its line, and the value, unless the headline does."""
+        value = repr(self.value)
+        is_shown = self.value is None or self.message.endswith(f", not {value}")
         return [
-            *([f"file: {where}"] if self.path else []),
-            *([f"key: {self.key}"] if self.key else []),
-            *([f"value: {_short_repr(self.value)}"] if self.value is not None else []),
+            *([f"file: {self._place}"] if self.key and self._place else []),
+            *([] if is_shown else [f"value: {_shorten(value, _VALUE_CHARS)}"]),
         ]
+
+    @property
+    def _place(self) -> str | None:
+        if self.path is None:
+            return None
+        return f"{self.path}:{self.line}" if self.line else str(self.path)
 
 
 class UsageError(ClawbloxError, RuntimeError):
@@ -177,12 +200,14 @@ class FetchError(ClawbloxError, OSError):
         self.url = url
         self.status = status
 
+    @property
+    def subject(self) -> str | None:
+        """The address."""
+        return self.url
+
     def details(self) -> list[str]:
-        """Name the address and the status."""
-        return [
-            *([f"url: {self.url}"] if self.url else []),
-            *([f"status: {self.status}"] if self.status else []),
-        ]
+        """Name the status."""
+        return [f"status: {self.status}"] if self.status else []
 
 
 class ManifestError(ClawbloxError):
@@ -198,9 +223,10 @@ class ManifestError(ClawbloxError):
         super().__init__(message, hint=hint)
         self.path = path
 
-    def details(self) -> list[str]:
-        """Name the file."""
-        return [f"file: {self.path}"] if self.path else []
+    @property
+    def subject(self) -> str | None:
+        """The manifest."""
+        return str(self.path) if self.path else None
 
 
 class RunLockedError(ClawbloxError):
@@ -261,22 +287,19 @@ class BatchError(ClawbloxError):
 
     def details(self) -> list[str]:
         """Name each instance with the first line of its error."""
-        lines = [
-            f"{name}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-            for name, error in self.failed.items()
-        ]
-        more = len(lines) - _MAX_FAILURES
-        return [*lines[:_MAX_FAILURES], *([f"and {more} more"] if more > 0 else [])]
+        lines = [_describe_failure(name, error) for name, error in self.failed.items()]
+        more = len(lines) - _SHOWN_FAILURES
+        return [*lines[:_SHOWN_FAILURES], *([f"and {more} more"] if more > 0 else [])]
 
 
 class ControlError(ClawbloxError):
     """An orchestrator refused a request of another process, or went away meanwhile.
 
     Args:
-        message: What failed; the orchestrator's own words when it answered.
+        message: What failed; the orchestrator's own headline when it answered.
         path: The control socket.
         error_type: Class of the error in the orchestrator; None when it did not answer.
-        error_details: The lines that follow that error's message.
+        error_details: The lines that follow that headline.
         hint: What to do about it.
     """
 
@@ -329,18 +352,22 @@ class CheckpointError(ClawbloxError):
         self.path = path
         self.entry = entry
 
+    @property
+    def subject(self) -> str | None:
+        """The archive, or what is in its way."""
+        return str(self.path) if self.path else None
+
     def details(self) -> list[str]:
-        """Name the member and the archive."""
-        return [
-            *([f"entry: {_safe_repr(self.entry)}"] if self.entry is not None else []),
-            *([f"file: {self.path}"] if self.path else []),
-        ]
+        """Name the member."""
+        # A stranger chose the name: it must not reach a terminal as it is.
+        entry = None if self.entry is None else _shorten(ascii(self.entry), _ENTRY_CHARS)
+        return [] if entry is None else [f"entry: {entry}"]
 
 
 class CheckpointSecretError(CheckpointError):
-    """An archive would have carried a secret, or something that cannot be searched for one.
+    """An archive would have carried a secret, or a file that cannot be searched for one.
 
-    Nothing was written. The secret itself is nowhere in this error.
+    Nothing was written. The error does not contain the secret itself.
 
     Args:
         message: What was refused.
@@ -353,14 +380,14 @@ class CheckpointSecretError(CheckpointError):
         self.findings = tuple(findings)
 
     def details(self) -> list[str]:
-        """Say where, a finding a line, after the fields of every checkpoint error."""
+        """Add a line for each finding to the fields of every checkpoint error."""
         shown = [str(finding) for finding in self.findings[:_SHOWN_FINDINGS]]
         rest = len(self.findings) - len(shown)
         return [*super().details(), *shown, *([f"and {rest} more"] if rest else [])]
 
 
 class CheckpointFormatError(CheckpointError, ValueError):
-    """A file is no archive of the kind that clawblox writes; nothing of it was kept."""
+    """A file is not an archive that clawblox wrote; none of it was kept."""
 
 
 class CheckpointPathError(CheckpointFormatError):
@@ -421,16 +448,21 @@ class WorldError(ClawbloxError):
         self.exit = exit
         self.log_lines = log_lines
 
+    @property
+    def subject(self) -> str | None:
+        """The instance."""
+        return self.instance
+
     def locate(self, **fields: object) -> None:
-        """Fill in the fields that are not known yet; used by whoever knows the instance."""
+        """Fill in the fields that are not known yet; called where the instance is known."""
         for name, value in fields.items():
             if not getattr(self, name):
                 setattr(self, name, value)
 
     def details(self) -> list[str]:
-        """Name every field that is known, the log's last lines at the end."""
-        named = {
-            "instance": self.instance,
+        """Return the log's last lines, then the table of every other field that is known."""
+        facts = {
+            **self.own_facts(),
             "world directory": self.world_dir,
             "command_file": self.command_file,
             "log_file": self.log_file,
@@ -440,11 +472,15 @@ class WorldError(ClawbloxError):
             "elapsed": None if self.elapsed_s is None else f"{self.elapsed_s:.2f} s",
             "exit": self.exit,
         }
-        lines = [f"{name}: {value}" for name, value in named.items() if value is not None]
-        if self.log_lines:
-            lines.append("last log lines:")
-            lines.extend(f"  | {line}" for line in self.log_lines)
-        return lines
+        return [
+            *(["last log lines:"] if self.log_lines else []),
+            *(f"  | {line}" for line in self.log_lines),
+            *(f"{name}: {value}" for name, value in facts.items() if value is not None),
+        ]
+
+    def own_facts(self) -> dict[str, object]:
+        """Return the fields that only this kind of error has, by their names in the text."""
+        return {}
 
 
 class WorldStartError(WorldError):
@@ -456,7 +492,7 @@ class WorldCommandError(WorldStartError):
 
 
 class PortInUseError(WorldStartError):
-    """The port that was asked for belongs to another process."""
+    """The requested port belongs to another process."""
 
 
 class WorldExitedBeforeReady(WorldStartError):  # noqa: N818 - says the condition
@@ -464,23 +500,23 @@ class WorldExitedBeforeReady(WorldStartError):  # noqa: N818 - says the conditio
 
 
 class SnapshotRefusedError(WorldExitedBeforeReady):
-    """The world's process ended while it should have restored a snapshot."""
+    """The world's process ended while it was restoring a snapshot."""
 
 
 class WorldReadyTimeout(WorldStartError, TimeoutError):  # noqa: N818 - says the condition
-    """The world lived but was not ready within its time."""
+    """The world did not become ready in time."""
 
 
 class WorldIdentityError(WorldStartError):
-    """Somebody else answers on the port of this instance."""
+    """Another process answers on the port of this instance."""
 
 
 class WorldExitedError(WorldError):
-    """The instance has ended; a call to it cannot succeed any more."""
+    """The instance has ended; no call to it can succeed."""
 
 
 class WorldCallError(WorldError):
-    """The instance answered a call with something unusable, or not at all.
+    """The instance gave no usable answer to a call.
 
     Args:
         message: What went wrong.
@@ -501,21 +537,18 @@ class WorldCallError(WorldError):
         self.status = status
         self.body_start = body_start
 
-    def details(self) -> list[str]:
-        """Add status and body to the fields of the instance."""
-        return [
-            *([f"status: {self.status}"] if self.status is not None else []),
-            *([f"body: {_short_repr(self.body_start)}"] if self.body_start else []),
-            *super().details(),
-        ]
+    def own_facts(self) -> dict[str, object]:
+        """Return the status and the start of the body."""
+        body = _shorten(repr(self.body_start), _VALUE_CHARS) if self.body_start else None
+        return {"status": self.status, "body": body}
 
 
 class WorldSessionError(WorldCallError):
-    """The world did not give the recorded session back."""
+    """The world answered with another session than the recorded one."""
 
 
 class SnapshotError(WorldError):
-    """A snapshot could not be taken; no file and no manifest entry was left.
+    """A snapshot could not be taken; it left no file and no manifest entry.
 
     Args:
         message: What went wrong.
@@ -538,25 +571,19 @@ class SnapshotError(WorldError):
         self.bytes = bytes
         self.status = status
 
-    def details(self) -> list[str]:
-        """Add status and bytes received to the fields of the instance."""
-        return [
-            *([f"status: {self.status}"] if self.status is not None else []),
-            f"bytes received: {self.bytes}",
-            *super().details(),
-        ]
+    def own_facts(self) -> dict[str, object]:
+        """Return the status and the bytes received."""
+        return {"status": self.status, "bytes received": self.bytes}
 
 
 class WorldStopError(WorldError):
     """A marked process survived every rung of the stop ladder."""
 
 
-def _short_repr(value: object, limit: int = 200) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def _describe_failure(name: str, error: Exception) -> str:
+    line = (str(error).splitlines() or [""])[0].removeprefix(f"{name}: ")
+    return f"{name}: {type(error).__name__}: {line}"
 
 
-def _safe_repr(name: str, limit: int = 60) -> str:
-    # A stranger chose the name: what it holds must not reach a terminal as it is.
-    text = ascii(name)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

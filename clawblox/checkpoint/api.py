@@ -8,13 +8,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-
-import anyio
-import anyio.lowlevel
 
 from clawblox.checkpoint.archive import reader
 from clawblox.checkpoint.load import load as loader
@@ -22,9 +18,8 @@ from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.request import OnUnarchivable, check_request, checked_secrets
 from clawblox.checkpoint.save import save
-from clawblox.concurrency.tasks import in_own_task
-from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import file_of, path_of
+from clawblox.concurrency.threads import run_blocking, run_interruptible
+from clawblox.config.arguments import check_path, check_read_path
 
 __all__ = [
     "DEFAULT_IDLE_WAIT_S",
@@ -33,7 +28,7 @@ __all__ = [
     "async_save_checkpoint",
     "load_checkpoint",
     "read_metadata",
-    "run_interruptible",
+    "run_with_progress",
     "save_checkpoint",
 ]
 
@@ -135,7 +130,7 @@ def load_checkpoint(
         CheckpointError: It cannot be read, or something is in its way in ``run_dir``.
         ConfigError: One of the paths is none.
     """
-    archive, target = file_of(path, "path"), path_of(run_dir, "run_dir")
+    archive, target = check_read_path(path, "path"), check_path(run_dir, "run_dir")
     return loader.load(archive, target, limits=limits, progress=progress)
 
 
@@ -147,7 +142,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
         CheckpointError: It cannot be read.
         ConfigError: The path is none.
     """
-    return reader.read_metadata(file_of(path, "path"))
+    return reader.read_metadata(check_read_path(path, "path"))
 
 
 async def async_save_checkpoint(
@@ -171,7 +166,7 @@ async def async_save_checkpoint(
     complete and registered.
     """
     known_secrets = checked_secrets(known_secrets)
-    return await run_interruptible(
+    return await run_with_progress(
         lambda hook: save_checkpoint(
             path,
             world_snapshot,
@@ -202,7 +197,7 @@ async def async_load_checkpoint(
     Cancellation: the run directory is as it was; or all of the archive is in it, when that was
     being put in its place by then.
     """
-    return await run_interruptible(
+    return await run_with_progress(
         lambda hook: load_checkpoint(path, run_dir, limits=limits, progress=hook), progress
     )
 
@@ -216,50 +211,27 @@ async def async_read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 class _Interrupted(Exception):  # noqa: N818 - says the condition; it never leaves this module
-    """Nobody waits for the operation any more."""
+    """The caller was cancelled."""
 
 
-async def run_interruptible(function: Callable[[Report], _T], report: Report | None) -> _T:
+async def run_with_progress(function: Callable[[Report], _T], report: Report | None) -> _T:
     """Run ``function(hook)`` in a worker thread; a cancellation makes the hook raise.
 
     Args:
         function: What blocks; it calls the hook with bytes done and bytes in all.
         report: Takes what the hook is called with, in the worker thread.
 
+    Raises:
+        Exception: What ``function`` raises.
+
     Cancellation: waits for the function, which ends as soon as it calls the hook.
     """
-    # A task of its own: asyncio's Task.cancel would leave the thread at work behind.
-    return await in_own_task(partial(_run_interruptible, function, report))
-
-
-async def _run_interruptible(function: Callable[[Report], _T], report: Report | None) -> _T:
-    is_abandoned = threading.Event()
-    outcome: Future[_T] = Future()
+    is_cancelled = threading.Event()
 
     def hook(done: int, total: int) -> None:
-        if is_abandoned.is_set():
+        if is_cancelled.is_set():
             raise _Interrupted
         if report is not None:
             report(done, total)
 
-    async def abandon_when_cancelled() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            is_abandoned.set()
-
-    def run() -> None:
-        # What it raises must not come out in the exception group of the tasks.
-        try:
-            outcome.set_result(function(hook))
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever asked
-            outcome.set_exception(error)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(abandon_when_cancelled)
-        try:
-            await run_blocking(run)
-        finally:
-            tasks.cancel_scope.cancel()
-    await anyio.lowlevel.checkpoint_if_cancelled()
-    return outcome.result()
+    return await run_interruptible(partial(function, hook), is_cancelled.set)

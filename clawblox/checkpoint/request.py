@@ -19,7 +19,7 @@ from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.model import Allowance
 from clawblox.checkpoint.names import check_name
 from clawblox.checkpoint.secrets import KnownValues
-from clawblox.config.arguments import path_of, snapshot_of
+from clawblox.config.arguments import check_path, check_snapshot
 from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
 from clawblox.protocol import ARCHIVE_SUFFIX
 
@@ -113,10 +113,10 @@ def checked_secrets(values: Iterable[str]) -> Secrets:
         ConfigError: They are not strings; shows none of them.
     """
     if isinstance(values, str):
-        raise ConfigError("known_secrets must be several strings, not one", key="known_secrets")
+        raise ConfigError("must be several strings, not one", key="known_secrets")
     secrets = Secrets(values)
     if not all(map(_is_secret, secrets)):
-        message = f"known_secrets must be strings of {_SHORTEST_SECRET} characters or more"
+        message = f"must be strings of {_SHORTEST_SECRET} characters or more"
         raise ConfigError(message, key="known_secrets")
     return secrets
 
@@ -131,7 +131,7 @@ def label_secrets(values: Secrets) -> KnownValues:
 
 
 def _archive_path(value: str | os.PathLike[str]) -> Path:
-    path = path_of(value, "path").absolute()
+    path = check_path(value, "path").absolute()
     if path.suffix != ARCHIVE_SUFFIX or path.name == ARCHIVE_SUFFIX:
         raise ConfigError(
             f"the name of an archive ends in {ARCHIVE_SUFFIX}",
@@ -147,7 +147,7 @@ def _snapshot(
 ) -> tuple[Path | None, str | None]:
     if value is None:
         return None, None
-    given, digest = snapshot_of(value, "world_snapshot")
+    given, digest = check_snapshot(value, "world_snapshot")
     path = given.absolute()
     if not _holds(path.is_file, path):
         raise ConfigError("the snapshot is not a file", key="world_snapshot", value=str(given))
@@ -156,13 +156,13 @@ def _snapshot(
 
 def _agents(value: Mapping[str, str | os.PathLike[str]] | None) -> dict[str, Path]:
     if not isinstance(value or {}, Mapping):
-        raise ConfigError("agents must map names to directories", key="agents", value=value)
+        raise ConfigError("must map names to directories", key="agents", value=value)
     return {_agent_name(name): _agent_dir(name, path) for name, path in (value or {}).items()}
 
 
 def _agent_name(name: object) -> str:
     if not isinstance(name, str):
-        raise ConfigError("the names of agents are strings", key="agents", value=name)
+        raise ConfigError("their names must be strings", key="agents", value=name)
     try:
         if "/" in name:
             raise CheckpointPathError("is more than one component of a path")
@@ -174,7 +174,7 @@ def _agent_name(name: object) -> str:
 
 
 def _agent_dir(name: str, value: str | os.PathLike[str]) -> Path:
-    path = path_of(value, f"agents.{name}").absolute()
+    path = check_path(value, f"agents.{name}").absolute()
     if not _holds(path.is_dir, path):
         message = "the agent's directory is not a directory"
         raise ConfigError(message, key=f"agents.{name}", value=str(value))
@@ -187,17 +187,17 @@ def _backends() -> tuple[str, ...]:
 
 def _metadata(value: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if not isinstance(value or {}, Mapping):
-        raise ConfigError("metadata must be a mapping", key="metadata", value=value)
+        raise ConfigError("must be a mapping", key="metadata", value=value)
     given = dict(value or {})
     for key in sorted(RESERVED_KEYS & given.keys()):
-        message = "metadata has a key that the archive itself says something under"
+        message = "the archive itself uses this key"
         raise ConfigError(message, key=f"metadata.{key}")
     return {_metadata_key(key): _json(key, one) for key, one in given.items()}
 
 
 def _metadata_key(key: object) -> str:
     if not isinstance(key, str):
-        raise ConfigError("the keys of metadata are strings", key="metadata", value=key)
+        raise ConfigError("its keys must be strings", key="metadata", value=key)
     return key
 
 
@@ -215,20 +215,20 @@ def _allowances(values: Iterable[Allowance]) -> tuple[Allowance, ...]:
     allow = tuple(values)
     for each in allow:
         if not isinstance(each, Allowance):
-            raise ConfigError("allow must be Allowance values", key="allow", value=each)
+            raise ConfigError("must be Allowance values", key="allow", value=each)
     return allow
 
 
 def _seconds(key: str, value: float) -> float:
     if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise ConfigError(f"{key} must be seconds, 0 or more", key=key, value=value)
+        raise ConfigError("must be seconds, 0 or more", key=key, value=value)
     return float(value)
 
 
 def _one_of(key: str, value: Any, allowed: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any choice
     if not any(type(value) is type(each) and value == each for each in allowed):
         words = ", ".join(repr(each) for each in allowed)
-        raise ConfigError(f"{key} must be one of {words}", key=key, value=value)
+        raise ConfigError(f"must be one of {words}", key=key, value=value)
     return value
 
 

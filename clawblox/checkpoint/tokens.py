@@ -5,7 +5,6 @@ They are on no disk: the environment of a world's process is where they are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from clawblox.checkpoint.archive.registry import above
 from clawblox.checkpoint.secrets import KnownValues
 from clawblox.protocol import SECRET_ENV
 from clawblox.rundir.records import InstanceRecord, read_running
-from clawblox.system.process_tree import environment
+from clawblox.system.process_tree import read_variables
 
 __all__ = ["live_tokens"]
 
@@ -33,11 +32,11 @@ def live_tokens(paths: Iterable[Path]) -> KnownValues:
 
 
 def _tokens_of(record: InstanceRecord) -> KnownValues:
-    entries = dict(entry.partition(b"=")[::2] for entry in environment(record.pid))
+    variables = read_variables(record.pid)
     return KnownValues(
         {
-            f"world:{record.name}:{record.pid}:{name}": os.fsdecode(value)
+            f"world:{record.name}:{record.pid}:{name}": value
             for name in SECRET_ENV
-            if (value := entries.get(name.encode()))
+            if (value := variables.get(name))
         }
     )

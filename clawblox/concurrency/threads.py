@@ -1,8 +1,12 @@
-"""Blocking work in worker threads, one piece or many, also when the interpreter is about to end."""
+"""Blocking work in worker threads: a single piece, one that can be interrupted, or many together.
+
+It gets done even while the interpreter shuts down, when no thread can be started.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -11,14 +15,15 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
+from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import in_own_task, outlast
 
-__all__ = ["Batcher", "current_batcher", "run_blocking"]
+__all__ = ["Batcher", "current_batcher", "run_blocking", "run_interruptible"]
 
 _T = TypeVar("_T")
 
 _THREADS = 4
-"""So many threads share the pieces of one batch."""
+"""Number of threads that share the pieces of one batch."""
 
 
 async def run_blocking(
@@ -26,13 +31,16 @@ async def run_blocking(
 ) -> _T:
     """Run ``function(*args)`` in a worker thread and return what it returns.
 
-    Where no thread can be started, it runs in the event loop itself. That is so while the
-    interpreter ends, from Python 3.12 on, and it is just then that worlds have to be stopped.
+    Where no thread can be started, it runs in the event loop itself: from Python 3.12 on, none
+    can while the interpreter shuts down, which is when the worlds of a script are stopped.
 
     Args:
         function: What blocks.
         *args: Its arguments.
-        limiter: How many may run at once; None shares anyio's own limit.
+        limiter: Limits how many run at once; None shares anyio's own limit.
+
+    Raises:
+        Exception: What ``function`` raises.
 
     Cancellation: waits for a function that has begun.
     """
@@ -51,11 +59,64 @@ async def run_blocking(
     return function(*args)
 
 
+async def run_interruptible(
+    function: Callable[[], _T],
+    interrupt: Callable[[], object],
+    *,
+    limiter: anyio.CapacityLimiter | None = None,
+) -> _T:
+    """Run ``function()`` in a worker thread, where a cancellation makes it end early.
+
+    Args:
+        function: What blocks.
+        interrupt: Makes a running function end soon; called in the event loop, once at most, and
+            must do no harm to a function that has just ended.
+        limiter: Limits how many run at once; None shares anyio's own limit.
+
+    Raises:
+        Exception: What ``function`` raises.
+
+    Cancellation: interrupts the function and waits until it has ended, even where the cancellation
+    is asyncio's own ``Task.cancel``, and comes again and again.
+    """
+    # A task of its own: asyncio's Task.cancel would leave the thread at work behind.
+    return await in_own_task(partial(_run_interruptible, function, interrupt, limiter))
+
+
+async def _run_interruptible(
+    function: Callable[[], _T],
+    interrupt: Callable[[], object],
+    limiter: anyio.CapacityLimiter | None,
+) -> _T:
+    outcome: Future[_T] = Future()
+
+    def run() -> None:
+        # What it raises must not come out in the exception group of the tasks.
+        try:
+            outcome.set_result(function())
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller
+            outcome.set_exception(error)
+
+    async def interrupt_when_cancelled() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            if not outcome.done():
+                interrupt()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(interrupt_when_cancelled)
+        await run_blocking(run, limiter=limiter)
+        tasks.cancel_scope.cancel()
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    return outcome.result()
+
+
 class Batcher:
     """Runs small pieces of blocking work; those that come together share a few worker threads.
 
-    A hop into a thread and back costs more than the work of a few system calls, and so does every
-    further thread that wants the interpreter. Several wait for the disk better than one, though.
+    A hop into a thread and back costs more than a few system calls, and every further thread
+    competes for the interpreter. But several threads wait for the disk better than one.
     """
 
     def __init__(self) -> None:
@@ -63,7 +124,10 @@ class Batcher:
         self._is_running = False
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
-        """Run ``function(*args)``, together with what others ask for; return what it returns.
+        """Run ``function(*args)`` together with the work of other callers; return what it returns.
+
+        Raises:
+            Exception: What ``function`` raises.
 
         Cancellation: waits for the function.
         """
@@ -71,7 +135,7 @@ class Batcher:
         self._waiting.append(piece)
         if not self._is_running:
             self._is_running = True
-            await in_own_task(self._run_waiting)  # for the others too, whatever befalls the caller
+            await in_own_task(self._run_waiting)  # the others may go on waiting
         await outlast(piece.is_done)
         if piece.error is not None:
             raise piece.error
@@ -80,7 +144,7 @@ class Batcher:
     async def _run_waiting(self) -> None:
         with anyio.CancelScope(shield=True):
             while self._waiting:
-                await anyio.lowlevel.checkpoint()  # for those who come in the same moment
+                await anyio.lowlevel.checkpoint()  # lets others of this moment join
                 pieces, self._waiting = self._waiting, []
                 async with anyio.create_task_group() as threads:
                     for first in range(_THREADS):
@@ -107,17 +171,11 @@ def _run_all(pieces: Iterable[_Piece[Any]]) -> None:
     for piece in pieces:
         try:
             piece.value = piece.function()
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever asked
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller
             piece.error = error
 
 
-_batcher: anyio.lowlevel.RunVar[Batcher] = anyio.lowlevel.RunVar("clawblox_batcher")
-
-
+@per_loop
 def current_batcher() -> Batcher:
     """Return the batcher of the running event loop."""
-    batcher = _batcher.get(None)
-    if batcher is None:
-        batcher = Batcher()
-        _batcher.set(batcher)
-    return batcher
+    return Batcher()

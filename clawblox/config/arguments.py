@@ -1,4 +1,4 @@
-"""Values that a caller gives: what they have to be, whatever their types promise. Pure.
+"""Checks of the values that callers give, which may break the promises of their types. Pure.
 
 Every complaint is a ``ConfigError`` that names the argument and shows its value.
 """
@@ -15,19 +15,20 @@ from clawblox import protocol
 from clawblox.errors import ConfigError
 
 __all__ = [
-    "ARGUMENT_OF",
-    "count_of",
-    "env_of",
-    "file_of",
-    "host_of",
-    "path_of",
-    "port_of",
-    "seconds_of",
-    "snapshot_of",
-    "text_of",
+    "ARGUMENT_BY_VARIABLE",
+    "check_count",
+    "check_env",
+    "check_host",
+    "check_path",
+    "check_port",
+    "check_read_path",
+    "check_seconds",
+    "check_snapshot",
+    "check_text",
+    "describe_mismatch",
 ]
 
-ARGUMENT_OF: Final = {
+ARGUMENT_BY_VARIABLE: Final = {
     protocol.HOST_ENV: "host",
     protocol.PORT_ENV: "port",
     protocol.BASE_PATH_ENV: "base_path",
@@ -37,139 +38,171 @@ ARGUMENT_OF: Final = {
     protocol.RESEED_ENV: "reseed",
     protocol.MANIFEST_ENV: "run_dir",
 }
-"""The argument of ``start`` that each contract variable says."""
-
+"""The argument of ``start`` that sets each variable of the contract."""
 
 _HERE_HINT: Final = "'.' is the current directory"
+_SHOWN_CHARS: Final = 60
 
 
-def count_of(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
-    """Return ``value`` as a number of things.
+def describe_mismatch(expected: str, value: object) -> str:
+    """Return a complaint about a value: ``seconds above 0, not '3'``.
+
+    Args:
+        expected: What the value has to be.
+        value: What it is; a long one is cut.
+    """
+    shown = repr(value)
+    return f"{expected}, not {shown if len(shown) <= _SHOWN_CHARS else f'{shown[:57]}...'}"
+
+
+def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
+    """Return ``value``, a number of things.
+
+    Args:
+        value: The value.
+        key: The argument, for the complaint.
+        at_least: The smallest number allowed.
+        at_most: The largest number allowed; None sets no limit.
 
     Raises:
-        ConfigError: It is not a whole number, too small or too large a one; names ``key``.
+        ConfigError: It is not a whole number, or too small, or too large.
     """
     if type(value) is int and at_least <= value <= (value if at_most is None else at_most):
         return value
     most = "or more" if at_most is None else f"to {at_most}"
-    raise ConfigError(f"a whole number, {at_least} {most}", key=key, value=value)
+    expected = f"a whole number, {at_least} {most}"
+    raise ConfigError(describe_mismatch(expected, value), key=key, value=value)
 
 
-def seconds_of(value: Any, key: str, *, may_be_zero: bool = False) -> float:  # noqa: ANN401
-    """Return ``value`` as a duration; infinity is one.
+def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float:  # noqa: ANN401
+    """Return ``value``, a duration in seconds; it may be infinite.
+
+    Args:
+        value: The value.
+        key: The argument, for the complaint.
+        may_be_zero: Whether 0 is allowed.
 
     Raises:
-        ConfigError: It is no number, or too small a one; names ``key``.
+        ConfigError: It is not a number, or too small.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     seconds = value if is_number else math.nan  # which no comparison accepts
     if seconds > 0 or (may_be_zero and seconds == 0):
         return seconds
-    message = "seconds, 0 or more" if may_be_zero else "seconds, above 0"
-    raise ConfigError(message, key=key, value=value)
+    expected = "seconds, 0 or more" if may_be_zero else "seconds above 0"
+    raise ConfigError(describe_mismatch(expected, value), key=key, value=value)
 
 
-def port_of(value: object) -> int | None:
-    """Return ``value`` as the port that is asked for; None asks for any.
+def check_port(value: object) -> int | None:
+    """Return the requested port; None for any, which 0 asks for too.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is not a port.
     """
     if value is None or (type(value) is int and 0 <= value <= 65535):
         return value or None
-    raise ConfigError("a port is 1 to 65535, or 0 to lease one", key="port", value=value)
+    expected = "1 to 65535, or 0 to lease one"
+    raise ConfigError(describe_mismatch(expected, value), key="port", value=value)
 
 
-def text_of(value: object, key: str) -> str:
-    """Return ``value`` as a word of an address: printable ASCII without spaces, perhaps empty.
+def check_text(value: object, key: str) -> str:
+    """Return ``value``, a part of an address: printable ASCII without spaces, perhaps empty.
 
     Raises:
         ConfigError: It is something else; names ``key``.
     """
     if not isinstance(value, str) or not all("!" <= character <= "~" for character in value):
-        raise ConfigError("printable ASCII without spaces", key=key, value=value)
+        expected = "printable ASCII without spaces"
+        raise ConfigError(describe_mismatch(expected, value), key=key, value=value)
     return value
 
 
-def file_of(value: object, key: str) -> Path:
-    """Return ``value`` as the path of something that is only read.
+def check_read_path(value: object, key: str) -> Path:
+    """Return ``value`` as the path of something that is only read: any path will do.
 
     Raises:
-        ConfigError: It is none; names ``key``.
+        ConfigError: It is not a path, or empty; names ``key``.
     """
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or "\0" in text:
-        raise ConfigError("a path", key=key, value=value)
+        raise ConfigError(describe_mismatch("a path", value), key=key, value=value)
     if not text:
         raise ConfigError("a path, and not an empty one", key=key, value=value, hint=_HERE_HINT)
     return Path(text)
 
 
-def path_of(value: object, key: str) -> Path:
-    """Return ``value`` as a path that can stand in a record or a manifest, which are UTF-8.
+def check_path(value: object, key: str) -> Path:
+    """Return ``value`` as a path that records and manifests can hold, which are UTF-8.
 
     Raises:
-        ConfigError: It is none, or cannot; names ``key``.
+        ConfigError: It is not a path, or empty, or not UTF-8; names ``key``.
     """
-    path = file_of(value, key)
+    path = check_read_path(value, key)
     try:
         path.absolute().as_posix().encode()
     except FileNotFoundError as error:
         message = "a relative path, but the current directory does not exist any more"
         raise ConfigError(message, key=key, value=str(path)) from error
     except UnicodeEncodeError as error:
-        message = "a path that is UTF-8, as the files are that it is written to"
-        raise ConfigError(message, key=key, value=str(path)) from error
+        expected = "a path in UTF-8, as the files are that it is written to"
+        raise ConfigError(
+            describe_mismatch(expected, str(path)), key=key, value=str(path)
+        ) from error
     return path
 
 
-def snapshot_of(value: object, key: str) -> tuple[Path, str | None]:
-    """Return ``value`` as a snapshot: its path, and its digest when that comes with it.
+def check_snapshot(value: object, key: str) -> tuple[Path, str | None]:
+    """Return the path of a snapshot, and its digest where that is given too.
 
     Args:
         value: A path, or a mapping with ``path`` and perhaps ``sha256``, as ``save`` returns it.
-        key: The argument.
+        key: The argument, for the complaint.
 
     Raises:
-        ConfigError: It is neither; names ``key``.
+        ConfigError: It is neither.
     """
     entry = value if isinstance(value, Mapping) else {"path": value}
     digest = entry.get("sha256")
     if digest is not None and not isinstance(digest, str):
-        raise ConfigError("a digest in hexadecimal", key=key, value=digest)
-    return path_of(entry.get("path"), key), digest
+        expected = "a digest in hexadecimal"
+        raise ConfigError(describe_mismatch(expected, digest), key=key, value=digest)
+    return check_path(entry.get("path"), key), digest
 
 
-def host_of(value: object) -> str:
-    """Return ``value`` as the address that a world binds.
+def check_host(value: object) -> str:
+    """Return the address that a world binds.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is not an address.
     """
     if value in ("", None):
-        raise ConfigError("the address that the world binds", key="host", value=value)
-    return text_of(value, "host")
+        expected = "the address that the world binds"
+        raise ConfigError(describe_mismatch(expected, value), key="host", value=value)
+    return check_text(value, "host")
 
 
-def env_of(value: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return ``value`` as the caller's own environment variables; None has none.
+def check_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the caller's own environment variables; an empty mapping for None.
 
     Raises:
-        ConfigError: It is no mapping, or holds what is no variable, or one that is the world's.
+        ConfigError: It is not a mapping, or one of its entries cannot be a variable, or is a
+            variable that ``start`` sets.
     """
     env: Mapping[Any, Any] = {} if value is None else value
     if not isinstance(env, Mapping):
-        raise ConfigError("a mapping of variables", key="env")
+        raise ConfigError("a mapping of names to values", key="env")
     for key, value in env.items():
-        if key in ARGUMENT_OF:
+        if key in ARGUMENT_BY_VARIABLE:
             raise ConfigError(
-                f"{key} is set by start itself",
+                "start sets this variable itself",
                 key=f"env.{key}",
                 value=value,
-                hint=f"use the argument {ARGUMENT_OF[key]}=",
+                hint=f"use the argument {ARGUMENT_BY_VARIABLE[key]}=",
             )
         if not _is_usable_variable(key, value):
-            raise ConfigError("not a usable environment variable", key=f"env.{key}")
+            raise ConfigError(
+                "two strings without NUL, the name not empty and without '='", key=f"env.{key}"
+            )
     return env
 
 

@@ -15,14 +15,14 @@ from typing import Any, Final, Literal, Self, TypeAlias, get_args
 import attrs
 
 from clawblox.config.arguments import (
-    count_of,
-    env_of,
-    host_of,
-    path_of,
-    port_of,
-    seconds_of,
-    snapshot_of,
-    text_of,
+    check_count,
+    check_env,
+    check_host,
+    check_path,
+    check_port,
+    check_seconds,
+    check_snapshot,
+    check_text,
 )
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS, normalise_base_path
@@ -70,61 +70,61 @@ def is_instance_name(value: object) -> bool:
 
 
 def _to_host(value: str) -> str:
-    return host_of(value)
+    return check_host(value)
 
 
 def _to_base_path(value: str) -> str:
-    return normalise_base_path(text_of(value, "base_path"))
+    return normalise_base_path(check_text(value, "base_path"))
 
 
 def _to_port(value: int | None) -> int | None:
-    return port_of(value)
+    return check_port(value)
 
 
 def _to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
-    return dict(env_of(value))
+    return dict(check_env(value))
 
 
 def _to_record_dir(value: str | Path | None) -> Path | None:
-    return None if value is None else path_of(value, "record_dir").absolute()
+    return None if value is None else check_path(value, "record_dir").absolute()
 
 
 def _to_command_file(value: str | Path | None) -> Path | None:
-    return None if value is None else path_of(value, "command_file").absolute()
+    return None if value is None else check_path(value, "command_file").absolute()
 
 
 def _to_log_file(value: str | Path | None) -> Path | None:
-    return None if value is None else path_of(value, "log_file").absolute()
+    return None if value is None else check_path(value, "log_file").absolute()
 
 
 def _to_dir(value: str | Path | None) -> Path | None:
-    return None if value is None else path_of(value, "dir").absolute()
+    return None if value is None else check_path(value, "dir").absolute()
 
 
 def _check_seconds(_owner: Any, field: attrs.Attribute[float], value: float) -> None:  # noqa: ANN401
-    seconds_of(value, field.name)
+    check_seconds(value, field.name)
 
 
 def _check_wait(_owner: Any, field: attrs.Attribute[float], value: float) -> None:  # noqa: ANN401
-    seconds_of(value, field.name, may_be_zero=True)
+    check_seconds(value, field.name, may_be_zero=True)
 
 
 def _check_count(_owner: Any, field: attrs.Attribute[int], value: int) -> None:  # noqa: ANN401
-    count_of(value, field.name)
+    check_count(value, field.name)
 
 
 def _check_path(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
     if value is not None:
-        path_of(value, field.name)
+        check_path(value, field.name)
 
 
 def _check_snapshot(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
     if value is not None:
-        snapshot_of(value, field.name)
+        check_snapshot(value, field.name)
 
 
 def _check_env(_owner: Any, _field: attrs.Attribute[Any], value: Any) -> None:  # noqa: ANN401
-    env_of(value)
+    check_env(value)
 
 
 def _check_name(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401

@@ -1,6 +1,6 @@
 """The known keys of ``world.toml`` and what their values must be. Pure; knows no file.
 
-Says what is wrong with parsed values; ``config`` turns that into errors with file and line.
+Finds what is wrong with parsed values; ``world_toml`` makes errors of it, with file and line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from clawblox.config.arguments import describe_mismatch
+
 __all__ = ["Fault", "Keys", "faults", "has_value"]
 
 Keys: TypeAlias = tuple[str | int, ...]
@@ -24,9 +26,9 @@ class Fault:
     """What is wrong with one value.
 
     Attributes:
-        keys: Where it stands, seen from whoever found the fault.
+        keys: Where it stands, seen from the check that found the fault.
         value: The value; None when it is missing.
-        complaint: What is wrong, to be read after the key.
+        complaint: What is wrong; it is read after the key.
     """
 
     keys: Keys
@@ -45,7 +47,7 @@ def faults(config: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def has_value(value: object, keys: Keys) -> bool:
-    """Say whether ``value`` has something at ``keys``."""
+    """Return whether ``value`` has an entry at ``keys``."""
     try:
         _at(value, keys)
     except (KeyError, IndexError, TypeError):
@@ -62,16 +64,20 @@ def _at(value: Any, keys: Keys) -> Any:  # noqa: ANN401 - any value of a TOML fi
 _Check: TypeAlias = Callable[[Any], Iterator[Fault]]
 
 
-def _expect(test: Callable[[Any], bool], complaint: str) -> _Check:
+def _expect(test: Callable[[Any], bool], expected: str) -> _Check:
     def check(value: object) -> Iterator[Fault]:
         if not test(value):
-            yield Fault((), value, complaint)
+            yield _mismatch(value, expected)
 
     return check
 
 
-def _one_of(*words: str) -> _Check:
-    return _expect(lambda value: value in words, f"must be one of {', '.join(words)}")
+def _mismatch(value: object, expected: str) -> Fault:
+    return Fault((), value, describe_mismatch(expected, value))
+
+
+def _choice(*words: str) -> _Check:
+    return _expect(lambda value: value in words, f"one of {', '.join(words)}")
 
 
 def _is_text(value: object) -> bool:
@@ -91,21 +97,21 @@ def _is_match(pattern: str, value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None
 
 
-_text = _expect(_is_text, "must be a string without NUL")
-_filled = _expect(_is_filled, "must be a non-empty string without NUL")
-_boolean = _expect(lambda value: isinstance(value, bool), "must be true or false")
-_table = _expect(lambda value: isinstance(value, dict), "must be a table")
-_count = _expect(lambda value: type(value) is int and value > 0, "must be a positive integer")
-_positive = _expect(lambda value: _is_number(value) and value > 0, "must be a positive number")
-_not_negative = _expect(lambda value: _is_number(value) and value >= 0, "must be a number >= 0")
+_text = _expect(_is_text, "a string without NUL")
+_filled = _expect(_is_filled, "a non-empty string without NUL")
+_boolean = _expect(lambda value: isinstance(value, bool), "true or false")
+_table = _expect(lambda value: isinstance(value, dict), "a table")
+_count = _expect(lambda value: type(value) is int and value > 0, "a whole number above 0")
+_positive = _expect(lambda value: _is_number(value) and value > 0, "a number above 0")
+_not_negative = _expect(lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
 _route = _expect(
-    partial(_is_match, r"/[!-~]*"), "must be a route: '/' first, printable ASCII without spaces"
+    partial(_is_match, r"/[!-~]*"), "a route: '/' first, printable ASCII without spaces"
 )
-_header = _expect(partial(_is_match, r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), "must be a header name")
+_header = _expect(partial(_is_match, r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), "a header name")
 _window_name = _expect(
     partial(_is_match, r"(?!world-\d+$|agent-\d+-\d+$)[A-Za-z][A-Za-z0-9_-]{0,63}"),
-    "must name a tmux window: a letter, then letters, digits, '-' and '_', at most 64 in all,"
-    " and not world-0 or agent-0-0, which are taken",
+    "the name of a tmux window: a letter, then letters, digits, '-' and '_', at most 64 in all,"
+    " other than world-0 or agent-0-0, which are taken",
 )
 
 
@@ -114,12 +120,12 @@ def _pattern(value: object) -> Iterator[Fault]:
     try:
         re.compile(str(value))
     except (re.error, OverflowError, RecursionError) as error:
-        yield Fault((), value, f"must be a regular expression: {error}")
+        yield Fault((), value, f"not a regular expression: {error}")
 
 
 def _command(value: object) -> Iterator[Fault]:
     if not isinstance(value, list) or not value:
-        yield Fault((), value, "must be a non-empty list of strings")
+        yield _mismatch(value, "a non-empty list of strings")
         return
     for index, word in enumerate(value):
         yield from (fault.below(index) for fault in _filled(word))
@@ -127,14 +133,14 @@ def _command(value: object) -> Iterator[Fault]:
 
 def _sidecars(value: object) -> Iterator[Fault]:
     if not isinstance(value, list):
-        yield Fault((), value, "must be an array of tables: [[run.sidecar]]")
+        yield _mismatch(value, "an array of tables: [[run.sidecar]]")
         return
     for index, entry in enumerate(value):
         yield from (fault.below(index) for fault in _sidecar(entry))
     names = [entry.get("name") for entry in value if isinstance(entry, dict)]
     for index, name in enumerate(names):
         if name in names[:index]:
-            yield Fault((index, "name"), name, "is the name of another sidecar")
+            yield Fault((index, "name"), name, "another sidecar has this name")
 
 
 def _sidecar(entry: object) -> Iterator[Fault]:
@@ -151,7 +157,7 @@ def _ready(value: object) -> Iterator[Fault]:
             value, {("path",): _route, ("log",): _pattern, ("interval",): _positive}
         )
         if "path" in value and "log" in value:
-            yield Fault(("log",), value["log"], "cannot stand beside path: give one of them")
+            yield Fault(("log",), value["log"], "path is set too: give one of them")
 
 
 def _liveness(value: object) -> Iterator[Fault]:
@@ -169,7 +175,7 @@ def _liveness(value: object) -> Iterator[Fault]:
 
 
 def _missing(table: Mapping[str, Any], *required: str) -> Iterator[Fault]:
-    yield from (Fault((key,), None, "is missing") for key in required if key not in table)
+    yield from (Fault((key,), None, "missing") for key in required if key not in table)
 
 
 def _entries(table: Mapping[str, Any], schema: Mapping[tuple[str, ...], _Check]) -> Iterator[Fault]:
@@ -185,13 +191,13 @@ _SCHEMA: Final[Mapping[tuple[str, ...], _Check]] = {
     ("afk_timeout",): _not_negative,
     ("game_type",): _text,
     ("runtime",): _table,
-    ("runtime", "mode"): _one_of("clawblox", "external"),
+    ("runtime", "mode"): _choice("clawblox", "external"),
     ("run",): _table,
     ("run", "command"): _command,
     ("run", "sidecar"): _sidecars,
     ("run", "ready"): _ready,
     ("run", "liveness"): _liveness,
-    ("run", "listen"): _one_of("bind", "inherit"),
+    ("run", "listen"): _choice("bind", "inherit"),
     ("run", "reseed"): _boolean,
     ("scripts",): _table,
     ("scripts", "main"): _filled,
@@ -201,7 +207,7 @@ _SCHEMA: Final[Mapping[tuple[str, ...], _Check]] = {
     ("observation",): _table,
     ("observation", "radius"): _positive,
     ("speech",): _table,
-    ("speech", "mode"): _one_of("global", "proximity"),
+    ("speech", "mode"): _choice("global", "proximity"),
     ("speech", "hearing_radius"): _positive,
     ("agent_api",): _table,
     ("agent_api", "allow_reset"): _boolean,

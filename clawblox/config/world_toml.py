@@ -247,18 +247,18 @@ def _read_text(root: Path, path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _absence_error(root, path) from error
     except OSError as error:
-        raise ConfigError(f"{CONFIG_NAME} cannot be read: {error.strerror}", path=path) from error
+        raise ConfigError(f"cannot be read: {error.strerror}", path=path) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{CONFIG_NAME} is not UTF-8", path=path, line=line) from error
+        raise ConfigError("not UTF-8", path=path, line=line) from error
 
 
 def _absence_error(root: Path, path: Path) -> ConfigError:
     hint = f"give the directory that holds the {CONFIG_NAME}"
     if root.is_dir():
-        return ConfigError(f"the directory has no {CONFIG_NAME}", path=path, hint=hint)
+        return ConfigError(f"the directory has no {CONFIG_NAME}", path=root, hint=hint)
     if root.exists():
         return ConfigError("the world is a file, not a directory", path=root, hint=hint)
     return ConfigError("the world directory does not exist", path=root, hint=hint)
@@ -269,15 +269,15 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
         return tomlkit.parse(text).unwrap()
     except (TOMLKitError, ValueError, RecursionError) as error:
         line = error.line if isinstance(error, ParseError) else None
-        raise ConfigError(f"{CONFIG_NAME} is not TOML: {error}", path=path, line=line) from error
+        raise ConfigError(f"not TOML: {error}", path=path, line=line) from error
 
 
 def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -> ConfigError:
     key = _dotted(fault.keys)
-    # What is missing stands nowhere: the place to look at is the table that lacks it.
+    # A missing key has no line: the place to look at is the table that lacks it.
     where = fault.keys if has_value(config, fault.keys) else fault.keys[:-1]
     line = _line_of(text, where) if where else None
-    return ConfigError(f"{key} {fault.complaint}", path=path, key=key, value=fault.value, line=line)
+    return ConfigError(fault.complaint, path=path, key=key, value=fault.value, line=line)
 
 
 def _dotted(keys: Keys) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from clawblox import protocol
-from clawblox.config.arguments import ARGUMENT_OF
+from clawblox.config.arguments import ARGUMENT_BY_VARIABLE
 from clawblox.instance.launch import Launch
 from clawblox.protocol import WorldEnvironment
 
@@ -76,7 +76,7 @@ def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> d
     that is started by a notebook, cron or an editor has no environment activated: there the
     directory of our interpreter comes first in PATH, so that ``python`` is the one that runs us.
     """
-    contract = {*ARGUMENT_OF, *world.secrets(), *_OTHER_CONTRACT_ENV}
+    contract = {*ARGUMENT_BY_VARIABLE, *world.secrets(), *_OTHER_CONTRACT_ENV}
     inherited = {key: value for key, value in os.environ.items() if key not in contract}
     env = {"PYTHONUNBUFFERED": "1", **inherited, **launch.options.env}
     return {

@@ -113,9 +113,7 @@ def ready_timeout(instance: Instance, probe: Probe) -> WorldReadyTimeout:
 def exited_error(instance: Instance, elapsed_s: float) -> WorldExitedError:
     """Return the error of a call to an instance that has ended."""
     why = f"it halted: {instance.halt}" if instance.halt else instance.exit or "it was stopped"
-    error = WorldExitedError(
-        f"instance {instance.name} of world {_name(instance)} has ended: {why}"
-    )
+    error = WorldExitedError(f"world {_name(instance)} has ended: {why}")
     return _located(error, instance, "ready", elapsed_s)
 
 

@@ -24,7 +24,7 @@ from clawblox.concurrency.deadlines import running_deadline
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import LivenessRule
 from clawblox.protocol import parse_halt
-from clawblox.system.ports import connect_host, listeners_at, owner_of, owners_of
+from clawblox.system.ports import connect_host, describe_owner, find_owners, listeners_at
 from clawblox.system.process_tree import Mark, find_tree
 
 __all__ = [
@@ -204,12 +204,12 @@ def require_own_listener(probe: Probe, mark: Mark) -> None:
     """
     is_proven = probe.is_inherited and probe.path is not None
     if not is_proven and not _is_own_listener(probe.host, probe.port, mark):
-        raise StrangerAnswers(owner_of(probe.port))
+        raise StrangerAnswers(describe_owner(probe.port))
 
 
 def _is_own_listener(host: str, port: int, mark: Mark) -> bool:
     inodes = {listener.inode for listener in listeners_at(host, port)}
-    return bool(inodes) and owners_of(inodes, _members(mark)).keys() == inodes
+    return bool(inodes) and find_owners(inodes, _members(mark)).keys() == inodes
 
 
 def _members(mark: Mark) -> Iterator[int]:

@@ -50,7 +50,7 @@ from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.guard import guard
 from clawblox.system.ports import Lease, connect_host, open_listener, take_free_port, wait_for_port
 from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
-from clawblox.system.process_tree import Mark, boot_id, environment
+from clawblox.system.process_tree import Mark, boot_id, read_variables
 from clawblox.telemetry.logs import LogReader, last_lines
 
 __all__ = ["Instance", "new_run_id"]
@@ -392,7 +392,7 @@ class Instance:
         self._written, self.run_id = record, record.run_id
         world = world_environment(self.launch, self.port, manifest_path(self.launch.instance_dir))
         # The token is on no disk; the world's own environment is where it is.
-        known = _variables_of(record.pid)
+        known = read_variables(record.pid)
         self._environment = attrs.evolve(
             world,
             operator_token=known.get(protocol.OPERATOR_TOKEN_ENV, world.operator_token),
@@ -532,8 +532,3 @@ class Instance:
 def new_run_id(name: str, begun_at: datetime) -> str:
     """Return the id of a run that an instance of that name begins."""
     return f"{name}-{begun_at:%Y%m%dT%H%M%S%fZ}"
-
-
-def _variables_of(pid: int) -> dict[str, str]:
-    entries = (entry.decode(errors="replace").partition("=") for entry in environment(pid))
-    return {name: value for name, _, value in entries}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.config.arguments import path_of
+from clawblox.config.arguments import check_path
 from clawblox.config.options import InstanceSpec, ManyOptions, StartOptions
 from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
@@ -181,7 +181,7 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
 
 
 def _require_command(config: WorldConfig) -> None:
-    path_of(config.dir, "dir")
+    check_path(config.dir, "dir")
     if not config.is_delegated:
         raise ConfigError(
             "the world has no [run] command, and this version has no built-in engine",

@@ -21,7 +21,7 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import current_ramp
 from clawblox.results import EventKind
-from clawblox.system.ports import owner_of
+from clawblox.system.ports import describe_owner
 from clawblox.system.process import Grace, start_limiter
 
 __all__ = ["FAILED_START_GRACE_S", "Report", "start_up"]
@@ -85,7 +85,7 @@ async def _bring_up(instance: Instance, move: Callable[[State], None]) -> None:
 async def _has_lost_port(instance: Instance) -> bool:
     """Say whether somebody took a leased port between our test and the world's bind."""
     may_move = instance.launch.options.port is None and not instance.restarts
-    return may_move and bool(await run_blocking(owner_of, instance.port))
+    return may_move and bool(await run_blocking(describe_owner, instance.port))
 
 
 async def _begin_again(instance: Instance) -> None:

@@ -194,7 +194,7 @@ class ControlServer:
             with place:
                 asked = await self._read_request(lines)
         except UsageError as error:
-            _log.warning("control request refused", pid=peer.pid, reason=error.message)
+            _log.warning("control request refused", pid=peer.pid, reason=error.headline)
             answer: bytes | None = _failure(error)
         else:
             # None of somebody who only looked whether we live; others have given up meanwhile.
@@ -269,7 +269,7 @@ async def _outcome_of(handler: Handler, arguments: Mapping[str, Any], report: Re
 def _failure(error: ClawbloxError, kind: type[Exception] | None = None) -> bytes:
     fields = {
         "type": (kind or type(error)).__name__,
-        "message": _printable(error.message),
+        "message": _printable(error.headline),
         "details": [_printable(line) for line in error.details()],
         "hint": error.hint and _printable(error.hint),
     }

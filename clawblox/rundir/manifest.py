@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import msgspec
 
-from clawblox.config.arguments import file_of
+from clawblox.config.arguments import check_read_path
 from clawblox.errors import ManifestError
 from clawblox.rundir.paths import state_dir
 
@@ -393,7 +393,7 @@ def read_manifest(path: Path | str) -> Manifest:
         ManifestError: There is none, or it cannot be read.
         ConfigError: ``path`` is no path.
     """
-    file = file_of(path, "path")
+    file = check_read_path(path, "path")
     file = manifest_path(file) if file.is_dir() else file
     try:
         data = file.read_bytes()
@@ -437,7 +437,7 @@ def read_runs(folder: Path | str) -> list[Manifest]:
         ManifestError: The folder or one of the manifests cannot be read.
         ConfigError: ``folder`` is no path.
     """
-    place = file_of(folder, "folder")
+    place = check_read_path(folder, "folder")
     try:
         directories = sorted(place.iterdir())
     except OSError as error:

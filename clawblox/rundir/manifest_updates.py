@@ -200,7 +200,7 @@ def _known(fields: Mapping[str, Any]) -> Entry:
 
 def _checked(key: str, value: object, test: Callable[[Any], bool], complaint: str) -> object:
     if value is not None and not test(value):
-        raise ConfigError(f"{key} {complaint}", key=key, value=value)
+        raise ConfigError(complaint, key=key, value=value)
     return value
 
 
@@ -222,7 +222,7 @@ def _stamp(key: str, value: datetime | str | None) -> str | None:
     try:
         return format_utc(value if isinstance(value, datetime) else datetime.fromisoformat(value))
     except (TypeError, ValueError, OverflowError) as error:
-        message = f"{key} must be a datetime or an ISO 8601 time"
+        message = "must be a datetime or an ISO 8601 time"
         raise ConfigError(message, key=key, value=value) from error
 
 
@@ -242,7 +242,7 @@ def _checkpoint_path(value: Path | str | Mapping[str, Any] | None) -> str | None
 def _path_in(checkpoint: Mapping[str, Any], key: str) -> str:
     path = _plain(key, checkpoint.get("path"))
     if not isinstance(path, str) or not path:
-        raise ConfigError(f"{key}: a checkpoint has a path, a string", key=key, value=path)
+        raise ConfigError("a checkpoint has a path, a string", key=key, value=path)
     return path
 
 
@@ -253,4 +253,4 @@ def _plain(key: str, value: object) -> object:
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{key} must be a JSON value", key=key, value=value) from error
+        raise ConfigError("must be a JSON value", key=key, value=value) from error

@@ -41,7 +41,7 @@ from clawblox.rundir.status import OVER, is_over, is_ready, mark_of, run_owner, 
 from clawblox.snapshot.capture import SnapshotSource, capture
 from clawblox.system.clock import utc_now
 from clawblox.system.process import Grace, TreeEnd, end_tree
-from clawblox.system.process_tree import environment
+from clawblox.system.process_tree import read_variables
 
 __all__ = [
     "OnEvent",
@@ -154,16 +154,15 @@ async def _save_one(
 
 def _source_of(record: InstanceRecord) -> SnapshotSource:
     # The token is on no disk; the world's own environment is where it is.
-    prefix = f"{protocol.OPERATOR_TOKEN_ENV}=".encode()
-    tokens = [one for one in environment(record.pid) if one.startswith(prefix)]
-    if not record.is_alive or not tokens:
+    token = read_variables(record.pid).get(protocol.OPERATOR_TOKEN_ENV)
+    if not record.is_alive or token is None:
         raise UsageError(f"instance {record.name!r} does not run")
     return SnapshotSource(
         instance=record.name,
         host=record.host,
         port=record.port,
         base_path=record.base_path,
-        operator_token=tokens[0].removeprefix(prefix).decode(errors="replace"),
+        operator_token=token,
     )
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from clawblox.config.arguments import path_of
+from clawblox.config.arguments import check_path
 from clawblox.errors import ConfigError
 from clawblox.system.files import make_private_dir
 
@@ -48,7 +48,7 @@ def resolve_run_dir(path: str | Path) -> Path:
     Raises:
         ConfigError: It is no path that can stand in a record.
     """
-    return path_of(os.path.realpath(path_of(path, "run_dir")), "run_dir")
+    return check_path(os.path.realpath(check_path(path, "run_dir")), "run_dir")
 
 
 def make_run_dir(run_dir: Path) -> Path:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clawblox import protocol
-from clawblox.config.arguments import path_of, snapshot_of
+from clawblox.config.arguments import check_path, check_snapshot
 from clawblox.errors import ConfigError
 from clawblox.results import SnapshotLike
 from clawblox.rundir.manifest import find_checkpoint
 from clawblox.rundir.records import has_records
-from clawblox.system.files import digest_of, has_digest
+from clawblox.system.files import digest_file, has_digest
 
 __all__ = ["find_parent", "find_resume", "find_snapshot", "snapshot_places", "source_run_dir"]
 
@@ -20,7 +20,7 @@ def find_resume(resume: SnapshotLike | None, world_dir: Path) -> tuple[Path | No
     """Return the path of the snapshot to restore, and its digest when that came with it. Blocks."""
     if resume is None:
         return None, None
-    given, digest = snapshot_of(resume, "resume")
+    given, digest = check_snapshot(resume, "resume")
     path = find_snapshot(given, world_dir, "resume")
     if digest is not None and not has_digest(path, digest):
         raise _other_digest(path, "resume", digest)
@@ -37,10 +37,10 @@ def find_parent(checkpoint: SnapshotLike, world_dir: Path) -> tuple[Path, str]:
     Raises:
         ConfigError: The file cannot be read, or is not the one that was saved.
     """
-    given, known = snapshot_of(checkpoint, "checkpoint")
+    given, known = check_snapshot(checkpoint, "checkpoint")
     path = find_snapshot(given, world_dir, "checkpoint")
     try:
-        digest = digest_of(path)
+        digest = digest_file(path)
     except OSError as error:
         message = f"the snapshot to fork from cannot be read: {error.strerror}"
         raise ConfigError(message, path=path, key="checkpoint") from error
@@ -88,7 +88,7 @@ def snapshot_places(given: object, world_dir: Path, key: str) -> list[Path]:
     Raises:
         ConfigError: It is no path.
     """
-    path = path_of(given, key)
+    path = check_path(given, key)
     return list(dict.fromkeys((world_dir / path, path.absolute())))
 
 

@@ -23,7 +23,14 @@ from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.paths import run_lock
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
 from clawblox.system.files import lock_owner
-from clawblox.system.process_tree import Mark, Search, boot_id, find_trees, read_process, usage_of
+from clawblox.system.process_tree import (
+    Mark,
+    Search,
+    boot_id,
+    find_trees,
+    measure_usage,
+    read_process,
+)
 from clawblox.telemetry.logs import LogReader
 
 __all__ = [
@@ -262,7 +269,7 @@ def _usages_of(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:
     """Return memory and processor time of live instances, all in one pass over the processes."""
     trees = find_trees([Search((mark_of(record),)) for record in alive])
     return {
-        record.name: usage_of(proc.pid for proc in tree)
+        record.name: measure_usage(proc.pid for proc in tree)
         for record, tree in zip(alive, trees, strict=True)
     }
 

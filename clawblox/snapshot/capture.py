@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 
 from clawblox.concurrency.deadlines import running_deadline
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.per_loop import per_loop
+from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import SnapshotError
 from clawblox.results import SavedSnapshot
 from clawblox.snapshot.checker import Checker, checkers
@@ -23,8 +23,6 @@ from clawblox.snapshot.transfer import SnapshotSource, Transfer
 __all__ = ["SnapshotSource", "capture"]
 
 _TRANSFERS_AT_ONCE = 4
-
-_turns: anyio.lowlevel.RunVar[anyio.Semaphore] = anyio.lowlevel.RunVar("clawblox_transfer_turns")
 
 
 async def capture(
@@ -47,8 +45,10 @@ async def capture(
     # Its own limit is for a transfer that nobody aborts any more; this one comes first.
     transfer = Transfer(source, directory, 3 * timeout, max_bytes)
     try:
-        async with _checkers_held(), _turns_of_loop(), running_deadline(timeout):
-            return await _run_abortable(transfer)
+        async with _checkers_held(), _current_turns(), running_deadline(timeout):
+            # A limit of its own: anyio's is for short work.
+            limiter = anyio.CapacityLimiter(1)
+            return await run_interruptible(transfer.run, transfer.abort, limiter=limiter)
         raise SnapshotError(
             f"the snapshot took longer than {timeout:g} s",
             phase=transfer.phase,
@@ -57,16 +57,13 @@ async def capture(
     except BaseException:
         # A cancellation may strike even after the file was published.
         with anyio.CancelScope(shield=True):
-            await run_blocking(transfer.take_back)
+            await run_blocking(transfer.discard)
         raise
 
 
-def _turns_of_loop() -> anyio.Semaphore:
-    turns = _turns.get(None)
-    if turns is None:
-        turns = anyio.Semaphore(_TRANSFERS_AT_ONCE, fast_acquire=True)
-        _turns.set(turns)
-    return turns
+@per_loop
+def _current_turns() -> anyio.Semaphore:
+    return anyio.Semaphore(_TRANSFERS_AT_ONCE, fast_acquire=True)
 
 
 @asynccontextmanager
@@ -84,32 +81,3 @@ async def _checkers_held() -> AsyncIterator[None]:
 def _end(spent: list[Checker]) -> None:
     for checker in spent:
         checker.end()
-
-
-async def _run_abortable(transfer: Transfer) -> SavedSnapshot:
-    """Run a transfer in a worker thread; a cancellation ends it."""
-    outcome = await _race_cancellation(transfer)
-    await anyio.lowlevel.checkpoint_if_cancelled()
-    if isinstance(outcome, SnapshotError):
-        raise outcome
-    return outcome
-
-
-async def _race_cancellation(transfer: Transfer) -> SavedSnapshot | SnapshotError:
-    """Run a transfer in a worker thread; a cancellation closes its socket and waits for it."""
-
-    async def abort_when_cancelled() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            transfer.abort()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(abort_when_cancelled)
-        try:
-            return await run_blocking(transfer.run, limiter=anyio.CapacityLimiter(1))
-        except SnapshotError as error:
-            return error  # raised in here, it would come out in an ExceptionGroup
-        finally:
-            tasks.cancel_scope.cancel()
-    raise AssertionError("unreachable: the block returns")

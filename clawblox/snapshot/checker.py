@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from clawblox.snapshot.header import Header, InvalidDocument, read_header
-from clawblox.system.helper import settle, spawn_helper
+from clawblox.system.helper import detach_from_parent, spawn_helper
 
 __all__ = ["CHECKER_NAME", "SMALL_BYTES", "Check", "Checker", "CheckerLost", "checkers", "main"]
 
@@ -264,7 +264,7 @@ class Check:
 
 def main() -> None:
     """Run the checker program: answer until the channel ends."""
-    settle()
+    detach_from_parent()
     with socket.socket(fileno=0) as channel:
         channel.send(_READY)
         while True:

@@ -113,7 +113,7 @@ class Transfer:
         self._is_aborted = True
         self._check.interrupt()
 
-    def take_back(self) -> None:
+    def discard(self) -> None:
         """Remove the file again, if it was published, since nobody will register it."""
         if self._published is not None:
             self._published.unlink(missing_ok=True)
@@ -130,7 +130,7 @@ class Transfer:
             with contextlib.closing(self._connect()) as connection:
                 return self._transfer(connection)
         except (http.client.HTTPException, CheckerLost, OSError) as error:
-            self.take_back()
+            self.discard()
             raise self._error(_describe(error)) from error
         finally:
             self._check.close()

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from clawblox.system.clock import format_utc, utc_now
-from clawblox.system.process_tree import is_same_process, start_time_of
+from clawblox.system.process_tree import is_same_process, read_start_time
 
 __all__ = [
     "EXCHANGE",
     "NO_REPLACE",
     "LockOwner",
     "PartialFile",
-    "digest_of",
+    "digest_file",
     "fsync_directory",
     "has_digest",
     "lock_file",
@@ -128,7 +128,7 @@ def partial_name(stem: str) -> str:
 
 @functools.cache
 def _identity(pid: int) -> str:
-    return f"{pid}-{start_time_of(pid)}"
+    return f"{pid}-{read_start_time(pid)}"
 
 
 def publish_bytes(
@@ -240,7 +240,7 @@ def lock_owner(path: Path) -> LockOwner | None:
         return None
 
 
-def digest_of(path: Path) -> str:
+def digest_file(path: Path) -> str:
     """Return the SHA-256 digest of a file, in hexadecimal. Blocks.
 
     Raises:
@@ -253,7 +253,7 @@ def digest_of(path: Path) -> str:
 def has_digest(path: Path, digest: str) -> bool:
     """Say whether a file is there and has that SHA-256 digest. Blocks."""
     try:
-        return digest_of(path) == digest
+        return digest_file(path) == digest
     except OSError:
         return False
 

@@ -21,7 +21,7 @@ import threading
 import time
 from pathlib import Path
 
-from clawblox.system.helper import settle, spawn_helper
+from clawblox.system.helper import detach_from_parent, spawn_helper
 from clawblox.system.process_tree import Mark, find_tree, kill_tree, signal_processes
 
 __all__ = ["GUARD_NAME", "KEEPER_THREAD", "ORPHAN_GRACE_S", "Guard", "guard", "main"]
@@ -160,7 +160,7 @@ def _spawn(orchestrator: int, lifeline: int) -> int:
 
 def main(orchestrator: str) -> None:
     """Run the guard program: wait for the end of that process id, then clean up after it."""
-    settle()
+    detach_from_parent()
     _clean_up(_watch_until_gone(int(orchestrator)))
 
 

@@ -13,7 +13,7 @@ import signal  # noqa: TID251 - a helper ignores what is meant for its master
 import sys
 from collections.abc import Iterable
 
-__all__ = ["settle", "spawn_helper"]
+__all__ = ["detach_from_parent", "spawn_helper"]
 
 
 def spawn_helper(
@@ -49,7 +49,7 @@ def spawn_helper(
     )
 
 
-def settle() -> None:
+def detach_from_parent() -> None:
     """Make the helper, which calls this first, independent of where it came from."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -30,11 +30,11 @@ __all__ = [
     "NoFreePort",
     "PortBusy",
     "connect_host",
+    "describe_owner",
+    "find_owners",
     "listeners_at",
     "listeners_on",
     "open_listener",
-    "owner_of",
-    "owners_of",
     "take_free_port",
     "take_port",
     "wait_for_port",
@@ -158,7 +158,7 @@ async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
 
 
 async def _find_owner(port: int) -> str:
-    return await run_blocking(owner_of, port)
+    return await run_blocking(describe_owner, port)
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -180,7 +180,7 @@ def connect_host(host: str) -> str:
 
 def listeners_on(port: int) -> list[Listener]:
     """Return the sockets that listen on ``port``, IPv4 and IPv6."""
-    return [found for family in _FAMILIES for found in _listeners_of(family, port)]
+    return [found for family in _FAMILIES for found in _query_listeners(family, port)]
 
 
 def listeners_at(host: str, port: int) -> list[Listener]:
@@ -188,13 +188,13 @@ def listeners_at(host: str, port: int) -> list[Listener]:
     address = connect_host(host)
     if ":" not in address:
         serving = {address, "0.0.0.0"}  # noqa: S104
-        found = [one for one in _listeners_of(socket.AF_INET, port) if one.address in serving]
+        found = [one for one in _query_listeners(socket.AF_INET, port) if one.address in serving]
         if found:  # it comes before any IPv6 socket that would serve IPv4 too
             return found
     return [one for one in listeners_on(port) if one.address in (address, "::")]
 
 
-def _listeners_of(family: socket.AddressFamily, port: int) -> list[Listener]:
+def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
     try:
         found = list(_ask_kernel(family, port))
     except OSError:  # a sandbox without sock_diag; the tables list every connection and cost more
@@ -202,7 +202,7 @@ def _listeners_of(family: socket.AddressFamily, port: int) -> list[Listener]:
     return [listener for at, listener in found if at == port]
 
 
-def owners_of(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
+def find_owners(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
     """Return ``{inode: pid}`` for those sockets that a process of ``pids`` has open."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found: dict[int, int] = {}
@@ -215,10 +215,10 @@ def owners_of(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
     return found
 
 
-def owner_of(port: int) -> str:
+def describe_owner(port: int) -> str:
     """Name the process that listens on ``port``, as ``pid 123 (command)``; '' if unreadable."""
     inodes = [listener.inode for listener in listeners_on(port)]
-    owners = owners_of(inodes, all_processes()) if inodes else {}
+    owners = find_owners(inodes, all_processes()) if inodes else {}
     for pid in owners.values():
         return _describe(pid)
     return ""

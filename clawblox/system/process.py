@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 import attrs
 
+from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import run_blocking
 from clawblox.protocol import (
     LISTEN_FD,
@@ -31,8 +31,8 @@ from clawblox.protocol import (
     LISTEN_PID_ENV,
 )
 from clawblox.results import Rung, WorldExit
-from clawblox.system.process_finder import Finder, finder_of_loop
-from clawblox.system.process_tree import Mark, Proc, command_line, read_process, start_time_of
+from clawblox.system.process_finder import Finder, current_finder
+from clawblox.system.process_tree import Mark, Proc, command_line, read_process, read_start_time
 
 __all__ = [
     "CannotExecute",
@@ -64,10 +64,6 @@ _LAST_DELAY_S = 0.05
 _released_lock = threading.Lock()
 _released: set[int] = set()
 """Pidfds of children that nobody watches any more and nobody has reaped."""
-
-_start_limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar(
-    "clawblox_start_limiter"
-)
 
 
 class CannotExecute(Exception):  # noqa: N818 - says the condition; the caller raises the public error
@@ -188,13 +184,10 @@ class TreeEnd:
     survivors: tuple[str, ...] = ()
 
 
+@per_loop
 def start_limiter() -> anyio.CapacityLimiter:
-    """Return what limits how many threads of this event loop spawn at a time."""
-    limiter = _start_limiter.get(None)
-    if limiter is None:
-        limiter = anyio.CapacityLimiter(_SPAWNS_AT_ONCE)
-        _start_limiter.set(limiter)
-    return limiter
+    """Return the running event loop's limit of threads that spawn at a time."""
+    return anyio.CapacityLimiter(_SPAWNS_AT_ONCE)
 
 
 def _reap_released() -> None:
@@ -321,7 +314,7 @@ def adopt(pid: int) -> Process:
 def _open(pid: int, *, is_child: bool) -> Process:
     pidfd = os.pidfd_open(pid)
     try:
-        return Process(pid, start_time_of(pid), is_child, pidfd)
+        return Process(pid, read_start_time(pid), is_child, pidfd)
     except ProcessLookupError:
         os.close(pidfd)
         raise
@@ -340,7 +333,7 @@ async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
 
     Cancellation: stops climbing; call it shielded.
     """
-    finder = finder_of_loop()
+    finder = current_finder()
     with finder.looking():
         return await _climb(finder, mark, leader, grace)
 

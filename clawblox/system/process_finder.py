@@ -10,13 +10,13 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 import anyio
-import anyio.lowlevel
 import attrs
 
+from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import run_blocking
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees, signal_processes
 
-__all__ = ["Finder", "finder_of_loop"]
+__all__ = ["Finder", "current_finder"]
 
 _GATHER_S = 0.01
 """So long a pass waits for those who are about to look too."""
@@ -121,16 +121,10 @@ class Finder:
             next(iter(self._waiting)).is_woken.set()
 
 
-_finder: anyio.lowlevel.RunVar[Finder] = anyio.lowlevel.RunVar("clawblox_finder")
-
-
-def finder_of_loop() -> Finder:
-    """Return the finder that everybody in this event loop shares."""
-    finder = _finder.get(None)
-    if finder is None:
-        finder = Finder()
-        _finder.set(finder)
-    return finder
+@per_loop
+def current_finder() -> Finder:
+    """Return the finder of the running event loop."""
+    return Finder()
 
 
 def _find_and_signal(requests: Sequence[_Request]) -> list[list[Proc] | OSError]:

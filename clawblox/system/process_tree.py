@@ -24,16 +24,16 @@ __all__ = [
     "all_processes",
     "boot_id",
     "command_line",
-    "environment",
     "find_tree",
     "find_trees",
     "is_same_process",
     "is_suspended",
     "kill_tree",
+    "measure_usage",
     "read_process",
+    "read_start_time",
+    "read_variables",
     "signal_processes",
-    "start_time_of",
-    "usage_of",
 ]
 
 
@@ -121,7 +121,7 @@ def is_suspended(pid: int) -> bool:
     return found is not None and found[0] in _SUSPENDED
 
 
-def start_time_of(pid: int) -> int:
+def read_start_time(pid: int) -> int:
     """Return the start of ``pid`` in clock ticks since boot, dead and unreaped included.
 
     Raises:
@@ -167,7 +167,7 @@ class _View:
     def environment(self, pid: int) -> list[bytes]:
         """Return the entries of a process's environment; it has none in the middle of an exec."""
         if not (entries := self._environments.get(pid)):
-            entries = self._environments[pid] = environment(pid)
+            entries = self._environments[pid] = _read_environment(pid)
         return entries
 
     def lives(self, pid: int, start_time: int) -> bool:
@@ -180,7 +180,7 @@ class _View:
         return proc is not None and proc.start_time == start_time
 
 
-def usage_of(pids: Iterable[int]) -> tuple[int, float]:
+def measure_usage(pids: Iterable[int]) -> tuple[int, float]:
     """Return resident memory in bytes and processor time in seconds of some processes together."""
     pages = ticks = 0
     for pid in pids:
@@ -192,10 +192,19 @@ def usage_of(pids: Iterable[int]) -> tuple[int, float]:
     return pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK")
 
 
-def environment(pid: int) -> list[bytes]:
-    """Return the entries of a process's initial environment; empty when it is not readable."""
+def _read_environment(pid: int) -> list[bytes]:
     raw = _read(pid, "environ")
     return raw.split(b"\0") if raw else []
+
+
+def read_variables(pid: int) -> dict[str, str]:
+    """Return the variables that a process was started with; none when they cannot be read.
+
+    Raises:
+        OSError: This process has no descriptor or memory left.
+    """
+    entries = (os.fsdecode(entry).partition("=") for entry in _read_environment(pid))
+    return {name: value for name, is_variable, value in entries if is_variable}
 
 
 def command_line(pid: int) -> str:

@@ -1,8 +1,8 @@
 """The loop-lag watchdog: how late the event loop is, and whether this process slept.
 
-A stopped process (SIGSTOP), a machine that was suspended and a loop that somebody blocked look the
-same from inside: a tick comes late. Deadlines allow for it by themselves (``deadlines``); here it
-is measured, so that a person can tell a slow world from a slow orchestrator.
+A stopped process (SIGSTOP), a suspended machine and a blocked loop look the same from inside: a
+tick comes late. Deadlines allow for it by themselves (``running_deadline``); here it is measured,
+so that a person can tell a slow world from a slow orchestrator.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import attrs
 
 from clawblox import protocol
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import path_of
+from clawblox.config.arguments import check_path
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.http import Answer, InstanceClient
@@ -76,7 +76,9 @@ def member_of(agent: str | AgentLike) -> Member:
     if not isinstance(run_name, str) or not run_name or not (is_plain or has_dir):
         raise ConfigError("an agent is a name, or has .name and .dir", key="agent", value=agent)
     name = _RUN_SUFFIX.sub("", run_name) or run_name
-    return Member(name, run_name, path_of(directory, "agent.dir").absolute() if has_dir else None)
+    return Member(
+        name, run_name, check_path(directory, "agent.dir").absolute() if has_dir else None
+    )
 
 
 async def join(

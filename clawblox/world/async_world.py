@@ -19,7 +19,7 @@ import attrs
 from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import count_of, file_of, seconds_of
+from clawblox.config.arguments import check_count, check_read_path, check_seconds
 from clawblox.config.download import fetch_world, is_world_url
 from clawblox.config.options import (
     DEFAULT_GRACE_S,
@@ -90,7 +90,7 @@ class AsyncWorld(WorldMetadata):
         self._autosave: Autosave | None = None
         self._residence: Residence[Fleet]
         if not is_world_url(self._source):
-            self._config_read = read_world_config(file_of(dir, "dir"))
+            self._config_read = read_world_config(check_read_path(dir, "dir"))
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
@@ -395,7 +395,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: nothing of any of the instances is left.
         """
-        specs = [InstanceSpec()] * count_of(count, "count", at_most=MAX_LEASES)
+        specs = [InstanceSpec()] * check_count(count, "count", at_most=MAX_LEASES)
         options = ManyOptions(
             record=record,
             reseed=reseed,
@@ -551,7 +551,7 @@ class AsyncWorld(WorldMetadata):
         supervisor = fleet.find(instance)
         member = member_of(agent)
         url = supervisor.instance.url
-        seconds_of(timeout, "timeout")
+        check_seconds(timeout, "timeout")
 
         async def call() -> dict[str, Any]:
             async with supervisor.calls.call():
@@ -591,7 +591,7 @@ class AsyncWorld(WorldMetadata):
         """
         fleet = self._open_fleet()
         supervisor = fleet.find(instance)
-        seconds_of(timeout, "timeout")
+        check_seconds(timeout, "timeout")
 
         async def call() -> None:
             async with supervisor.calls.call():
@@ -689,7 +689,9 @@ class AsyncWorld(WorldMetadata):
         later = None
         if every is not None:
             options = SaveOptions(dir)
-            later = Autosave(fleet, seconds_of(every, "every"), count_of(keep, "keep"), options)
+            later = Autosave(
+                fleet, check_seconds(every, "every"), check_count(keep, "keep"), options
+            )
         if self._autosave is not None:
             self._autosave.cancel()
         self._autosave = later
@@ -760,7 +762,7 @@ class AsyncWorld(WorldMetadata):
             An async context manager and iterator of :class:`~clawblox.results.LogLine`.
         """
         if tail is not None:
-            count_of(tail, "tail", at_least=0)
+            check_count(tail, "tail", at_least=0)
         return self._open_fleet().find(instance).instance.log_reader(follow=follow, tail=tail)
 
     def events(self) -> EventStream:
@@ -774,13 +776,13 @@ class AsyncWorld(WorldMetadata):
 
 def _specs(instances: object) -> list[InstanceSpec]:
     if isinstance(instances, int):
-        return [InstanceSpec()] * count_of(instances, "instances", at_most=MAX_LEASES)
+        return [InstanceSpec()] * check_count(instances, "instances", at_most=MAX_LEASES)
     if not isinstance(instances, Sequence) or isinstance(instances, str):
         message = "how many, or a list of what each has of its own"
         raise ConfigError(message, key="instances", value=instances)
-    count_of(len(instances), "instances", at_least=0, at_most=MAX_LEASES)
+    check_count(len(instances), "instances", at_least=0, at_most=MAX_LEASES)
     return [InstanceSpec.parse(one) for one in instances]
 
 
 def _grace_of(grace_seconds: float) -> float:
-    return seconds_of(grace_seconds, "grace_seconds", may_be_zero=True)
+    return check_seconds(grace_seconds, "grace_seconds", may_be_zero=True)

@@ -30,7 +30,7 @@ from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Link, Source
 from clawblox.errors import ConfigError
 from clawblox.rundir.manifest_updates import run_update
-from clawblox.system.files import digest_of
+from clawblox.system.files import digest_file
 from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation
 from tests.checkpoint.runs import Run, contents, fake_token, make_run, update_manifest
 from tests.support import make_world, open_fds
@@ -149,17 +149,17 @@ def test_progress_is_told_to_its_end_and_its_error_ends_the_save(run: Run):
 
 def test_an_archive_that_is_there_is_replaced_only_on_demand(run: Run):
     path = run.save()
-    before = digest_of(path)
+    before = digest_file(path)
     (run.workspace / "SOUL.md").write_text("Now I look for shells.\n")
     with pytest.raises(CheckpointError, match="already") as told:
         run.save()
     assert told.value.hint is not None
     assert "overwrite=True" in told.value.hint
-    assert digest_of(path) == before
+    assert digest_file(path) == before
     run.save(overwrite=True)
-    assert digest_of(path) != before
+    assert digest_file(path) != before
     assert verify_checkpoint(path).is_verified
-    assert [entry["sha256"] for entry in run.entries()] == [digest_of(path)]
+    assert [entry["sha256"] for entry in run.entries()] == [digest_file(path)]
 
 
 # ------------------------------------------------------------------------------ the manifest
@@ -175,7 +175,7 @@ def test_the_manifest_names_the_archive(run: Run):
         "time": 12.5,
         "created_at": read_metadata(path)["created_at"],
         "size_bytes": path.stat().st_size,
-        "sha256": digest_of(path),
+        "sha256": digest_file(path),
     }
 
 

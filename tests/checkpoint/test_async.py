@@ -18,7 +18,7 @@ from clawblox.checkpoint import (
     verify_checkpoint,
 )
 from clawblox.errors import CheckpointError, CheckpointSecretError, ConfigError
-from clawblox.system.files import digest_of
+from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, contents, fake_token, make_run
 from tests.support import open_fds, wait_until_async
 
@@ -127,7 +127,7 @@ async def count_calls(run: Run) -> int:
 
 
 async def test_a_cancelled_save_leaves_nothing_wherever_it_was(run: Run):
-    before = await off_loop(digest_of, await save(run, "previous"))
+    before = await off_loop(digest_file, await save(run, "previous"))
     fds = open_fds()
     calls = await count_calls(run)
     archives = run.archives()
@@ -140,7 +140,7 @@ async def test_a_cancelled_save_leaves_nothing_wherever_it_was(run: Run):
         assert run.archives() == archives
         assert run.partials() == []
         assert open_fds() == fds
-    assert await off_loop(digest_of, run.archive("previous")) == before
+    assert await off_loop(digest_file, run.archive("previous")) == before
     assert calls > 6
 
 

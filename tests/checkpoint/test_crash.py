@@ -14,7 +14,7 @@ import pytest
 
 from clawblox.checkpoint import verify_checkpoint
 from clawblox.errors import CheckpointError, CheckpointSecretError
-from clawblox.system.files import digest_of
+from clawblox.system.files import digest_file
 from tests.checkpoint.faults import Dies, Disk, Fails, FallsShort, FaultFS, crash_states
 from tests.checkpoint.runs import Run, check_archives, contents, fake_token, make_run
 from tests.support import open_fds
@@ -39,7 +39,7 @@ def check_manifest(run: Run, name: str) -> None:
     path = f"checkpoints/{name}.ckpt"
     entries = [entry for entry in run.entries() if entry["path"] == path]
     if entries:
-        assert entries[0]["sha256"] == digest_of(run.archive(name))
+        assert entries[0]["sha256"] == digest_file(run.archive(name))
 
 
 @pytest.mark.parametrize(("fault", "stays"), FAULTS)
@@ -47,7 +47,7 @@ def test_a_failing_call_costs_no_archive_and_leaves_nothing(
     tmp_path: Path, fault: Fails | FallsShort, stays: bool
 ):
     run = make_run(tmp_path)
-    before = digest_of(run.save("previous"))
+    before = digest_file(run.save("previous"))
     fds = open_fds()
     has_returned = 0
     for at in range(count_calls(run, lambda: run.save("counted")) + 1):
@@ -58,7 +58,7 @@ def test_a_failing_call_costs_no_archive_and_leaves_nothing(
         assert returned or disk.has_struck
         check_archives(run)
         check_manifest(run, name)
-        assert digest_of(run.archive("previous")) == before
+        assert digest_file(run.archive("previous")) == before
         assert open_fds() == fds
         if not stays and disk.calls[at : at + 1] != ["unlink"]:
             assert run.partials() == []
@@ -75,7 +75,7 @@ def test_a_failing_call_costs_no_archive_and_leaves_nothing(
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_death_at_any_call_costs_no_archive(tmp_path: Path, overwrite: bool):
     run = make_run(tmp_path)
-    before = digest_of(run.save("previous"))
+    before = digest_file(run.save("previous"))
     name = "previous" if overwrite else "new-0"
     at = 0
     while (status := in_child(partial(save_and_die, run, name, at, overwrite))) != 0:
@@ -84,7 +84,7 @@ def test_death_at_any_call_costs_no_archive(tmp_path: Path, overwrite: bool):
         assert run.archive("previous").exists()
         if not overwrite:
             check_manifest(run, name)
-            assert digest_of(run.archive("previous")) == before
+            assert digest_file(run.archive("previous")) == before
             run.archive(name).unlink(missing_ok=True)
             name = f"new-{at + 1}"
         at += 1

@@ -12,7 +12,7 @@ from clawblox.checkpoint import CheckpointError, read_metadata, repair_checkpoin
 from clawblox.errors import ManifestError
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_updates import checkpoint_update
-from clawblox.system.files import digest_of
+from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, make_run, update_manifest
 
 
@@ -41,9 +41,9 @@ def test_an_archive_that_replaced_another_is_registered_anew(run: Run):
     (run.workspace / "SOUL.md").write_text("Now I look for shells.\n")
     run.save(overwrite=True)
     manifest_path(run.dir).write_bytes(manifest)
-    assert run.entries()[0]["sha256"] != digest_of(path)
+    assert run.entries()[0]["sha256"] != digest_file(path)
     assert repair_checkpoints(run.dir).registered == (path,)
-    assert [entry["sha256"] for entry in run.entries()] == [digest_of(path)]
+    assert [entry["sha256"] for entry in run.entries()] == [digest_file(path)]
 
 
 def test_entries_that_are_none_do_not_stop_a_repair(run: Run):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.system.files import digest_of
+from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, check_archives, make_run
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ needs_namespaces = pytest.mark.skipif("not can_run('unshare', '-rm')")
 )
 def test_calls_that_the_kernel_lets_fail_cost_no_archive(tmp_path: Path, inject: str):
     run = make_run(tmp_path)
-    before = digest_of(run.save("previous"))
+    before = digest_file(run.save("previous"))
     returned, refused, status = save_under(run, inject)
     assert status == 0
     assert len(returned) + len(refused) == SAVES
@@ -72,7 +72,7 @@ def test_calls_that_the_kernel_lets_fail_cost_no_archive(tmp_path: Path, inject:
     assert returned
     assert set(returned) <= set(run.archives())
     check_archives(run)
-    assert digest_of(run.archive("previous")) == before
+    assert digest_file(run.archive("previous")) == before
     assert run.partials() == []
 
 
@@ -80,13 +80,13 @@ def test_calls_that_the_kernel_lets_fail_cost_no_archive(tmp_path: Path, inject:
 @pytest.mark.parametrize("inject", ["pwrite64:signal=KILL:when=27", "fsync:signal=KILL:when=10"])
 def test_a_kill_in_the_middle_of_a_call_costs_no_archive(tmp_path: Path, inject: str):
     run = make_run(tmp_path)
-    before = digest_of(run.save("previous"))
+    before = digest_file(run.save("previous"))
     returned, _, status = save_under(run, inject)
     assert status == -9
     assert 0 < len(returned) < SAVES
     assert set(returned) <= set(run.archives())
     check_archives(run)
-    assert digest_of(run.archive("previous")) == before
+    assert digest_file(run.archive("previous")) == before
     run.save("next")
     assert run.partials() == []
 

@@ -235,7 +235,7 @@ def test_a_halt_is_a_failure_with_its_reason() -> None:
     roster.settle({}, ["w000"])
     assert roster.states == {"w000": "halted"}
     assert roster.is_over
-    assert str(roster.failures["w000"]).startswith("halted: ValueError: x\n")
+    assert str(roster.failures["w000"]).startswith("w000: halted: ValueError: x\n")
 
 
 def test_an_instance_that_halts_until_it_is_given_up_stays_halted() -> None:

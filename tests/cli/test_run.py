@@ -189,7 +189,7 @@ def test_a_missing_snapshot_never_becomes_a_fresh_run(
     env = {} if way == "flag" else {"WORLD_RESUME_PATH": "s1.json"}
     command = call("run", str(world), "--port", "0", *words, env=env, cwd=tmp_path)
     assert command.wait() == 2
-    assert command.err.startswith("Error: the snapshot does not exist: neither ")
+    assert command.err.startswith("Error: resume: the snapshot does not exist: neither ")
     assert str(world / "s1.json") in command.err
     assert not (world / ".clawblox").exists()
 
@@ -352,7 +352,7 @@ def test_a_missing_path_is_named_as_it_was_given(call: Start) -> None:
 def test_a_directory_without_world_toml_is_told(call: Start, tmp_path: Path) -> None:
     command = call("run", str(tmp_path))
     assert command.wait() == 2
-    assert command.err.startswith("Error: the directory has no world.toml\n")
+    assert command.err.startswith(f"Error: {tmp_path}: the directory has no world.toml\n")
 
 
 def test_an_error_cannot_move_the_cursor(call: Start, tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_a_world_without_a_command_is_refused(call: Start, tmp_path: Path) -> No
     (tmp_path / "world.toml").write_text('name = "lua"\n[scripts]\nmain = "main.lua"\n')
     command = call("run", str(tmp_path))
     assert command.wait() == 2
-    assert command.err.startswith("Error: the world has no [run] command")
+    assert command.err.startswith("Error: run.command: the world has no [run] command")
     assert f"{tmp_path / 'world.toml'}" in command.err
 
 

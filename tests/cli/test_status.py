@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from clawblox.results import WorldExit
 from clawblox.rundir import status
 from clawblox.rundir.records import InstanceRecord, claim_run, write_record
-from clawblox.system.process_tree import boot_id, start_time_of
+from clawblox.system.process_tree import boot_id, read_start_time
 from clawblox.telemetry.logs import LogReader
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ def record_of(run_dir: Path) -> InstanceRecord:
         "base_path": "",
         "url": "http://127.0.0.1:20001",
         "pid": os.getpid(),
-        "start_time": start_time_of(os.getpid()),
+        "start_time": read_start_time(os.getpid()),
         "boot_id": boot_id(),
         "cookie": "a",
         "command_file": "",

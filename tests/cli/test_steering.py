@@ -185,7 +185,7 @@ def test_a_world_that_takes_no_seed_is_told(up: Start, call: Start, run_dir: Pat
     command = up()
     forked = call("fork", str(run_dir), "w000", "--reseed", "7")
     assert forked.wait() == 1
-    assert "Error: this world does not say that it can be reseeded\n" in forked.err
+    assert "Error: run.reseed: this world does not say that it can be reseeded\n" in forked.err
     wait_for_end(command)
 
 

@@ -435,7 +435,7 @@ def test_an_error_before_the_start_is_all_that_is_shown(tmp_path: Path) -> None:
     with terminal("up", str(world)) as one:
         assert one.wait() == 2
         error, *details = filter(None, one.screen)
-        assert error == "Error: the run directory cannot be used: Not a directory"
+        assert error == "Error: run_dir: the run directory cannot be used: Not a directory"
         assert details[0] == f"  file: {world}/.clawblox"
         assert all(line.startswith("  ") for line in details)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from clawblox.checkpoint.api import run_interruptible
+from clawblox.checkpoint.api import run_with_progress
 from clawblox.concurrency.tasks import Residence, Tasks, in_own_task, outlast
 from clawblox.concurrency.threads import Batcher
 from clawblox.errors import UsageError
@@ -175,7 +175,7 @@ async def test_a_cancelled_checkpoint_leaves_no_thread_at_work():
         gate.wait(HANG_S)
         has_ended.set()
 
-    task = asyncio.ensure_future(run_interruptible(work, None))
+    task = asyncio.ensure_future(run_with_progress(work, None))
     while not has_begun.is_set():
         await asyncio.sleep(0)
     await cancelled_again_and_again(task)

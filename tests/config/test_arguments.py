@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from clawblox.config.arguments import (
-    count_of,
-    env_of,
-    file_of,
-    host_of,
-    path_of,
-    port_of,
-    seconds_of,
-    text_of,
+    check_count,
+    check_env,
+    check_host,
+    check_path,
+    check_port,
+    check_read_path,
+    check_seconds,
+    check_text,
 )
 from clawblox.errors import ConfigError
 
@@ -29,17 +29,17 @@ NOT_UTF8 = os.fsdecode(b"run\xff")
 @pytest.mark.parametrize(
     ("take", "value", "taken"),
     [
-        (count_of, 1, 1),
-        (partial(count_of, at_most=3), 3, 3),
-        (partial(count_of, at_least=0), 0, 0),
-        (seconds_of, 0.5, 0.5),
-        (seconds_of, math.inf, math.inf),
-        (partial(seconds_of, may_be_zero=True), 0, 0),
-        (path_of, "runs/über uns", Path("runs/über uns")),
-        (path_of, Path("runs"), Path("runs")),
-        (file_of, NOT_UTF8, Path(NOT_UTF8)),
-        (text_of, "", ""),
-        (text_of, "/w1", "/w1"),
+        (check_count, 1, 1),
+        (partial(check_count, at_most=3), 3, 3),
+        (partial(check_count, at_least=0), 0, 0),
+        (check_seconds, 0.5, 0.5),
+        (check_seconds, math.inf, math.inf),
+        (partial(check_seconds, may_be_zero=True), 0, 0),
+        (check_path, "runs/über uns", Path("runs/über uns")),
+        (check_path, Path("runs"), Path("runs")),
+        (check_read_path, NOT_UTF8, Path(NOT_UTF8)),
+        (check_text, "", ""),
+        (check_text, "/w1", "/w1"),
     ],
 )
 def test_what_can_be_is_taken(take: Callable[[Any, str], Any], value: Any, taken: Any) -> None:
@@ -49,38 +49,49 @@ def test_what_can_be_is_taken(take: Callable[[Any, str], Any], value: Any, taken
 @pytest.mark.parametrize(
     ("take", "value"),
     [
-        *((count_of, value) for value in (0, -1, 1.0, "3", True, None)),
-        *((partial(count_of, at_most=3), value) for value in (0, 4)),
-        *((seconds_of, value) for value in (0, -1, math.nan, "5", True, None)),
-        *((partial(seconds_of, may_be_zero=True), value) for value in (-1, math.nan, None)),
-        *((text_of, value) for value in ("a b", "a\n", "ä", 5, None)),
-        *((path_of, value) for value in ("", 5, None, NOT_UTF8, Path(NOT_UTF8), "a\0b")),
-        *((file_of, value) for value in ("", 5, None, b"a", "a\0b", Path("a\0b"))),
+        *((check_count, value) for value in (0, -1, 1.0, "3", True, None)),
+        *((partial(check_count, at_most=3), value) for value in (0, 4)),
+        *((check_seconds, value) for value in (0, -1, math.nan, "5", True, None)),
+        *((partial(check_seconds, may_be_zero=True), value) for value in (-1, math.nan, None)),
+        *((check_text, value) for value in ("a b", "a\n", "ä", 5, None)),
+        *((check_path, value) for value in ("", 5, None, NOT_UTF8, Path(NOT_UTF8), "a\0b")),
+        *((check_read_path, value) for value in ("", 5, None, b"a", "a\0b", Path("a\0b"))),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_name(take: Callable[[Any, str], Any], value: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         take(value, "it")
     assert caught.value.key == "it"
+    first, *_ = str(caught.value).splitlines()
+    assert first.startswith("it: ")
+    assert value == "" or first.endswith(f", not {value!r}") or isinstance(value, Path)
+
+
+def test_a_long_value_is_cut() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_count("x" * 1000, "count")
+    first, *_ = str(caught.value).splitlines()
+    assert first.startswith("count: a whole number, 1 or more, not 'xxx")
+    assert len(first) < 120
 
 
 def test_a_port_is_a_whole_number_that_can_be_one() -> None:
-    assert [port_of(value) for value in (None, 0, 1, 65535)] == [None, None, 1, 65535]
+    assert [check_port(value) for value in (None, 0, 1, 65535)] == [None, None, 1, 65535]
     for value in (-1, 65536, 80.0, "80", True):
-        with pytest.raises(ConfigError, match="key: port"):
-            port_of(value)
+        with pytest.raises(ConfigError, match=r"^port: 1 to 65535"):
+            check_port(value)
 
 
 @pytest.mark.parametrize("value", ["", None, 5, "local host"])
 def test_a_host_is_not_nothing(value: Any) -> None:
-    assert host_of("::1") == "::1"
-    with pytest.raises(ConfigError, match="key: host"):
-        host_of(value)
+    assert check_host("::1") == "::1"
+    with pytest.raises(ConfigError, match=r"^host: "):
+        check_host(value)
 
 
 def test_variables_are_a_mapping() -> None:
-    assert env_of(None) == {}
-    assert env_of({"TEAM": "red"}) == {"TEAM": "red"}
+    assert check_env(None) == {}
+    assert check_env({"TEAM": "red"}) == {"TEAM": "red"}
     for value in (5, [("TEAM", "red")]):
-        with pytest.raises(ConfigError, match="key: env"):
-            env_of(value)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=r"^env: "):
+            check_env(value)  # type: ignore[arg-type]

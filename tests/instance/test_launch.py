@@ -275,7 +275,7 @@ def test_a_parent_that_cannot_be_read_is_refused(
     def fail(path: Path) -> str:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("clawblox.rundir.snapshot_files.digest_of", fail)
+    monkeypatch.setattr("clawblox.rundir.snapshot_files.digest_file", fail)
     path, _ = parent
     with pytest.raises(ConfigError, match="cannot be read: Permission denied") as caught:
         find_parent(path, path.parent)

@@ -34,7 +34,7 @@ from clawblox.rundir.records import (
     read_running,
     write_record,
 )
-from clawblox.system.process_tree import boot_id, command_line, start_time_of
+from clawblox.system.process_tree import boot_id, command_line, read_start_time
 from tests.support import is_alive, wait_until
 
 HOLD = """
@@ -110,7 +110,7 @@ def alive() -> Iterator[dict[str, Any]]:
     with subprocess.Popen(["sleep", "60"]) as process:
         # Its descriptors close, which is what Popen waits for, before its words are to be read.
         wait_until(lambda: command_line(process.pid) == "sleep 60", what="the exec")
-        yield {"pid": process.pid, "start_time": start_time_of(process.pid)}
+        yield {"pid": process.pid, "start_time": read_start_time(process.pid)}
         process.kill()
 
 

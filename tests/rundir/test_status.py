@@ -25,7 +25,7 @@ from clawblox.rundir.status import (
     read_logs,
     run_owner,
 )
-from clawblox.system.process_tree import boot_id, start_time_of
+from clawblox.system.process_tree import boot_id, read_start_time
 from clawblox.telemetry.logs import LogReader
 from tests.rundir.test_records import record_of, written
 from tests.support import read_process, running_world, wait_until
@@ -41,7 +41,7 @@ HANG_S = 30.0
 def sleeper() -> Iterator[dict[str, Any]]:
     """Give the fields of a record whose process lives."""
     with subprocess.Popen(["sleep", "600"]) as process:
-        yield {"pid": process.pid, "start_time": start_time_of(process.pid)}
+        yield {"pid": process.pid, "start_time": read_start_time(process.pid)}
         process.kill()
 
 
@@ -179,7 +179,7 @@ def test_memory_and_time_are_those_of_all_its_processes(tmp_path: Path) -> None:
     with running_world(tmp_path, "--stubborn-child") as world:
         pid_file = world.directory / "stubborn-child.pid"
         child = int(wait_until(lambda: pid_file.is_file() and pid_file.read_text()))
-        leader = {"pid": world.process.pid, "start_time": start_time_of(world.process.pid)}
+        leader = {"pid": world.process.pid, "start_time": read_start_time(world.process.pid)}
         status = status_of(tmp_path, cookie=world.cookie, **leader, **OWNED)
         assert status.pid == world.process.pid
         assert status.rss_bytes is not None

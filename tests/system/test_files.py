@@ -20,7 +20,7 @@ from clawblox.system import files
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import (
     PartialFile,
-    digest_of,
+    digest_file,
     has_digest,
     lock_file,
     lock_owner,
@@ -329,7 +329,7 @@ def test_no_directory_can_be_made_of_a_file(tmp_path: Path, name: str) -> None:
 def test_a_digest_is_that_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(NEW)
     digest = hashlib.sha256(NEW).hexdigest()
-    assert digest_of(tmp_path / "file") == digest
+    assert digest_file(tmp_path / "file") == digest
     assert has_digest(tmp_path / "file", digest)
 
 

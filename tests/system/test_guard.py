@@ -452,7 +452,7 @@ def test_worlds_end_with_an_orchestrator_whose_guard_was_killed_before(tmp_path:
 
 
 def test_a_guard_that_dies_again_and_again_is_replaced_each_time(client: Guard) -> None:
-    client.watch(mark_of("one"))
+    client.watch(make_mark("one"))
     seen = {client._pid}
     for _ in range(3):
         os.kill(client._pid, signal.SIGKILL)
@@ -461,8 +461,8 @@ def test_a_guard_that_dies_again_and_again_is_replaced_each_time(client: Guard) 
 
 
 def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) -> None:
-    client.watch(mark_of("one"))
-    client.forget(mark_of("one"))
+    client.watch(make_mark("one"))
+    client.forget(make_mark("one"))
     (keeper,) = [each for each in threading.enumerate() if each.name == guard.KEEPER_THREAD][-1:]
     os.kill(client._pid, signal.SIGKILL)
     keeper.join(20)
@@ -472,7 +472,7 @@ def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) 
 def test_a_guard_that_cannot_be_replaced_at_once_is_replaced_later(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.watch(mark_of("one"))
+    client.watch(make_mark("one"))
     first, spawn, failures = client._pid, guard._spawn, iter(range(2))
 
     def seldom(*arguments: int) -> int:
@@ -618,32 +618,32 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
             os.waitpid(pid, 0)
 
 
-def mark_of(name: str) -> Mark:
+def make_mark(name: str) -> Mark:
     return Mark(f"CLAWBLOX_INSTANCE={name}".encode())
 
 
 def test_forgetting_needs_no_guard(client: Guard) -> None:
-    client.forget(mark_of("one"))
+    client.forget(make_mark("one"))
     assert client._pid == 0
 
 
 def test_a_guard_that_somebody_else_reaped_is_replaced(client: Guard) -> None:
-    client.watch(mark_of("one"))
+    client.watch(make_mark("one"))
     first = client._pid
     os.kill(first, signal.SIGKILL)
     os.waitpid(first, 0)
-    client.forget(mark_of("one"))
-    client.watch(mark_of("two"))
+    client.forget(make_mark("one"))
+    client.watch(make_mark("two"))
     assert client._pid != first
     assert is_alive(client._pid)
 
 
 def test_a_child_with_the_pid_of_a_dead_guard_is_no_guard(client: Guard) -> None:
-    client.watch(mark_of("one"))
+    client.watch(make_mark("one"))
     first = client._pid
     os.kill(first, signal.SIGKILL)
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
-    client.forget(mark_of("one"))  # reaps it, so that the pid may be given to the next child
+    client.forget(make_mark("one"))  # reaps it, so that the pid may be given to the next child
     assert client._pid == 0
     with pytest.raises(ChildProcessError):
         os.waitpid(first, os.WNOHANG)
@@ -655,8 +655,8 @@ def test_a_guard_that_cannot_be_started_is_an_error_and_leaves_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
         with pytest.raises(FileNotFoundError):
-            client.watch(mark_of("one"))
-    client.watch(mark_of("two"))
+            client.watch(make_mark("one"))
+    client.watch(make_mark("two"))
     assert is_alive(client._pid)
 
 
@@ -680,9 +680,9 @@ def test_many_worlds_fit_into_the_lifeline(client: Guard, tmp_path: Path) -> Non
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": f"{tmp_path.name}-4999"}
     with subprocess.Popen(["sleep", "60"], env=env) as world:
         for number in range(5000):
-            client.watch(mark_of(f"{tmp_path.name}-{number}"))
+            client.watch(make_mark(f"{tmp_path.name}-{number}"))
             if number < 4000:
-                client.forget(mark_of(f"{tmp_path.name}-{number}"))
+                client.forget(make_mark(f"{tmp_path.name}-{number}"))
         pid = client._pid
         client._close()
         os.waitpid(pid, 0)

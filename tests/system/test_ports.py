@@ -25,11 +25,11 @@ from clawblox.system.ports import (
     NoFreePort,
     PortBusy,
     connect_host,
+    describe_owner,
+    find_owners,
     listeners_at,
     listeners_on,
     open_listener,
-    owner_of,
-    owners_of,
     take_free_port,
     take_port,
     wait_for_port,
@@ -332,22 +332,22 @@ def test_the_owners_are_looked_for_among_the_given_processes_only() -> None:
         inodes = {listener.address: listener.inode for listener in listeners_on(port)}
         theirs = inodes[HOST]
         assert inodes["::1"] == inode_of(mine)
-        assert owners_of([theirs, inode_of(mine), 1], [server.pid]) == {theirs: server.pid}
-        assert owners_of([theirs], [os.getpid()]) == {}
-        assert owners_of(inodes.values(), [os.getpid(), server.pid]) == {
+        assert find_owners([theirs, inode_of(mine), 1], [server.pid]) == {theirs: server.pid}
+        assert find_owners([theirs], [os.getpid()]) == {}
+        assert find_owners(inodes.values(), [os.getpid(), server.pid]) == {
             theirs: server.pid,
             inode_of(mine): os.getpid(),
         }
-        assert owner_of(port).startswith("pid ")
+        assert describe_owner(port).startswith("pid ")
 
 
 def test_the_owner_of_a_port_is_named_with_its_command() -> None:
     port = free_port()
-    assert owner_of(port) == ""
+    assert describe_owner(port) == ""
     with program(LISTEN, HOST, port) as server:
         assert first_line(server) == "listening"
-        assert owner_of(port).startswith(f"pid {server.pid} ({sys.executable} -c")
-        assert len(owner_of(port)) < 250
+        assert describe_owner(port).startswith(f"pid {server.pid} ({sys.executable} -c")
+        assert len(describe_owner(port)) < 250
 
 
 HOSTS = {

@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from clawblox.system import process_finder as finder_module
-from clawblox.system.process_finder import Finder, finder_of_loop
+from clawblox.system.process_finder import Finder, current_finder
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees, signal_processes
 from tests.support import (
     is_alive,
@@ -106,7 +106,7 @@ def leader_of(mark: Mark) -> int:
 
 
 async def test_there_is_one_finder_for_everybody_in_a_loop() -> None:
-    assert finder_of_loop() is finder_of_loop()
+    assert current_finder() is current_finder()
 
 
 async def test_whoever_asks_at_the_same_time_shares_one_pass(

@@ -20,13 +20,13 @@ from clawblox.system.process_tree import (
     all_processes,
     boot_id,
     command_line,
-    environment,
     find_tree,
     find_trees,
     is_same_process,
     kill_tree,
+    read_start_time,
+    read_variables,
     signal_processes,
-    start_time_of,
 )
 from tests import support
 from tests.support import is_alive, kill_processes, wait_until
@@ -79,7 +79,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         )
         children.append(child)
         # A process in the middle of its exec has no environment yet.
-        wait_until(lambda: not is_alive(child.pid) or environment(child.pid))
+        wait_until(lambda: not is_alive(child.pid) or read_variables(child.pid))
         return child
 
     yield start_one
@@ -106,7 +106,7 @@ def pids(found: list[Proc]) -> set[int]:
 
 
 def identity(pid: int) -> tuple[int, int]:
-    return pid, start_time_of(pid)
+    return pid, read_start_time(pid)
 
 
 # --------------------------------------------------------------------------- one process
@@ -120,7 +120,7 @@ def test_a_process_is_what_proc_shows_of_it(start: Start) -> None:
     assert found == Proc(child.pid, os.getpid(), child.pid, shown.start_time)
     assert found in all_processes().values()
     assert command_line(child.pid) == "sleep 60"
-    assert environment(child.pid) == [f"PATH={os.defpath}".encode(), b""]
+    assert read_variables(child.pid) == {"PATH": os.defpath}
 
 
 def test_a_name_that_looks_like_the_fields_of_stat_is_read_rightly(
@@ -137,7 +137,7 @@ def test_a_name_that_looks_like_the_fields_of_stat_is_read_rightly(
 def test_a_zombie_is_not_live_and_still_the_same_process(start: Start) -> None:
     child = start("true")
     wait_until(lambda: not is_alive(child.pid))
-    began_at = start_time_of(child.pid)
+    began_at = read_start_time(child.pid)
     assert proctree.read_process(child.pid) is None
     assert child.pid not in all_processes()
     assert is_same_process(child.pid, began_at)
@@ -155,9 +155,9 @@ def test_a_process_that_does_not_exist_has_nothing(start: Start) -> None:
     child = start("true")
     child.wait()
     with pytest.raises(ProcessLookupError):
-        start_time_of(child.pid)
+        read_start_time(child.pid)
     assert proctree.read_process(child.pid) is None
-    assert environment(child.pid) == []
+    assert read_variables(child.pid) == {}
     assert command_line(child.pid) == ""
 
 
@@ -337,7 +337,7 @@ def test_what_is_older_than_the_leader_of_another_is_found(
     wait_until(lambda: command_line(daemon) == "sleep 60")
     older.kill()
     older.wait()
-    wait_until(lambda: start_time_of(start("true").pid) > start_time_of(daemon))
+    wait_until(lambda: read_start_time(start("true").pid) > read_start_time(daemon))
     younger = start()
     first = Search((Mark(f"{cookie}0".encode(), (identity_of_older,)),))
     passes = count_passes(monkeypatch)
@@ -396,9 +396,9 @@ def test_what_is_in_the_middle_of_an_exec_is_found_by_the_next_pass(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = start(cookie=cookie)
-    answers = {child.pid: iter([[], environment(child.pid)])}
+    answers = {child.pid: iter([[], proctree._read_environment(child.pid)])}
     monkeypatch.setattr(
-        proctree, "environment", lambda pid: next(answers[pid]) if pid in answers else []
+        proctree, "_read_environment", lambda pid: next(answers[pid]) if pid in answers else []
     )
     assert found_by(search(cookie)) == [{child.pid}]
 

@@ -12,7 +12,7 @@ from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME
-from clawblox.config.arguments import file_of
+from clawblox.config.arguments import check_read_path
 
 __all__ = ["Difference", "diff_checkpoints"]
 
@@ -60,7 +60,7 @@ def diff_checkpoints(
         CheckpointError: One of them cannot be read.
         ConfigError: One of the paths is none.
     """
-    paths = file_of(first, "first"), file_of(second, "second")
+    paths = check_read_path(first, "first"), check_read_path(second, "second")
     with Archive.open(paths[0], limits) as one, Archive.open(paths[1], limits) as other:
         ours, theirs = _members(one), _members(other)
         common = sorted(ours.keys() & theirs.keys())

@@ -15,7 +15,7 @@ import attrs
 
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.registry import ARCHIVE_FORMAT, Entry, checkpoint_entry, register
-from clawblox.config.arguments import path_of
+from clawblox.config.arguments import check_path
 from clawblox.errors import CheckpointError
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.system.files import sweep_partials
@@ -54,7 +54,7 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
         ManifestError: The manifest cannot be read or written; nothing was registered.
         ConfigError: ``run_dir`` is no path.
     """
-    root = path_of(run_dir, "run_dir").absolute()
+    root = check_path(run_dir, "run_dir").absolute()
     known = _known_entries(root)
     registered: dict[Path, Entry] = {}
     refused: dict[Path, CheckpointError] = {}

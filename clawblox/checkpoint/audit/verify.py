@@ -15,7 +15,7 @@ from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.checkpoint.request import checked_secrets, label_secrets
 from clawblox.checkpoint.secrets import Scanner, known_values
-from clawblox.config.arguments import file_of
+from clawblox.config.arguments import check_read_path
 from clawblox.results import Finding
 
 __all__ = ["Scan", "Verification", "scan_checkpoint", "verify_checkpoint"]
@@ -74,7 +74,7 @@ def verify_checkpoint(
         CheckpointError: It cannot be read.
         ConfigError: ``path`` is no path.
     """
-    with Archive.open(file_of(path, "path"), limits) as archive:
+    with Archive.open(check_read_path(path, "path"), limits) as archive:
         archive.verify(progress)
         return Verification(
             path=archive.path,
@@ -110,7 +110,7 @@ def scan_checkpoint(
     known_secrets = checked_secrets(known_secrets)
     known = known_values(os.environ, ()) | label_secrets(known_secrets)
     scanner = Scanner(known, tuple(allow))
-    with Archive.open(file_of(path, "path"), limits) as archive:
+    with Archive.open(check_read_path(path, "path"), limits) as archive:
         counter = Progress(progress, sum(entry.size for entry in archive.entries))
         found = examine(archive, archive.entries, scanner, counter)
     return Scan(path=archive.path, findings=tuple(found), summary=scanner.summary())

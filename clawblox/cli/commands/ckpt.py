@@ -15,7 +15,7 @@ import anyio
 import attrs
 import click
 
-from clawblox.checkpoint.api import load_checkpoint, run_interruptible
+from clawblox.checkpoint.api import load_checkpoint, run_with_progress
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.compare import diff_checkpoints
 from clawblox.checkpoint.audit.repair import repair_checkpoints
@@ -252,7 +252,7 @@ def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:
 
     async def run() -> _T:
         async with progress_bar(verb, 0, format_bytes) as bar:
-            return await run_interruptible(function, bar.reach)
+            return await run_with_progress(function, bar.reach)
 
     return anyio.run(run)
 

@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from clawblox import AsyncWorld
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import read_instances
-from clawblox.system.process_tree import start_time_of
+from clawblox.system.process_tree import read_start_time
 from tests.crowd import leftovers
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of
@@ -102,7 +102,7 @@ async def test_what_a_stop_has_ended_itself_was_not_interrupted(tmp_path: Path, 
 def dead_process() -> tuple[int, int]:
     """Return the id and the start of a process that is gone."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        return process.pid, start_time_of(process.pid)
+        return process.pid, read_start_time(process.pid)
 
 
 def leave(run: Path, homes: list[Path], pid: int, start: int) -> list[Path]:
@@ -160,7 +160,7 @@ async def test_what_somebody_is_writing_is_left_alone(tmp_path: Path, run: Path)
     await kill_one(MANY, directory, run)
     await stop_instances(run, grace_seconds=1)
     homes = [run / "worlds" / "w000"]
-    kept = leave(run, homes, os.getpid(), await run_sync(start_time_of, os.getpid()))
+    kept = leave(run, homes, os.getpid(), await run_sync(read_start_time, os.getpid()))
     being_written = leave_manifest(homes[0], swapped_out(homes[0]))
     lock = homes[0] / ".clawblox" / "manifest.json.lock"
     with subprocess.Popen(

@@ -18,7 +18,7 @@ STUBBORN = ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.01; done"
 Spawn = Callable[..., Awaitable[Process]]
 
 
-def mark_of(cookie: str, *leaders: Process) -> Mark:
+def make_mark(cookie: str, *leaders: Process) -> Mark:
     identities = tuple((leader.pid, leader.start_time) for leader in leaders)
     return Mark(f"CLAWBLOX_INSTANCE={cookie}".encode(), identities)
 

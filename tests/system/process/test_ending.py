@@ -21,7 +21,7 @@ from tests.system.process.support import (
     SLEEP,
     STUBBORN,
     Spawn,
-    mark_of,
+    make_mark,
     reaping_everything,
 )
 
@@ -45,7 +45,7 @@ async def test_the_grace_is_only_ever_shortened() -> None:
 
 
 async def test_a_tree_of_nobody_has_exited_already(cookie: str) -> None:
-    end = await end_tree(mark_of(cookie), None, Grace(10))
+    end = await end_tree(make_mark(cookie), None, Grace(10))
     assert (end.rung, end.killed, end.survivors) == ("already_exited", (), ())
 
 
@@ -54,14 +54,14 @@ async def test_a_leader_that_died_without_children_has_exited_already(
 ) -> None:
     leader = await start("true")
     await leader.wait()
-    assert (await end_tree(mark_of(cookie, leader), leader, Grace(10))).rung == "already_exited"
+    assert (await end_tree(make_mark(cookie, leader), leader, Grace(10))).rung == "already_exited"
 
 
 async def test_a_tree_that_obeys_is_terminated(start: Spawn, cookie: str) -> None:
     leader = await start("sh", "-c", "sleep 60 & sleep 60 & wait")
     await wait_until_async(lambda: len(descendants(leader.pid)) == 2)
     tree = descendants(leader.pid)
-    assert (await end_tree(mark_of(cookie, leader), leader, Grace(60))).rung == "terminated"
+    assert (await end_tree(make_mark(cookie, leader), leader, Grace(60))).rung == "terminated"
     assert await leader.wait() == WorldExit(signal="SIGTERM")
     assert not {pid for pid in tree if is_alive(pid)}
 
@@ -72,7 +72,7 @@ async def test_what_ignores_the_signal_is_killed_and_named(
     leader = await start(*STUBBORN)
     await wait_until_async(lambda: "ready" in (tmp_path / "log").read_text())
     with anyio.fail_after(DEADLINE_S):
-        end = await end_tree(mark_of(cookie, leader), leader, Grace(0))
+        end = await end_tree(make_mark(cookie, leader), leader, Grace(0))
     assert end.rung == "killed"
     assert f"{leader.pid} {' '.join(STUBBORN)}" in end.killed
     assert await leader.wait() == WorldExit(signal="SIGKILL")
@@ -86,7 +86,7 @@ async def test_an_orphan_that_carries_nothing_is_killed_since_it_was_seen_before
     leader = await start("sh", "-c", f'setsid env -i sh -c "{script}" & wait')
     await wait_until_async(lambda: (tmp_path / "log").read_text().endswith("\n"))
     orphan = int((tmp_path / "log").read_text())
-    end = await end_tree(mark_of(cookie, leader), leader, Grace(0.2))
+    end = await end_tree(make_mark(cookie, leader), leader, Grace(0.2))
     assert end.rung == "killed"
     assert not is_alive(orphan)
 
@@ -105,7 +105,7 @@ async def test_a_tree_ends_even_where_somebody_else_reaps_its_leader(
         leader = await start("sh", "-c", "sleep 60 & wait", CLAWBLOX_INSTANCE=cookie)
         await wait_until_async(lambda: len(marked_processes(cookie)) == 2)
         with anyio.fail_after(DEADLINE_S):
-            end = await end_tree(mark_of(cookie, leader), leader, Grace(60))
+            end = await end_tree(make_mark(cookie, leader), leader, Grace(60))
         assert end.rung == "terminated"
         assert not marked_processes(cookie)
         leader.release()
@@ -128,7 +128,7 @@ async def end_all(
     found: dict[str, TreeEnd] = {} if ends is None else ends
 
     async def end(cookie: str, leader: Process) -> None:
-        found[cookie] = await end_tree(mark_of(cookie, leader), leader, Grace(grace))
+        found[cookie] = await end_tree(make_mark(cookie, leader), leader, Grace(grace))
 
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:
@@ -248,7 +248,7 @@ async def test_a_stop_that_is_cancelled_leaves_the_others_to_end(
     async def end_one(name: str) -> None:
         leader = leaders[name]
         with scope if name == given_up else contextlib.nullcontext():
-            ends[name] = await end_tree(mark_of(name, leader), leader, grace_of[name])
+            ends[name] = await end_tree(make_mark(name, leader), leader, grace_of[name])
 
     grace_of = {name: Grace(60) for name in leaders}
     with anyio.fail_after(DEADLINE_S):

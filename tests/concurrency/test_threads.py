@@ -1,0 +1,171 @@
+"""Blocking work in threads, and what each event loop has one of."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from clawblox.concurrency.per_loop import per_loop
+from clawblox.concurrency.threads import run_interruptible
+
+HANG_S = 20.0
+
+
+class Job:
+    """Blocks until it is released or interrupted; notes what happens to it."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+        self.history: list[str] = []
+
+    def run(self) -> str:
+        self.has_begun.set()
+        self.may_end.wait(HANG_S)
+        self.history.append("ended")
+        return "done"
+
+    def interrupt(self) -> None:
+        self.history.append("interrupted")
+        self.may_end.set()
+
+    async def wait_begun(self) -> None:
+        while not self.has_begun.is_set():
+            await anyio.sleep(0.001)
+
+
+@pytest.mark.anyio
+async def test_a_job_that_ends_by_itself_is_not_interrupted() -> None:
+    job = Job()
+    job.may_end.set()
+    assert await run_interruptible(job.run, job.interrupt) == "done"
+    assert job.history == ["ended"]
+
+
+@pytest.mark.anyio
+async def test_an_error_comes_out_as_it_is() -> None:
+    error = OSError("no")
+
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(OSError, match="no") as caught:
+        await run_interruptible(fail, lambda: None)
+    assert caught.value is error
+
+
+@pytest.mark.anyio
+async def test_a_cancellation_interrupts_the_job_and_waits_for_its_end() -> None:
+    job = Job()
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_interruptible, job.run, job.interrupt)
+        await job.wait_begun()
+        group.cancel_scope.cancel()
+    assert job.history == ["interrupted", "ended"]
+
+
+@pytest.mark.anyio
+async def test_an_error_of_an_interrupted_job_does_not_hide_the_cancellation() -> None:
+    job = Job()
+
+    def fail() -> None:
+        job.run()
+        raise OSError("interrupted")
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run_interruptible, fail, job.interrupt)
+            await job.wait_begun()
+            scope.cancel()
+    assert scope.cancelled_caught
+
+
+@pytest.mark.anyio
+async def test_a_job_that_waits_for_its_turn_is_never_begun_after_a_cancellation() -> None:
+    job, limiter = Job(), anyio.CapacityLimiter(1)
+    async with limiter:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+
+                async def run() -> None:
+                    await run_interruptible(job.run, job.interrupt, limiter=limiter)
+
+                group.start_soon(run)
+                while not limiter.statistics().tasks_waiting:
+                    await anyio.sleep(0.001)
+                scope.cancel()
+    assert "ended" not in job.history
+
+
+def test_no_number_of_cancellations_by_asyncio_leaves_a_thread_at_work() -> None:
+    job = Job()
+    job.interrupt = lambda: job.history.append("interrupted")  # type: ignore[method-assign]
+
+    async def main() -> None:
+        task = asyncio.ensure_future(run_interruptible(job.run, job.interrupt))
+        await job.wait_begun()
+        for _ in range(3):
+            task.cancel()
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert not task.done()
+        job.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, HANG_S)
+
+    asyncio.run(main())
+    assert job.history == ["interrupted", "ended"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_each_loop_has_one_of_its_own(backend: str) -> None:
+    @per_loop
+    def current_list() -> list[str]:
+        """Return the list."""
+        return []
+
+    async def ask() -> list[list[str]]:
+        return [current_list(), current_list()]
+
+    first, second = (anyio.run(ask, backend=backend) for _ in range(2))
+    assert first[0] is first[1]
+    assert first[0] is not second[0]
+    assert current_list.__doc__ == "Return the list."
+
+
+def test_two_of_the_same_name_are_not_mixed_up() -> None:
+    def maker(value: int) -> Callable[[], list[int]]:
+        @per_loop
+        def current() -> list[int]:
+            return [value]
+
+        return current
+
+    one, other = maker(1), maker(2)
+
+    async def ask() -> tuple[list[int], list[int]]:
+        return one(), other()
+
+    assert anyio.run(ask) == ([1], [2])
+
+
+def test_an_error_while_one_is_made_is_not_kept() -> None:
+    attempts = []
+
+    @per_loop
+    def current() -> str:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise OSError("not yet")
+        return "made"
+
+    async def ask() -> str:
+        with pytest.raises(OSError, match="not yet"):
+            current()
+        return current()
+
+    assert anyio.run(ask) == "made"
