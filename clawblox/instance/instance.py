@@ -35,15 +35,9 @@ from clawblox.instance.launch import Launch
 from clawblox.instance.processes import Leaders
 from clawblox.protocol import WorldEnvironment
 from clawblox.results import StartedWorld, WorldExit
+from clawblox.rundir.claims import Claim, claim_name
 from clawblox.rundir.manifest import manifest_path
-from clawblox.rundir.records import (
-    Claim,
-    InstanceRecord,
-    RecordState,
-    claim_name,
-    replace_record,
-    write_record,
-)
+from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_record
 from clawblox.snapshot.capture import SnapshotSource
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir, publish_bytes

@@ -31,12 +31,13 @@ from clawblox.errors import (
     WorldStopError,
 )
 from clawblox.results import SavedSnapshot, StopResult
+from clawblox.rundir.claims import claim_name
 from clawblox.rundir.control_client import control_dir, find_sockets, request
 from clawblox.rundir.leftovers import is_left_open, remove_leftovers
 from clawblox.rundir.manifest_updates import RunStatus, checkpoint_update, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import files_dir
-from clawblox.rundir.records import InstanceRecord, claim_name, read_record, write_record
+from clawblox.rundir.records import InstanceRecord, read_record, write_record
 from clawblox.rundir.status import OVER, is_over, is_ready, mark_of, run_owner, select_records
 from clawblox.snapshot.capture import SnapshotSource, capture
 from clawblox.system.clock import utc_now

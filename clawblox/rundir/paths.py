@@ -15,7 +15,9 @@ __all__ = [
     "STATE_DIR_NAME",
     "files_dir",
     "make_run_dir",
+    "name_lock",
     "records_dir",
+    "records_journal",
     "resolve_run_dir",
     "run_lock",
     "state_dir",
@@ -31,8 +33,18 @@ def state_dir(run_dir: Path) -> Path:
 
 
 def records_dir(run_dir: Path) -> Path:
-    """Return the directory of the instance records of a run directory."""
+    """Return the directory of the records of a run directory, and of the locks of its names."""
     return run_dir / STATE_DIR_NAME / "instances"
+
+
+def records_journal(run_dir: Path) -> Path:
+    """Return the file of the instance records of a run directory."""
+    return records_dir(run_dir) / "records.jsonl"
+
+
+def name_lock(run_dir: Path, name: str) -> Path:
+    """Return the lock file of an instance's name in a run directory."""
+    return records_dir(run_dir) / f"{name}.lock"
 
 
 def run_lock(run_dir: Path) -> Path:

@@ -29,18 +29,13 @@ from clawblox.instance.lifecycle import State
 from clawblox.instance.startup import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import EventKind, StartedWorld, StopResult
+from clawblox.rundir.claims import RunClaim, claim_run, free_names
 from clawblox.rundir.control_server import ControlServer, Handler
 from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import instances_update, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.records import (
-    InstanceRecord,
-    RunClaim,
-    claim_run,
-    free_names,
-    read_running,
-)
+from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
 from clawblox.system.http import InstanceClient
 from clawblox.telemetry.events import EventHub

@@ -15,7 +15,8 @@ from anyio.to_thread import run_sync
 
 from clawblox.results import WorldExit
 from clawblox.rundir import status
-from clawblox.rundir.records import InstanceRecord, claim_run, write_record
+from clawblox.rundir.claims import claim_run
+from clawblox.rundir.records import InstanceRecord, write_record
 from clawblox.system.process_tree import boot_id, read_start_time
 from clawblox.telemetry.logs import LogReader
 
@@ -218,7 +219,7 @@ def test_what_its_orchestrator_has_planned_and_not_begun_is_waiting(tmp_path: Pa
 def test_a_dead_orchestrator_owns_nothing(tmp_path: Path) -> None:
     code = """if True:
         import os, pathlib, sys
-        from clawblox.rundir.records import claim_run
+        from clawblox.rundir.claims import claim_run
         claim_run(pathlib.Path(sys.argv[1]))
         os._exit(0)
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld, StopResult
+from tests.rundir.support import records_on_disk
 from tests.support import (
     descendants,
     is_alive,
@@ -153,10 +153,9 @@ async def test_an_exception_in_the_block_comes_out_as_it_is(tmp_path: Path) -> N
 async def test_the_record_on_disk_tells_the_end(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=tmp_path / "run")
-        path = tmp_path / "run" / ".clawblox" / "instances" / "w000.json"
-        assert json.loads(path.read_text())["state"] == "ready"
+        assert records_on_disk(tmp_path / "run")["w000"]["state"] == "ready"
         await world.stop()
-    record = json.loads(path.read_text())
+    record = records_on_disk(tmp_path / "run")["w000"]
     assert record["state"] == "exited"
     assert record["exit"]["status"] == 0
     assert record["ended_at"].endswith("Z")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import json
 import os
 import socket
 import stat
@@ -21,26 +20,23 @@ import pytest
 
 from clawblox import RunLockedError, WorldExit
 from clawblox.rundir import records
+from clawblox.rundir.claims import Claim, RunClaim, claim_name, claim_run, free_names
 from clawblox.rundir.records import (
-    Claim,
     InstanceRecord,
-    RunClaim,
-    claim_name,
-    claim_run,
     close_stale_records,
-    free_names,
     read_record,
     read_records,
     read_running,
     write_record,
 )
 from clawblox.system.process_tree import boot_id, command_line, read_start_time
+from tests.rundir.support import records_on_disk
 from tests.support import is_alive, wait_until
 
 HOLD = """
 import sys
 from pathlib import Path
-from clawblox.rundir.records import claim_name
+from clawblox.rundir.claims import claim_name
 claim = claim_name(Path(sys.argv[1]), sys.argv[2])
 print(claim.name, flush=True)
 sys.stdin.read()
@@ -49,7 +45,7 @@ sys.stdin.read()
 HOLD_RUN = """
 import os, sys
 from pathlib import Path
-from clawblox.rundir.records import claim_run
+from clawblox.rundir.claims import claim_run
 claim = claim_run(Path(sys.argv[1]))
 print("claimed", flush=True)
 sys.stdin.readline()
@@ -93,6 +89,10 @@ def record_of(name: str, **changes: Any) -> InstanceRecord:
 
 def instances_of(run: Path) -> Path:
     return run / ".clawblox" / "instances"
+
+
+def journal_of(run: Path) -> Path:
+    return instances_of(run) / "records.jsonl"
 
 
 def written(run: Path, *names: str, **changes: Any) -> list[InstanceRecord]:
@@ -271,9 +271,7 @@ def run_claimed(run: Path, count: int = 1) -> Iterator[list[RunClaim]]:
 
 def is_free(run: Path) -> bool:
     """Say whether another process could claim a run directory."""
-    code = (
-        "import sys, pathlib; from clawblox.rundir.records import *; claim_run(pathlib.Path('.'))"
-    )
+    code = "import sys, pathlib; from clawblox.rundir.claims import *; claim_run(pathlib.Path('.'))"
     result = subprocess.run([sys.executable, "-c", code], cwd=run, capture_output=True, text=True)
     assert result.returncode == 0 or "RunLockedError" in result.stderr
     return result.returncode == 0
@@ -351,7 +349,7 @@ FORK = """
 import os, pathlib, socket
 from clawblox.errors import RunLockedError
 from clawblox.system.files import lock_file
-from clawblox.rundir.records import claim_run
+from clawblox.rundir.claims import claim_run
 run = pathlib.Path(".")
 inherited = claim_run(run)
 ours, childs = socket.socketpair()
@@ -416,9 +414,8 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     (other,) = written(tmp_path, "left.2", exit=WorldExit(status=3))
     assert read_records(tmp_path) == [other, one]
     assert read_record(tmp_path, "one") == one
-    path = instances_of(tmp_path) / "one.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert json.loads(path.read_text())["exit"] == {"status": None, "signal": "SIGKILL"}
+    assert stat.S_IMODE(journal_of(tmp_path).stat().st_mode) == 0o600
+    assert records_on_disk(tmp_path)["one"]["exit"] == {"status": None, "signal": "SIGKILL"}
 
 
 def test_those_that_run_are_those_that_live(tmp_path: Path, alive: dict[str, Any]) -> None:
@@ -447,23 +444,59 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_file_that_is_no_record_is_passed_over(tmp_path: Path, content: bytes) -> None:
-    (good,) = written(tmp_path, "w001", state="exited")
-    (instances_of(tmp_path) / "w000.json").write_bytes(content)
-    assert read_records(tmp_path) == [good]
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["whole", "torn"])
+def test_a_line_that_is_no_record_is_passed_over(
+    tmp_path: Path, content: bytes, end: bytes
+) -> None:
+    (first,) = written(tmp_path, "w001", state="exited")
+    with journal_of(tmp_path).open("ab") as file:
+        file.write(content + end)
+    assert read_records(tmp_path) == [first]
+    (second,) = written(tmp_path, "w002", state="exited")
+    assert read_records(tmp_path) == [first, second]
     assert read_record(tmp_path, "w000") is None
     assert not close_stale_records(tmp_path)
     with released(claim_name(tmp_path, "w000")) as names:
         assert names == ["w000"]
 
 
-def test_a_copy_of_a_record_is_no_record(tmp_path: Path) -> None:
-    (record,) = written(tmp_path, "w000")
-    text = (instances_of(tmp_path) / "w000.json").read_text()
-    for name in ("copy.json", ".w000.json", "w000.json~", "w000.json.bak"):
-        (instances_of(tmp_path) / name).write_text(text)
-    (instances_of(tmp_path) / "directory.json").mkdir()
-    assert read_records(tmp_path) == [record]
+@pytest.mark.parametrize(
+    "line", [b'{"name": "w000", "version": 2}', b'{"name": "w000", "port": "x"}']
+)
+def test_a_name_whose_last_line_is_of_another_version_has_no_record(
+    tmp_path: Path, line: bytes
+) -> None:
+    _, kept = written(tmp_path, "w000", "w001")
+    with journal_of(tmp_path).open("ab") as file:
+        file.write(line + b"\n")
+    assert read_records(tmp_path) == [kept]
+    assert read_record(tmp_path, "w000") is None
+    (again,) = written(tmp_path, "w000")
+    assert read_records(tmp_path) == [again, kept]
+
+
+@pytest.mark.parametrize("damage", ["unlink", "mkdir", "chmod"])
+def test_a_journal_that_cannot_be_read_has_no_records(tmp_path: Path, damage: str) -> None:
+    written(tmp_path, "w000")
+    assert len(read_records(tmp_path)) == 1
+    if damage == "chmod":
+        if os.geteuid() == 0:
+            pytest.skip("root reads every file")
+        journal_of(tmp_path).chmod(0)
+    else:
+        journal_of(tmp_path).unlink()
+    if damage == "mkdir":
+        journal_of(tmp_path).mkdir()
+    assert read_records(tmp_path) == []
+    assert read_record(tmp_path, "w000") is None
+
+
+def test_options_are_kept_as_they_were_given(tmp_path: Path) -> None:
+    options = {"restart": "fresh", "max_restarts": 3, "window": 60.0, "resume": None}
+    (record,) = written(tmp_path, "w000", options=options)
+    assert read_record(tmp_path, "w000") == record
+    assert records_on_disk(tmp_path)["w000"]["options"] == options
+    assert hash(record) == hash(read_record(tmp_path, "w000"))
 
 
 def test_an_instance_lives_while_its_process_is_the_same_one(alive: dict[str, Any]) -> None:
@@ -532,7 +565,7 @@ def test_a_record_that_cannot_be_written_keeps_no_lock(
 
     (record,) = written(tmp_path, "w000")
     with monkeypatch.context() as patch:
-        patch.setattr(records, "publish_bytes", fail)
+        patch.setattr(records, "append_line", fail)
         with pytest.raises(OSError, match="No space left"):
             close_stale_records(tmp_path)
     assert read_records(tmp_path) == [record]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from clawblox import World, read_manifest
+from tests.rundir.support import records_on_disk
 from tests.support import is_alive, make_world, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -44,14 +44,14 @@ def test_a_run_whose_orchestrator_was_killed_is_called_interrupted(tmp_path: Pat
     directory, run_dir = make_world(tmp_path), tmp_path / "run"
     with orchestrate(directory, run_dir, "input()") as orchestrator:
         kill(orchestrator, read_pid(orchestrator))
-    record = run_dir / ".clawblox" / "instances" / "first.json"
-    assert json.loads(record.read_text())["state"] == "ready"
+    assert records_on_disk(run_dir)["first"]["state"] == "ready"
     assert read_manifest(run_dir).run["status"] == "running"
     with World(dir=directory) as world:
         world.start(run_dir=run_dir)
         assert read_manifest(run_dir).run == {"id": "r001", "status": "interrupted"}
-        assert json.loads(record.read_text())["state"] == "interrupted"
-        assert json.loads(record.read_text())["ended_at"].endswith("Z")
+        record = records_on_disk(run_dir)["first"]
+        assert record["state"] == "interrupted"
+        assert record["ended_at"].endswith("Z")
 
 
 def test_a_run_that_was_labelled_at_its_end_keeps_its_label(tmp_path: Path) -> None:

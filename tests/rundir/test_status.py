@@ -14,7 +14,8 @@ import attrs
 import pytest
 
 from clawblox import UsageError, WorldExit
-from clawblox.rundir.records import InstanceRecord, claim_run, write_record
+from clawblox.rundir.claims import claim_run
+from clawblox.rundir.records import InstanceRecord, write_record
 from clawblox.rundir.status import (
     InstanceStatus,
     count_waiting,
@@ -356,7 +357,7 @@ def test_a_log_ends_with_the_record_of_its_instance(
 ) -> None:
     logged(tmp_path, "one", **sleeper, **OWNED)
     readers = read_logs(tmp_path, follow=True, tail=None)
-    (tmp_path / ".clawblox" / "instances" / "w000.json").unlink()
+    (tmp_path / ".clawblox" / "instances" / "records.jsonl").unlink()
     assert lines_of(readers["w000"]) == (["one"], True)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from clawblox import AsyncWorld, ConfigError, WorldCallError, WorldSessionError
 from clawblox.world.access import member_of
+from tests.rundir.support import records_on_disk
 from tests.running import Bot, manifest_of, requests, running, switch
 from tests.support import ask, make_world
 
@@ -86,7 +87,7 @@ async def test_the_world_sees_the_name_up_to_its_run_suffix(tmp_path: Path, run_
         assert (await world.connect(Bot(run_name, tmp_path / "bot")))["name"] == name
         assert requests(started, "/join")[0]["query"] == {"name": name}
     (entry,) = manifest_of(tmp_path / "run")["agents"]
-    record = json.loads((tmp_path / "run/.clawblox/instances/w000.json").read_text())
+    record = records_on_disk(tmp_path / "run")["w000"]
     assert entry == {
         "dir": str(tmp_path / "bot"),
         "name": name,

@@ -43,6 +43,7 @@ from tests.crowd import (
     seeded,
     variables_of,
 )
+from tests.rundir.support import records_on_disk
 from tests.support import (
     INSTANCE_ENV,
     WORKER_THREADS,
@@ -241,8 +242,7 @@ class Soak:
         return True
 
     def _record(self, name: str) -> dict[str, Any]:
-        path = self.run / ".clawblox" / "instances" / f"{name}.json"
-        return dict(json.loads(path.read_bytes()))
+        return records_on_disk(self.run)[name]
 
     def _port(self, name: str) -> int:
         return int(self._record(name)["port"])

@@ -109,7 +109,7 @@ def leave(run: Path, homes: list[Path], pid: int, start: int) -> list[Path]:
     """Leave what a process of that id could have been writing in a run directory."""
     owner = f"{pid}-{start}.0a1b2c3d.partial"
     files = [
-        run / ".clawblox" / "instances" / f".w000.json.{owner}",
+        run / ".clawblox" / "instances" / f".records.jsonl.{owner}",
         *(home / "runtime" / f".w000.sh.{owner}" for home in homes),
         *(home / "checkpoints" / f".w000-1.json.{owner}" for home in homes),
         *(home / f".load.{owner}" / "agents" / "SOUL.md" for home in homes),

@@ -13,7 +13,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, UsageError
-from clawblox.rundir.records import RunClaim, claim_run
+from clawblox.rundir.claims import RunClaim, claim_run
 from clawblox.rundir.status import read_instances
 from clawblox.world.fleet import Fleet
 from tests.crowd import HANG_S, leftovers, on_disk, ports_of, seeded, statuses

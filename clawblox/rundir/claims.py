@@ -1,0 +1,215 @@
+"""Claims: the exclusive right to an instance's name, or to a run directory.
+
+A name is claimed by the lock ``<run dir>/.clawblox/instances/<name>.lock``, which the orchestrator
+that owns the instance holds. An orchestrator that runs many instances claims the run directory
+too, so that no second one starts many there. The kernel gives both back when we die.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import attrs
+
+from clawblox.errors import RunLockedError
+from clawblox.rundir.paths import name_lock, records_dir, run_lock, state_dir
+from clawblox.rundir.records import read_record, read_records
+from clawblox.system.files import LockOwner, lock_file, lock_owner, make_private_dir, unlock_file
+from clawblox.system.process_tree import command_line, read_process
+
+__all__ = ["Claim", "RunClaim", "claim_name", "claim_run", "free_names"]
+
+
+class Claim:
+    """The exclusive right to a name in a run directory."""
+
+    def __init__(self, name: str, lock_path: Path, fd: int) -> None:
+        self.name = name
+        self._lock_path = lock_path
+        self._fd = fd
+
+    def release(self) -> None:
+        """Give the name back; a second call does nothing."""
+        if self._fd >= 0:
+            unlock_file(self._lock_path, self._fd)
+            self._fd = -1
+
+
+@attrs.define
+class _HeldRun:
+    """What this process has of a run directory that it has claimed.
+
+    Attributes:
+        fd: Its lock.
+        users: How many claims there are.
+        planned: Names that are about to be claimed.
+        naming: Held while somebody chooses names.
+    """
+
+    fd: int
+    users: int = 0
+    planned: set[str] = attrs.field(factory=set)
+    naming: threading.Lock = attrs.field(factory=threading.Lock)
+
+
+class RunClaim:
+    """The right to start many instances in a run directory, shared by all of one process."""
+
+    def __init__(self, path: Path, held: _HeldRun) -> None:
+        self._path = path
+        self._held = held
+        self._is_held = True
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[set[str]]:
+        """Choose names, which nobody else in this process does meanwhile. Blocks.
+
+        Yields:
+            Names that are about to be claimed; those that are chosen are to be added, and taken
+            away by :meth:`forget` when they are claimed or given up.
+        """
+        with self._held.naming:
+            yield self._held.planned
+
+    def forget(self, names: Collection[str]) -> None:
+        """Take names away from those that are about to be claimed."""
+        self._held.planned.difference_update(names)
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing, nor does one in a fork of the owner."""
+        with _run_claims_lock:
+            if not self._is_held:
+                return
+            self._is_held = False
+            self._held.users -= 1
+            is_inherited = _run_claims.get(self._path) is not self._held  # we are a fork
+            if not self._held.users and not is_inherited:
+                del _run_claims[self._path]
+                unlock_file(self._path, self._held.fd)
+
+
+_run_claims_lock = threading.Lock()
+_run_claims: dict[Path, _HeldRun] = {}
+"""The run directories that this process has claimed, by the path of their lock."""
+
+
+def _forget_run_claims() -> None:
+    # They are the parent's; so is its lock, which another of its threads may have held.
+    global _run_claims_lock  # noqa: PLW0603, RUF100 - a fork is like a new process
+    _run_claims_lock = threading.Lock()
+    _run_claims.clear()
+
+
+os.register_at_fork(after_in_child=_forget_run_claims)
+
+
+def claim_run(run_dir: Path) -> RunClaim:
+    """Claim a run directory for this process. Blocks.
+
+    Raises:
+        RunLockedError: Another orchestrator has claimed it; says which, where and since when.
+    """
+    make_private_dir(state_dir(run_dir))
+    path = run_lock(run_dir)
+    with _run_claims_lock:
+        if path not in _run_claims:
+            _run_claims[path] = _HeldRun(_lock_run(run_dir, path))
+        held = _run_claims[path]
+        held.users += 1
+    return RunClaim(path, held)
+
+
+def _lock_run(run_dir: Path, path: Path) -> int:
+    fd = lock_file(path)
+    if fd is None:
+        owner = lock_owner(path)
+        raise RunLockedError(
+            f"the run directory {run_dir} is held by {_describe(owner)}",
+            path=path,
+            pid=owner.pid if owner else None,
+            hint="stop it, or choose another run_dir=; clawblox ps, logs and stop work",
+        )
+    return fd
+
+
+def _describe(owner: LockOwner | None) -> str:
+    if owner is None:
+        return "another process"
+    command = command_line(owner.pid)[:200]
+    return f"pid {owner.pid} ({command}) on {owner.host} since {owner.since}"
+
+
+def claim_name(
+    run_dir: Path,
+    name: str | None,
+    *,
+    may_be_alive: bool = False,
+    taken: Collection[str] = (),
+) -> Claim:
+    """Claim ``name``, or the first free of ``w000``, ``w001``, … for None. Blocks.
+
+    Args:
+        run_dir: The run directory.
+        name: The name.
+        may_be_alive: Also claim the name of a running instance that nobody owns.
+        taken: Names that are not free, whatever stands in the run directory.
+
+    Raises:
+        RunLockedError: Another orchestrator, or a detached instance, holds the name.
+    """
+    make_private_dir(records_dir(run_dir))
+    for candidate in [name] if name is not None else _names(taken):
+        lock_path = name_lock(run_dir, candidate)
+        fd = lock_file(lock_path)
+        if fd is None:
+            if name is not None:
+                owner = lock_owner(lock_path)
+                raise _locked(name, lock_path, owner.pid if owner else None)
+            continue
+        record = read_record(run_dir, candidate)
+        if record is None or may_be_alive or not record.is_alive:
+            return Claim(candidate, lock_path, fd)
+        unlock_file(lock_path, fd)
+        if name is not None:
+            raise _locked(name, lock_path, record.pid)
+    raise AssertionError("unreachable: the names do not end")
+
+
+def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterator[str]:
+    """Yield the names ``w000``, ``w001``, … that an instance can have. Blocks.
+
+    Args:
+        run_dir: The run directory.
+        taken: Names that are not free, whatever stands in the run directory.
+        reuse: Whether the name of an instance that has ended is free.
+    """
+    held = {one.name for one in read_records(run_dir) if not reuse or one.is_alive}
+    # Whoever is dead may be brought back, and who has no record yet may be about to be started.
+    claimed = {path.stem for path in records_dir(run_dir).glob("*.lock") if _has_owner(path)}
+    return _names({*taken, *held, *claimed})
+
+
+def _has_owner(lock_path: Path) -> bool:
+    # To try the lock would be a moment in which nobody else gets it.
+    owner = lock_owner(lock_path)
+    return owner is None or read_process(owner.pid) is not None
+
+
+def _names(taken: Collection[str]) -> Iterator[str]:
+    names = (f"w{index:03}" for index in itertools.count())
+    return (name for name in names if name not in taken)
+
+
+def _locked(name: str, lock_path: Path, pid: int | None) -> RunLockedError:
+    holder = f"pid {pid} ({command_line(pid)[:200]})" if pid else "another process"
+    return RunLockedError(
+        f"instance {name!r} of this run directory is held by {holder}",
+        path=lock_path,
+        pid=pid,
+        hint="stop it, or choose another name= or run_dir=",
+    )

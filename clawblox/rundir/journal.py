@@ -1,0 +1,182 @@
+"""A journal: a file of JSON objects, one a line, that grows at its end. Everything here blocks.
+
+Each object has a ``name``, and the last line of a name says what holds for it; earlier ones are
+history. Any number of processes append to one journal: they take turns through a lock on the file
+(flock(2)), so the order of the lines is the order of the writes, whatever their clocks say. A line
+without its newline, or one that is not such an object, is what a killed writer left, and is
+ignored.
+
+At each further MiB the writer drops the history if that at least halves the file. It publishes a
+new file in place of the old one, so a reader sees the one or the other. Readers take no lock. They
+remember what they have read and go on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from clawblox.rundir.locks import lock_descriptor
+from clawblox.system.files import publish_bytes, write_all
+
+__all__ = ["append_line", "read_line", "read_lines"]
+
+_COMPACT_STEP_BYTES: Final = 1 << 20
+"""Size at which, and at whose multiples, a writer looks whether history can be dropped."""
+_LOCK_WAIT_S: Final = 10.0
+_JOURNALS_REMEMBERED: Final = 64
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append an object to a journal, which is made when there is none.
+
+    It is there for every reader when this returns, but not durable against a loss of power.
+
+    Args:
+        path: The journal; its directory must exist.
+        line: The object, without a newline.
+
+    Raises:
+        OSError: The journal is as it was. A TimeoutError when another process, one that is
+            suspended for example, keeps the lock for 10 s.
+    """
+    with _locked(path) as fd:
+        size = os.fstat(fd).st_size
+        is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        text = b"%s%s\n" % (b"\n" if is_torn else b"", line)
+        try:
+            write_all(fd, text)
+        except OSError:
+            os.ftruncate(fd, size)
+            raise
+        if size // _COMPACT_STEP_BYTES < (size + len(text)) // _COMPACT_STEP_BYTES:
+            # The line is written; that the file stays long is no reason to fail.
+            with contextlib.suppress(OSError):
+                _compact(path)
+
+
+def read_lines(path: Path) -> dict[str, bytes]:
+    """Return the last line of each name; nothing when there is no journal that can be read."""
+    return _remembered(path).read()
+
+
+def read_line(path: Path, name: str) -> bytes | None:
+    """Return the last line of a name; None when there is none."""
+    return _remembered(path).read_one(name)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """Open a journal and lock it; yield a descriptor that appends."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        fd = os.open(path, flags, 0o600)
+        try:
+            if not lock_descriptor(fd, _LOCK_WAIT_S):
+                raise TimeoutError(f"another process keeps the lock of {path}")
+            if os.fstat(fd).st_nlink == 0:
+                continue  # it was compacted meanwhile, and this is the old file
+            yield fd
+            return
+        finally:
+            # Closing alone would not do: a fork that happened meanwhile has the lock too.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+
+
+def _compact(path: Path) -> None:
+    """Drop the history if that halves the file; the caller holds its lock."""
+    data = path.read_bytes()
+    latest: dict[str, bytes] = {}
+    _note_lines(latest, data.splitlines(keepends=True))
+    kept = b"".join(latest.values())
+    if 2 * len(kept) <= len(data):
+        publish_bytes(path, kept)
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+def _note_lines(latest: dict[str, bytes], lines: Iterable[bytes]) -> None:
+    """Note the last line of each name, in the order of these lines."""
+    for line in lines:
+        try:
+            name = _named.decode(line).name
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
+            continue
+        latest.pop(name, None)
+        latest[name] = line
+
+
+class _Reader:
+    """What this process has read of a journal."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._busy = threading.Lock()
+        self._forget()
+
+    def read(self) -> dict[str, bytes]:
+        """Return the last line of each name."""
+        with self._busy:
+            self._read_on()
+            return dict(self._latest)
+
+    def read_one(self, name: str) -> bytes | None:
+        """Return the last line of a name; None when there is none."""
+        with self._busy:
+            self._read_on()
+            return self._latest.get(name)
+
+    def _forget(self) -> None:
+        self._stamp = (0, 0, 0)
+        self._end = 0
+        self._last_line = b""
+        self._latest: dict[str, bytes] = {}
+
+    def _read_on(self) -> None:
+        try:
+            if _stamp(self._path.stat()) != self._stamp:
+                self._read_new()
+        except OSError:
+            self._forget()
+
+    def _read_new(self) -> None:
+        with self._path.open("rb") as file:
+            stamp = _stamp(os.fstat(file.fileno()))
+            if stamp[0] != self._stamp[0]:
+                self._forget()
+            file.seek(self._end - len(self._last_line))
+            data = file.read()
+            if not data.startswith(self._last_line):
+                # Another file, which happens to have the number of the old one.
+                self._forget()
+                file.seek(0)
+                data = file.read()
+        new = data[len(self._last_line) : data.rfind(b"\n") + 1]
+        lines = new.splitlines(keepends=True)
+        _note_lines(self._latest, lines)
+        self._stamp = stamp
+        self._end += len(new)
+        self._last_line = lines[-1] if lines else self._last_line
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+_remembered = functools.lru_cache(_JOURNALS_REMEMBERED)(_Reader)
+# A lock that another thread of the parent held at the fork would never be free in the child.
+os.register_at_fork(after_in_child=_remembered.cache_clear)
