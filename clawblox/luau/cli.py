@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clawblox.luau.conformance import ConformanceHost
-from clawblox.luau.errors import LuaError
-from clawblox.luau.host import to_python
+from clawblox.luau.core.errors import LuaError
+from clawblox.luau.reference_globals import ConformanceHost
+from clawblox.luau.runtime.host import to_python
 from clawblox.luau.vm import VM
 
 

@@ -11,18 +11,11 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakSet
 
-from clawblox.luau import iteration, operators, suspension
-from clawblox.luau.chunk import CheckedFunction, Chunk
-from clawblox.luau.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
-from clawblox.luau.coroutines import Coroutine, close, resume
-from clawblox.luau.deep import MAX_CALLS, limit_of_calls, run_deep
-from clawblox.luau.diagnose import settle
-from clawblox.luau.errors import LuaError, OutOfMemory, RuntimeFault, SnapshotError
-from clawblox.luau.host import Host, to_luau
-from clawblox.luau.lib import BUILTINS, build_globals
-from clawblox.luau.lib.garbage import collect
-from clawblox.luau.lib.random import DEFAULT_SEED, PcgRandom
-from clawblox.luau.limits import (
+from clawblox.luau.core import iteration, operators
+from clawblox.luau.core.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
+from clawblox.luau.core.deep import MAX_CALLS, limit_of_calls, run_deep
+from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault, SnapshotError
+from clawblox.luau.core.limits import (
     BYTES_A_STEP,
     STEP_BYTES,
     STEPS_A_COLLECTION,
@@ -31,11 +24,8 @@ from clawblox.luau.limits import (
     batch,
     free_of_charge,
 )
-from clawblox.luau.measure import heap_bytes
-from clawblox.luau.numbers import format_number
-from clawblox.luau.restore import Loader
-from clawblox.luau.snapshot import Saver
-from clawblox.luau.values import (
+from clawblox.luau.core.numbers import format_number
+from clawblox.luau.core.values import (
     LuaTable,
     as_tuple,
     freeze,
@@ -44,6 +34,18 @@ from clawblox.luau.values import (
     table_key,
     type_name,
 )
+from clawblox.luau.lib.global_table import build_globals
+from clawblox.luau.lib.support.garbage import collect
+from clawblox.luau.lib.support.random import DEFAULT_SEED, PcgRandom
+from clawblox.luau.lib.support.registry import BUILTINS
+from clawblox.luau.runtime import suspension
+from clawblox.luau.runtime.chunk import CheckedFunction, Chunk
+from clawblox.luau.runtime.coroutines import Coroutine, close, resume
+from clawblox.luau.runtime.diagnose import settle
+from clawblox.luau.runtime.host import Host, to_luau
+from clawblox.luau.runtime.measure import heap_bytes
+from clawblox.luau.state.restore import Loader
+from clawblox.luau.state.snapshot import Saver
 
 _OPERATORS = (
     operators.add, operators.sub, operators.mul, operators.div, operators.idiv, operators.mod,

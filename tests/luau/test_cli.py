@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.luau.cli import main
-from clawblox.luau.conformance import ConformanceHost
+from clawblox.luau.reference_globals import ConformanceHost
 from clawblox.luau.vm import VM
 
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from clawblox.luau.errors import LuaError, SnapshotError
-from clawblox.luau.host import Host
-from clawblox.luau.lib import BUILTINS
+from clawblox.luau.core.errors import LuaError, SnapshotError
+from clawblox.luau.lib.support.registry import BUILTINS
+from clawblox.luau.runtime.host import Host
 from clawblox.luau.vm import VM
 from tests.luau.support import MODES, reborn
 

@@ -8,21 +8,13 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from clawblox.luau.chunk import environment_cell, prototype_of
-from clawblox.luau.context import MAX_C_CALLS, current
-from clawblox.luau.deep import HEADROOM
-from clawblox.luau.diagnose import Level, run_handler, settle, stack
-from clawblox.luau.errors import LuaError, LuauSyntaxError, RuntimeFault
-from clawblox.luau.iteration import builtin_iterators, next_entry, work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.debug import closure_of_frame, whole_function
-from clawblox.luau.lib.garbage import collect
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.measure import heap_bytes
-from clawblox.luau.numbers import parse_in_base, to_number
-from clawblox.luau.operators import join, raw_equal, shown_type, to_text
-from clawblox.luau.suspension import ProtectedFrame, ScriptFrame, Yield
-from clawblox.luau.values import (
+from clawblox.luau.core.context import MAX_C_CALLS, current
+from clawblox.luau.core.deep import HEADROOM
+from clawblox.luau.core.errors import LuaError, LuauSyntaxError, RuntimeFault
+from clawblox.luau.core.iteration import builtin_iterators, next_entry, work
+from clawblox.luau.core.numbers import parse_in_base, to_number
+from clawblox.luau.core.operators import join, raw_equal, shown_type, to_text
+from clawblox.luau.core.values import (
     FrozenTable,
     LuaTable,
     Userdata,
@@ -39,6 +31,14 @@ from clawblox.luau.values import (
     truth,
     type_name,
 )
+from clawblox.luau.lib.debug import closure_of_frame, whole_function
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.garbage import collect
+from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.runtime.chunk import environment_cell, prototype_of
+from clawblox.luau.runtime.diagnose import Level, run_handler, settle, stack
+from clawblox.luau.runtime.measure import heap_bytes
+from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
 _STEPS_TO_COLLECT = 1000
 _DIGITS_A_STEP = 64

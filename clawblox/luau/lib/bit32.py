@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
 
 _MASK = 0xFFFFFFFF
 

@@ -6,15 +6,15 @@ import math
 import struct
 from typing import Any
 
-from clawblox.luau.context import current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.noise import single
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.limits import BYTES_A_STEP
-from clawblox.luau.operators import made
-from clawblox.luau.values import Buffer
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import work
+from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.operators import made
+from clawblox.luau.core.values import Buffer
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.noise import single
+from clawblox.luau.lib.support.registry import builtin
 
 MAX_SIZE = 1 << 30
 _KINDS = {

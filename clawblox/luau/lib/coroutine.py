@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau import coroutines
-from clawblox.luau.context import current
-from clawblox.luau.coroutines import Coroutine, WrapFunction
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
+from clawblox.luau.core.context import current
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.runtime import coroutines
+from clawblox.luau.runtime.coroutines import Coroutine, WrapFunction
 
 
 def _thread(args: arg.Arguments, function: str) -> Coroutine:

@@ -8,15 +8,15 @@ from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
 
-from clawblox.luau.chunk import checked, environment_cell, is_continuation, prototype_of
-from clawblox.luau.context import current
-from clawblox.luau.coroutines import Coroutine
-from clawblox.luau.diagnose import Level, charged_levels, describe, stack
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import BUILTINS, builtin
-from clawblox.luau.operators import to_text
-from clawblox.luau.suspension import ScriptFrame
-from clawblox.luau.values import as_result, is_function
+from clawblox.luau.core.context import current
+from clawblox.luau.core.operators import to_text
+from clawblox.luau.core.values import as_result, is_function
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import BUILTINS, builtin
+from clawblox.luau.runtime.chunk import checked, environment_cell, is_continuation, prototype_of
+from clawblox.luau.runtime.coroutines import Coroutine
+from clawblox.luau.runtime.diagnose import Level, charged_levels, describe, stack
+from clawblox.luau.runtime.suspension import ScriptFrame
 
 _OPTIONS = "slnaf"
 

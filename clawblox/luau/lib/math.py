@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.context import current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.noise import noise as perlin
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.operators import divide, raise_to
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import work
+from clawblox.luau.core.operators import divide, raise_to
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.noise import noise as perlin
+from clawblox.luau.lib.support.registry import builtin
 
 _NOISE_STEPS = 16
 CONSTANTS: dict[str, Any] = {

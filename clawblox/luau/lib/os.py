@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from clawblox.luau.context import current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.numbers import to_number
-from clawblox.luau.operators import join
-from clawblox.luau.values import LuaTable, raw_get
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import work
+from clawblox.luau.core.numbers import to_number
+from clawblox.luau.core.operators import join
+from clawblox.luau.core.values import LuaTable, raw_get
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
 
 _EPOCH = 719469  # 1970-01-01 counted as `_days` counts
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.context import call_unyieldable, charge_reading, current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import consume, work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib import packing
-from clawblox.luau.lib.fastpatterns import search
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.lib.textformat import format_text
-from clawblox.luau.limits import BYTES_A_STEP
-from clawblox.luau.operators import MAX_STRING, index, join, made
-from clawblox.luau.values import (
+from clawblox.luau.core.context import call_unyieldable, charge_reading, current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import consume, work
+from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.operators import MAX_STRING, index, join, made
+from clawblox.luau.core.values import (
     LuaTable,
     NativeFunction,
     as_result,
@@ -23,6 +18,11 @@ from clawblox.luau.values import (
     truth,
     type_name,
 )
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support import packing
+from clawblox.luau.lib.support.fastpatterns import search
+from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.textformat import format_text
 
 _SHORT_PATTERN = 32
 _SPECIALS = frozenset("^$*+?.([%-")

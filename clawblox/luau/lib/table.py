@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.context import call_unyieldable, current
-from clawblox.luau.errors import OutOfMemory, RuntimeFault
-from clawblox.luau.iteration import consume, ordered_keys, work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.lib.sorting import charge_sorting, sort_values
-from clawblox.luau.limits import BYTES_A_STEP, LONG_TEXT
-from clawblox.luau.numbers import format_number
-from clawblox.luau.operators import equal, join, shown_type
-from clawblox.luau.values import (
+from clawblox.luau.core.context import call_unyieldable, current
+from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
+from clawblox.luau.core.iteration import consume, ordered_keys, work
+from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT
+from clawblox.luau.core.numbers import format_number
+from clawblox.luau.core.operators import equal, join, shown_type
+from clawblox.luau.core.values import (
     FrozenTable,
     LuaTable,
     as_result,
@@ -27,9 +24,12 @@ from clawblox.luau.values import (
     raw_set,
     set_metatable,
 )
-from clawblox.luau.values import (
+from clawblox.luau.core.values import (
     freeze as freeze_table,
 )
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.sorting import charge_sorting, sort_values
 
 _STACK_BYTES = 128  # for a value: it is copied on its way, and stacks run out before the heap does
 MAX_ITEMS = 1 << 26

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.numbers import to_number
-from clawblox.luau.values import as_result
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import work
+from clawblox.luau.core.numbers import to_number
+from clawblox.luau.core.values import as_result
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
 
 CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
 _MAX_CODE = 0x10FFFF

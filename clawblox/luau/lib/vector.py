@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.noise import single
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.operators import divide, make_vector
-from clawblox.luau.values import Vector
+from clawblox.luau.core.operators import divide, make_vector
+from clawblox.luau.core.values import Vector
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.noise import single
+from clawblox.luau.lib.support.registry import builtin
 
 CONSTANTS: dict[str, Any] = {
     "vector.zero": Vector(0.0, 0.0, 0.0),

@@ -1,0 +1,13 @@
+"""The ground everything stands on: values, operators, budgets, errors, the thread's machine.
+
+Knows nothing of source code, coroutines or libraries.
+
+- `errors`: the exceptions of the VM
+- `limits`: the budget of one call from the host
+- `context`: which VM runs on this thread
+- `values`: nil, tables, userdata, vectors and buffers as Python objects
+- `numbers`: numbers as text, both ways
+- `operators`: what generated code calls for operands its fast paths do not handle
+- `iteration`: what loops go through
+- `deep`: threads with a stack large enough for Luau's recursion
+"""

@@ -1,0 +1,38 @@
+"""Which VM runs on this thread, and what the lowest modules may ask of it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT
+
+if TYPE_CHECKING:
+    from clawblox.luau.vm import VM
+
+
+class _Context(threading.local):
+    vm: VM
+
+
+current = _Context()
+MAX_C_CALLS = 200
+MAX_C_CALLS_IN_HANDLER = 225
+
+
+def charge_reading(size: int) -> None:
+    """Charge going through a long text, as comparing and hashing it do."""
+    if size >= LONG_TEXT:
+        current.vm.charge_work(size // BYTES_A_STEP)
+
+
+def call_unyieldable(function: Any, *arguments: Any) -> Any:
+    """Call a metamethod or callback: it must not yield, and nests at most 200 deep."""
+    vm = current.vm
+    vm.c_calls += 1
+    try:
+        if vm.c_calls >= MAX_C_CALLS:
+            vm.check_c_calls()
+        return function(*arguments)
+    finally:
+        vm.c_calls -= 1

@@ -1,0 +1,10 @@
+"""What the libraries are made of; scripts see none of it.
+
+- `registry`: the names of all built-in functions
+- `arguments`: checks and conversions of arguments
+- `patterns`, `fastpatterns`: matching string patterns
+- `textformat`, `packing`: ``string.format``, ``string.pack`` and ``string.unpack``
+- `sorting`: ``table.sort``
+- `noise`, `random`: ``math.noise``, ``math.random``
+- `garbage`: weak tables
+"""

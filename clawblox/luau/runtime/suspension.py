@@ -1,0 +1,107 @@
+"""How running code becomes data.
+
+A `Yield` passes through the Python stack, and every generated function, ``pcall`` and ``xpcall``
+on its way leaves a frame behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any
+
+from clawblox.luau.core.context import current
+from clawblox.luau.core.limits import MANY
+from clawblox.luau.core.values import Function, as_tuple
+from clawblox.luau.runtime.chunk import Continuation, Prototype
+
+_LINES_A_STEP = 2  # of generated code
+
+
+class Yield(BaseException):
+    """A coroutine's way out.
+
+    Attributes:
+        values: What it yields.
+        frames: The frames left behind so far, innermost first.
+    """
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.values = values
+        self.frames: list[Frame] = []
+
+
+class Frame:
+    """Something suspended that waits for the result of a call."""
+
+    __slots__ = ()
+
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return what goes on with the result of the call, and its argument.
+
+        The caller calls it, so that no Python frame lies in between.
+        """
+        raise NotImplementedError
+
+
+class ScriptFrame(Frame):
+    """A Luau function suspended at a call.
+
+    Attributes:
+        continuation: What is left of it.
+        values: The variables that needs.
+        environment: The cell of the function's globals, which it shares with the function.
+    """
+
+    __slots__ = ("continuation", "environment", "values")
+
+    def __init__(
+        self, continuation: Continuation, values: list[Any], environment: CellType
+    ) -> None:
+        self.continuation = continuation
+        self.values = values
+        self.environment = environment
+
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return the rest of the function and what it needs; nothing else may keep that alive."""
+        return self.continuation.function(self.environment), [*self.values, result]
+
+
+class ProtectedFrame(Frame):
+    """A suspended ``pcall``, or ``xpcall`` with its handler."""
+
+    __slots__ = ("handler",)
+
+    def __init__(self, handler: Function | None) -> None:
+        self.handler = handler
+
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return what reports success."""
+        return _succeed, result
+
+
+def _succeed(result: Any) -> Any:
+    return (True, *as_tuple(result))
+
+
+def save(
+    suspended: Yield, prototype: Prototype, variables: dict[str, Any], environment: FunctionType
+) -> None:
+    """Leave the frame of the function a `Yield` is passing through.
+
+    The last argument is a closure over its globals alone. It also makes every function that calls
+    another have them at hand: ``getfenv`` and ``setfenv`` look for them there.
+    """
+    trace = suspended.__traceback__
+    assert trace is not None
+    unit = prototype.chunk.units[trace.tb_frame.f_code.co_filename]
+    site = unit.sites[trace.tb_lineno]
+    assert site is not None, "only calls can suspend"
+    suspended.__traceback__ = None
+    continuation = prototype.continuation(site.ordinal)
+    if continuation.length > MANY:  # every time: a restored VM has to compile it again
+        current.vm.charge_work(continuation.length // _LINES_A_STEP)
+    values = [variables.get(name) for name in continuation.names]
+    (cell,) = environment.__closure__ or ()
+    suspended.frames.append(ScriptFrame(continuation, values, cell))

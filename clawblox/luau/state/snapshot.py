@@ -1,0 +1,282 @@
+"""Saving a whole VM as a JSON-able document; `restore` reads it.
+
+A document refers to objects by their number, which is the order in which they are found from the
+roots: a restored VM saved again gives the same document. `docs/luau.md` says how it reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from clawblox.luau.core import iteration
+from clawblox.luau.core.errors import SnapshotError
+from clawblox.luau.core.iteration import Cursor, LoopIterator, SequenceLoop, TableLoop
+from clawblox.luau.core.limits import SHORT_TEXT
+from clawblox.luau.core.values import (
+    Buffer,
+    Flag,
+    FrozenTable,
+    LuaTable,
+    MetaTable,
+    SlowTable,
+    Userdata,
+    Vector,
+)
+from clawblox.luau.lib.string import MatchIterator
+from clawblox.luau.lib.support.registry import BUILTINS
+from clawblox.luau.runtime.chunk import (
+    FORMAT,
+    CheckedFunction,
+    Chunk,
+    environment_cell,
+    prototype_of,
+)
+from clawblox.luau.runtime.coroutines import Coroutine, WrapFunction
+from clawblox.luau.runtime.host import HostFunction, HostObject
+from clawblox.luau.runtime.suspension import Frame, ProtectedFrame, ScriptFrame
+
+if TYPE_CHECKING:
+    from clawblox.luau.vm import VM
+
+NAME = "clawblox.luau"
+CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
+"""What a document calls the classes of tables; any other is `o`."""
+
+Json = Any
+
+
+def digest(source: str) -> str:
+    """Return the fingerprint by which a document knows a source."""
+    return hashlib.sha256(source.encode("latin-1")).hexdigest()
+
+
+class Saver:
+    """Writes one document."""
+
+    def __init__(self, vm: VM) -> None:
+        self._vm = vm
+        self._numbers: dict[int, int] = {}
+        self._found: list[Any] = []
+        self._texts: dict[str, int] = {}
+        self._chunks: dict[int, int] = {}
+        self._sources: list[Json] = []
+
+    def save(self) -> Json:
+        """Return the document."""
+        vm = self._vm
+        roots = {
+            "globals": self.value(vm.globals),
+            "string": self.value(vm.string_library),
+            "string metatable": self.value(vm.string_metatable),
+            "environment": self.value(vm.main_environment),
+            "main": self.value(vm.main_coroutine),
+            "kept": {name: self.value(vm.roots[name]) for name in sorted(vm.roots)},
+        }
+        objects = [self._object(found) for found in self._found]  # which grows meanwhile
+        document = {
+            "format": NAME,
+            "version": FORMAT,
+            "chunks": self._sources,
+            "objects": objects,
+            "roots": roots,
+            "shared globals": self._shared_globals(),
+            "serials": self._serials(),
+            "next serial": vm.serials_given,
+            "random": str(vm.random.state),
+        }
+        if vm.has_weak_tables:
+            document["steps since collection"] = vm.steps_since_collection
+        if vm.allocated:
+            document["allocated"] = vm.allocated
+        return document
+
+    def _shared_globals(self) -> list[Json]:
+        """Return the groups of functions and suspended calls whose globals change together."""
+        users: dict[int, list[Json]] = {}
+        for number, found in enumerate(self._found):
+            if isinstance(found, FunctionType):
+                cell = environment_cell(found)
+                if cell is not None:
+                    users.setdefault(id(cell), []).append(number)
+            elif found.__class__ is Coroutine:
+                for position, frame in enumerate(found.frames):
+                    if isinstance(frame, ScriptFrame):
+                        users.setdefault(id(frame.environment), []).append([number, position])
+        return [group for group in users.values() if len(group) > 1]
+
+    def _serials(self) -> list[Json]:
+        serials = []
+        for number, found in enumerate(self._found):
+            if isinstance(found, FunctionType):
+                serial = found.__dict__.get("serial")
+            else:
+                serial = getattr(found, "_serial", None)
+            if serial is not None:
+                serials.append([number, serial])
+        return serials
+
+    def value(self, value: Any) -> Json:
+        """Return a value as it stands in the document."""
+        kind = value.__class__
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            return value if len(value) <= SHORT_TEXT else self._long_text(value)
+        if kind is float:
+            return value if math.isfinite(value) else ["n", repr(value)]
+        number = self._numbers.get(id(value))
+        if number is not None:
+            return ["r", number]
+        if kind is Flag:
+            return value.value
+        if kind is Vector:
+            return ["v", *(self.value(part) for part in (value.x, value.y, value.z))]
+        if kind is HostFunction:
+            return ["h", value.name]
+        name = BUILTINS.name_of(value) if kind is FunctionType else None
+        if name is not None:
+            return ["b", name]
+        if isinstance(value, HostObject):
+            return ["o", value.host_type.name, value.ident]
+        return self._inner_value(value)
+
+    def _inner_value(self, value: Any) -> Json:
+        """Return what only frames hold, or a reference to an object."""
+        if value.__class__ is int:
+            return ["i", value]
+        if value.__class__ is tuple:
+            return ["t", *map(self.value, value)]
+        if value is iteration.CALL:
+            return ["c"]
+        if isinstance(value, LoopIterator):
+            return self._loop(value)
+        number = self._numbers[id(value)] = len(self._found)
+        self._found.append(value)
+        return ["r", number]
+
+    def _long_text(self, text: str) -> Json:
+        """Return a reference to a string, which is in the document once."""
+        number = self._texts.get(text)
+        if number is None:
+            number = self._texts[text] = len(self._found)
+            self._found.append(text)
+        return ["r", number]
+
+    def _loop(self, loop: LoopIterator) -> Json:
+        if isinstance(loop, TableLoop):
+            return ["l", "table", self.value(loop.state), list(map(self.value, loop.rest()))]
+        if isinstance(loop, SequenceLoop):
+            return ["l", "sequence", self.value(loop.state), loop.control]
+        parts = (loop.function, loop.state, loop.control)
+        return ["l", "function", *map(self.value, parts)]
+
+    def _object(self, found: Any) -> Json:
+        if isinstance(found, LuaTable):
+            return self._table(found)
+        if found.__class__ is str:
+            return ["string", found]
+        if found.__class__ is list:
+            return ["box", self.value(found[0])]
+        if isinstance(found, FunctionType):
+            return self._function(found)
+        if found.__class__ is Coroutine:
+            return self._coroutine(found)
+        if found.__class__ is CheckedFunction:
+            return ["checked", self.value(found.function)]
+        if found.__class__ is WrapFunction:
+            return ["wrap", self.value(found.coroutine)]
+        if found.__class__ is MatchIterator:
+            return ["gmatch", self.value(found.text), self.value(found.pattern), found.position]
+        if found.__class__ is Userdata:
+            return ["userdata", self.value(found.meta)]
+        if found.__class__ is Buffer:
+            return ["buffer", base64.b64encode(found.data).decode("ascii")]
+        raise SnapshotError(f"a {type(found).__name__} cannot be saved")
+
+    def _table(self, table: LuaTable) -> Json:
+        keys = list(table)
+        size = _sequence_size(keys)
+        value = self.value
+        values = list(map(value, table.values()))
+        pairs: list[Json] = []
+        for key, item in zip(keys[size:], values[size:], strict=True):
+            pairs.append(value(key))
+            pairs.append(item)
+        saved = ["table", _letter(table), value(table.meta), values[:size], pairs]
+        extra = self._table_extra(table)
+        return [*saved, extra] if extra else saved
+
+    def _table_extra(self, table: LuaTable) -> Json:
+        extra = {}
+        hint = getattr(table, "_hint", None)
+        if hint is not None:
+            extra["border"] = hint
+        cursor: Cursor | None = getattr(table, "_cursor", None)
+        if cursor is not None:
+            extra["next"] = [cursor.position, *map(self.value, cursor.keys)]
+        return extra
+
+    def _chunk(self, chunk: Chunk) -> int:
+        number = self._chunks.get(id(chunk))
+        if number is None:
+            number = self._chunks[id(chunk)] = len(self._sources)
+            self._sources.append([chunk.name, digest(chunk.source), chunk.source])
+        return number
+
+    def _function(self, function: FunctionType) -> Json:
+        prototype = prototype_of(function)
+        if prototype is None:
+            raise SnapshotError(
+                f"the function {function.__qualname__} is not registered with the host"
+            )
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        upvalues = [
+            self.value(cells[name].cell_contents) for name in prototype.upvalues if name in cells
+        ]
+        return ["function", self._chunk(prototype.chunk), prototype.index, upvalues]
+
+    def _coroutine(self, coroutine: Coroutine) -> Json:
+        if coroutine.status in ("running", "normal"):
+            raise SnapshotError("a VM cannot be saved while a coroutine runs")
+        error = coroutine.error
+        return [
+            "coroutine",
+            coroutine.status,
+            self.value(coroutine.function),
+            self.value(coroutine.environment),
+            [self._frame(frame) for frame in coroutine.frames],
+            None if error is None else [self.value(error.value), error.traceback],
+        ]
+
+    def _frame(self, frame: Frame) -> Json:
+        if isinstance(frame, ProtectedFrame):
+            return ["pcall"] if frame.handler is None else ["xpcall", self.value(frame.handler)]
+        assert isinstance(frame, ScriptFrame)
+        continuation = frame.continuation
+        prototype = continuation.prototype
+        return [
+            "call",
+            self._chunk(prototype.chunk),
+            prototype.index,
+            continuation.site.ordinal,
+            list(map(self.value, frame.values)),
+            self.value(frame.environment.cell_contents),
+        ]
+
+
+def _letter(table: LuaTable) -> str:
+    """Return what a document calls a table's class."""
+    return CLASS_LETTERS.get(table.__class__, "o")
+
+
+def _sequence_size(keys: list[Any]) -> int:
+    """Return how many keys are 1, 2, 3, … from the start."""
+    size = 0
+    for size, key in enumerate(keys):
+        if key != size + 1 or key.__class__ is not float:
+            return size
+    return size + 1 if keys else 0
