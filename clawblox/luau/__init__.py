@@ -6,6 +6,7 @@ then the modules `vm`, `reference_globals` and `cli`. This package needs nothing
 
 from clawblox.luau.core.deep import run_deep
 from clawblox.luau.core.errors import HostError, LuaError, LuauSyntaxError, SnapshotError
+from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import (
     FALSE_KEY,
     TRUE_KEY,
@@ -15,7 +16,6 @@ from clawblox.luau.core.values import (
     Userdata,
     Vector,
 )
-from clawblox.luau.runtime.coroutines import Coroutine
 from clawblox.luau.runtime.host import Host, HostObject, HostType, suspend
 from clawblox.luau.vm import VM
 

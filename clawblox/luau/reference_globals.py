@@ -8,11 +8,10 @@ from typing import Any
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import LuaError
+from clawblox.luau.core.machine import Coroutine, Frame
 from clawblox.luau.lib.buffer import create
 from clawblox.luau.runtime import coroutines
-from clawblox.luau.runtime.coroutines import Coroutine
 from clawblox.luau.runtime.host import Host, HostObject, HostType, to_luau
-from clawblox.luau.runtime.suspension import Frame
 from clawblox.luau.vm import VM
 
 BLOCK_BYTES = 8 << 20  # the reference's test allocator refuses larger blocks
@@ -96,6 +95,7 @@ def _throw() -> None:
 def _create_uncharged(size: Any = None) -> Any:
     """Return a buffer; the test of large ones runs without a limit of memory."""
     vm = current.vm
+    assert isinstance(vm, VM)
     limits, vm.memory_limit, vm.block_limit = (vm.memory_limit, vm.block_limit), None, None
     try:
         return create(size)

@@ -24,24 +24,28 @@ from clawblox.luau.core.limits import (
     batch,
     free_of_charge,
 )
+from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.numbers import format_number
+from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
 from clawblox.luau.core.values import (
+    Function,
     LuaTable,
     as_tuple,
     freeze,
     own_class_of_users,
+    read_serial,
     set_metatable,
+    set_serial,
     table_key,
     type_name,
 )
 from clawblox.luau.lib.global_table import build_globals
 from clawblox.luau.lib.support.garbage import collect
-from clawblox.luau.lib.support.random import DEFAULT_SEED, PcgRandom
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime import suspension
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk
-from clawblox.luau.runtime.coroutines import Coroutine, close, resume
-from clawblox.luau.runtime.diagnose import settle
+from clawblox.luau.runtime.coroutines import close, resume
+from clawblox.luau.runtime.diagnose import to_luau_error
 from clawblox.luau.runtime.host import Host, to_luau
 from clawblox.luau.runtime.measure import heap_bytes
 from clawblox.luau.state.restore import Loader
@@ -156,17 +160,26 @@ class VM:
         self.chunks.add(chunk)
         return chunk
 
-    def compile_charged(self, source: str, name: str) -> Chunk:
+    def load_charged(self, source: str, name: str, environment: Any) -> Function:
         """Compile a chunk for the running script, which is charged steps and memory.
+
+        Args:
+            source: Its text, one character a byte.
+            name: Its name.
+            environment: The table of its globals.
+
+        Returns:
+            Its main function.
 
         Raises:
             LuaError: It is not Luau, or `more_steps` says what.
         """
         outer = self._compiling
         try:
-            return self.compile(source, name, self._charge_compiling)
+            chunk = self.compile(source, name, self._charge_compiling)
         finally:
             self._compiling = outer
+        return chunk.main(environment)
 
     def _charge_compiling(self, steps: int) -> None:
         """Take steps for compiling, which needs memory until it ends."""
@@ -217,8 +230,8 @@ class VM:
             self.c_calls += 1  # nothing in it may yield past the host
             try:
                 return as_tuple(function(*arguments))
-            except Exception as error:  # noqa: BLE001 - settle raises what is not the script's
-                raise settle(error) from None
+            except Exception as error:  # noqa: BLE001 - to_luau_error raises what is not the script's
+                raise to_luau_error(error) from None
             finally:
                 self.c_calls -= 1
 
@@ -434,19 +447,14 @@ class VM:
         """Return an object's serial number, giving it one at the first use."""
         if value.__class__ is CheckedFunction:
             value = value.function
-        if isinstance(value, FunctionType):
-            name = BUILTINS.name_of(value)
-            if name is not None:
-                return BUILTINS.number_of(name)
-            holder: Any = value.__dict__
-            if "serial" not in holder:
-                holder["serial"] = self.next_serial()
-            return int(holder["serial"])
-        try:
-            return int(value._serial)
-        except AttributeError:
-            value._serial = self.next_serial()
-            return int(value._serial)
+        name = BUILTINS.name_of(value) if isinstance(value, FunctionType) else None
+        if name is not None:
+            return BUILTINS.number_of(name)
+        serial = read_serial(value)
+        if serial is None:
+            serial = self.next_serial()
+            set_serial(value, serial)
+        return serial
 
     def next_serial(self) -> int:
         """Return a new serial number."""

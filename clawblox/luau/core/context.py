@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT
-
-if TYPE_CHECKING:
-    from clawblox.luau.vm import VM
+from clawblox.luau.core.machine import Machine
 
 
 class _Context(threading.local):
-    vm: VM
+    vm: Machine
 
 
 current = _Context()

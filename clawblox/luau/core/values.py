@@ -17,6 +17,7 @@ from typing import Any
 from clawblox.luau.core.context import call_unyieldable as call_hook
 from clawblox.luau.core.context import charge_reading, current
 from clawblox.luau.core.errors import MAX_MESSAGE, RuntimeFault
+from clawblox.luau.core.machine import Coroutine
 
 Function = Callable[..., Any]
 
@@ -252,12 +253,8 @@ _TYPE_NAMES: dict[type, str] = {
     Vector: "vector",
     Buffer: "buffer",
     Userdata: "userdata",
+    Coroutine: "thread",
 }
-
-
-def register_type(cls: type, name: str) -> None:
-    """Give the instances of a class a Luau type."""
-    _TYPE_NAMES[cls] = name
 
 
 def type_name(value: Any) -> str:
@@ -285,6 +282,26 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 def as_result(values: tuple[Any, ...]) -> Any:
     """Return values as functions return them."""
     return values[0] if len(values) == 1 else values
+
+
+def read_serial(value: Any) -> int | None:
+    """Return the serial number of an object; None while it has none."""
+    if isinstance(value, FunctionType):
+        serial: int | None = value.__dict__.get("serial")
+        return serial
+    return getattr(value, "_serial", None)
+
+
+def set_serial(value: Any, serial: int) -> None:
+    """Give an object a serial number.
+
+    Raises:
+        AttributeError: The value is no object.
+    """
+    if isinstance(value, FunctionType):
+        value.__dict__["serial"] = serial
+    else:
+        value._serial = serial
 
 
 def truth(value: Any) -> bool:

@@ -36,7 +36,7 @@ from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.garbage import collect
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.runtime.chunk import environment_cell, prototype_of
-from clawblox.luau.runtime.diagnose import Level, run_handler, settle, stack
+from clawblox.luau.runtime.diagnose import Level, run_handler, stack, to_luau_error
 from clawblox.luau.runtime.measure import heap_bytes
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
@@ -68,61 +68,49 @@ def _position(levels: Iterator[Level], depth: int) -> str:
     return f"{found.prototype.chunk.shown_name}:{found.line}: "
 
 
-@builtin("pcall")
-def pcall(*args: Any) -> Any:
-    """Call a function; return true and its results, or false and the error."""
-    arg.any_value(args, 0)
-    vm = current.vm
-    vm.protect()
-    counts = vm.c_calls > vm.base_c_calls  # where it cannot yield, it is a callback as any other
-    vm.c_calls += counts
-    try:
-        if counts and vm.c_calls >= MAX_C_CALLS:
-            vm.check_c_calls()
-        results = args[0](*args[1:])
-        return (True, *results) if results.__class__ is tuple else (True, results)
-    except Yield as suspended:
-        suspended.frames.append(ProtectedFrame(None))
-        raise
-    except Exception as caught:  # noqa: BLE001 - settle raises what is not the script's
+def _install_protected_call(name: str, *, has_handler: bool) -> None:
+    """Register ``pcall`` or ``xpcall``.
+
+    Each call has to be one Python frame, as each call of the reference is one of its own.
+    """
+    first_argument = 2 if has_handler else 1
+
+    def call(*args: Any) -> Any:
+        if has_handler:
+            handler = arg.function(args, 1, name)
+        else:
+            handler = None
+            arg.any_value(args, 0)
+        vm = current.vm
+        vm.protect()
+        counts = vm.c_calls > vm.base_c_calls  # where it cannot yield, it is a callback like others
+        vm.c_calls += counts
         try:
-            return False, settle(caught).value
-        except RecursionError:  # the stack is full; the next protected call takes this back
-            sys.setrecursionlimit(sys.getrecursionlimit() + HEADROOM)
-            vm.has_headroom = True
-            return False, settle(caught).value
-    finally:
-        vm.c_calls -= counts
-        vm.depth -= 1
+            if counts and vm.c_calls >= MAX_C_CALLS:
+                vm.check_c_calls()
+            results = args[0](*args[first_argument:])
+            return (True, *results) if results.__class__ is tuple else (True, results)
+        except Yield as suspended:
+            suspended.frames.append(ProtectedFrame(handler))
+            raise
+        except Exception as caught:  # noqa: BLE001 - to_luau_error raises what is not the script's
+            try:
+                error = to_luau_error(caught)
+            except RecursionError:  # the stack is full; the next protected call takes this back
+                sys.setrecursionlimit(sys.getrecursionlimit() + HEADROOM)
+                vm.has_headroom = True
+                error = to_luau_error(caught)
+            return (False, error.value) if handler is None else run_handler(handler, error)
+        finally:
+            vm.c_calls -= counts
+            vm.depth -= 1
+
+    call.__code__ = call.__code__.replace(co_name=name)  # tracebacks find the name by the code
+    builtin(name)(call)
 
 
-@builtin("xpcall")
-def xpcall(*args: Any) -> Any:
-    """Call a function; return true and its results, or false and what the handler returns."""
-    handler = arg.function(args, 1, "xpcall")
-    vm = current.vm
-    vm.protect()
-    counts = vm.c_calls > vm.base_c_calls
-    vm.c_calls += counts
-    try:
-        if counts and vm.c_calls >= MAX_C_CALLS:
-            vm.check_c_calls()
-        results = args[0](*args[2:])
-        return (True, *results) if results.__class__ is tuple else (True, results)
-    except Yield as suspended:
-        suspended.frames.append(ProtectedFrame(handler))
-        raise
-    except Exception as caught:  # noqa: BLE001
-        try:
-            error = settle(caught)
-        except RecursionError:
-            sys.setrecursionlimit(sys.getrecursionlimit() + HEADROOM)
-            vm.has_headroom = True
-            error = settle(caught)
-        return run_handler(handler, error)
-    finally:
-        vm.c_calls -= counts
-        vm.depth -= 1
+_install_protected_call("pcall", has_handler=False)
+_install_protected_call("xpcall", has_handler=True)
 
 
 @builtin("type")
@@ -290,10 +278,9 @@ def loadstring(*args: Any) -> Any:
     source = arg.string(args, 0, "loadstring")
     name = arg.optional_string(args, 1, "loadstring", source)
     try:
-        chunk = current.vm.compile_charged(source, name)
+        return current.vm.load_charged(source, name, _thread_environment())
     except LuauSyntaxError as error:
         return None, error.value
-    return chunk.main(_thread_environment())
 
 
 @builtin("collectgarbage")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.core.context import current
+from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.runtime import coroutines
-from clawblox.luau.runtime.coroutines import Coroutine, WrapFunction
+from clawblox.luau.runtime.coroutines import WrapFunction
 
 
 def _thread(args: arg.Arguments, function: str) -> Coroutine:

@@ -9,12 +9,18 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from clawblox.luau.core.context import current
+from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.operators import to_text
 from clawblox.luau.core.values import as_result, is_function
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import BUILTINS, builtin
-from clawblox.luau.runtime.chunk import checked, environment_cell, is_continuation, prototype_of
-from clawblox.luau.runtime.coroutines import Coroutine
+from clawblox.luau.runtime.chunk import (
+    checked,
+    closure_cells,
+    environment_cell,
+    is_continuation,
+    prototype_of,
+)
 from clawblox.luau.runtime.diagnose import Level, charged_levels, describe, stack
 from clawblox.luau.runtime.suspension import ScriptFrame
 
@@ -139,11 +145,8 @@ def closure_of_frame(frame: FrameType | ScriptFrame) -> Any:
         found for found in gc.get_referrers(frame.f_code) if isinstance(found, FunctionType)
     ]
     for function in candidates:
-        names = function.__code__.co_freevars
-        cells = function.__closure__ or ()
-        if all(
-            own.get(name) is cell.cell_contents for name, cell in zip(names, cells, strict=True)
-        ):
+        cells = closure_cells(function)
+        if all(own.get(name) is cell.cell_contents for name, cell in cells.items()):
             return function
     return None
 

@@ -198,9 +198,10 @@ class Chunk:
             exec(code, made)  # noqa: S102
         return made
 
-    def main(self, environment: Any) -> Any:
-        """Return the chunk's main function with this environment."""
-        return self.namespace["M0"](environment)
+    def main(self, environment: Any) -> Callable[..., Any]:
+        """Return the chunk's main function with this table of globals."""
+        function: Callable[..., Any] = self.namespace["M0"](environment)
+        return function
 
 
 def _write(
@@ -283,10 +284,18 @@ def environment_cell(function: Any) -> CellType | None:
         function = function.function
     if not isinstance(function, FunctionType) or not is_generated(function.__code__):
         return None
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if name == "E":
-            return cell
-    return None
+    return closure_cells(function).get("E")
+
+
+def closure_cells(function: FunctionType) -> dict[str, CellType]:
+    """Return the cells of a Python function by the names of its free variables."""
+    return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+
+def upvalue_cells(function: FunctionType, prototype: Prototype) -> dict[str, CellType]:
+    """Return the cells of a Luau function's upvalues, in the order of the compiler."""
+    cells = closure_cells(function)
+    return {name: cells[name] for name in prototype.upvalues if name in cells}
 
 
 def is_continuation(code: CodeType) -> bool:

@@ -7,40 +7,18 @@ from typing import Any
 from clawblox.luau.core.context import MAX_C_CALLS, current
 from clawblox.luau.core.deep import MAX_CALLS
 from clawblox.luau.core.errors import LuaError, RuntimeFault
-from clawblox.luau.core.values import Function, NativeFunction, as_result, as_tuple, register_type
+from clawblox.luau.core.machine import Coroutine, Frame
+from clawblox.luau.core.values import NativeFunction, as_result, as_tuple
 from clawblox.luau.runtime.diagnose import (
     RESUME_CODES,
     describe,
     run_handler,
-    settle,
     suspended_levels,
+    to_luau_error,
 )
-from clawblox.luau.runtime.suspension import Frame, ProtectedFrame, Yield
+from clawblox.luau.runtime.suspension import ProtectedFrame, Yield
 
 _MAX_LEVELS = 1000  # of a traceback
-
-
-class Coroutine:
-    """A Luau thread.
-
-    Attributes:
-        status: ``suspended``, ``running``, ``normal`` or ``dead``.
-        function: What it will run; None once it has started.
-        frames: What is suspended, outermost first.
-        environment: The globals of chunks loaded in it.
-        error: The error that killed it, for ``coroutine.close``; None otherwise.
-    """
-
-    __slots__ = (
-        "__weakref__", "_serial", "environment", "error", "frames", "function", "status",
-    )  # fmt: skip
-
-    def __init__(self, function: Function | None, environment: Any) -> None:
-        self.status = "suspended"
-        self.function = function
-        self.frames: list[Frame] = []
-        self.environment = environment
-        self.error: LuaError | None = None
 
 
 class WrapFunction(NativeFunction):
@@ -61,9 +39,6 @@ class WrapFunction(NativeFunction):
         if self.coroutine.error is not None:
             fault.traceback = self.coroutine.error.traceback
         raise fault
-
-
-register_type(Coroutine, "thread")
 
 
 def yield_values(values: tuple[Any, ...]) -> Any:
@@ -129,8 +104,8 @@ def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
         function, coroutine.function = coroutine.function, None
         try:
             return function(*values)
-        except Exception as error:  # noqa: BLE001 - settle raises what is not the script's
-            raise settle(error) from None
+        except Exception as error:  # noqa: BLE001 - to_luau_error raises what is not the script's
+            raise to_luau_error(error) from None
     while frames:
         try:
             function, argument = frames.pop().rest(result)
@@ -140,7 +115,7 @@ def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
             result = function(argument)
         except Exception as error:  # noqa: BLE001
             vm.c_calls = base
-            result = _recover(frames, settle(error))
+            result = _recover(frames, to_luau_error(error))
     return result
 
 

@@ -40,7 +40,7 @@ class Level(NamedTuple):
     frame: FrameType | ScriptFrame | None
 
 
-def settle(error: BaseException) -> LuaError:
+def to_luau_error(error: BaseException) -> LuaError:
     """Return an exception from the VM as a Luau error with its position.
 
     Raises:
@@ -252,8 +252,8 @@ def run_handler(handler: Function, error: LuaError) -> Any:
     try:
         result = handler(error.value)
         return (False, first(result)) if as_tuple(result) else (False, None)
-    except Exception as nested:  # noqa: BLE001 - settle raises what is not the script's
-        fault = settle(nested)
+    except Exception as nested:  # noqa: BLE001 - to_luau_error raises what is not the script's
+        fault = to_luau_error(nested)
         if isinstance(error, OutOfMemory) and isinstance(fault, OutOfMemory):
             return False, fault.value
         return False, "error in error handling"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from types import FrameType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clawblox.luau.core.limits import SHORT_TEXT
+from clawblox.luau.core.machine import Coroutine, Machine
 from clawblox.luau.core.values import Buffer, LuaTable
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, prototype_of
-from clawblox.luau.runtime.coroutines import Coroutine, WrapFunction
+from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.suspension import ScriptFrame
-
-if TYPE_CHECKING:
-    from clawblox.luau.vm import VM
 
 _TABLE_BYTES = 120
 _ENTRY_BYTES = 60
@@ -23,7 +21,7 @@ _LOOKS_A_STEP = 4
 _LOOKS_A_CHARGE = 4096
 
 
-def heap_bytes(vm: VM, frame: FrameType | None) -> int:
+def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
     """Return an estimate of what the globals, coroutines and running frames keep alive.
 
     Looking costs steps.

@@ -12,6 +12,7 @@ from typing import Any
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.limits import MANY
+from clawblox.luau.core.machine import Frame
 from clawblox.luau.core.values import Function, as_tuple
 from clawblox.luau.runtime.chunk import Continuation, Prototype
 
@@ -30,19 +31,6 @@ class Yield(BaseException):
         super().__init__()
         self.values = values
         self.frames: list[Frame] = []
-
-
-class Frame:
-    """Something suspended that waits for the result of a call."""
-
-    __slots__ = ()
-
-    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
-        """Return what goes on with the result of the call, and its argument.
-
-        The caller calls it, so that no Python frame lies in between.
-        """
-        raise NotImplementedError
 
 
 class ScriptFrame(Frame):

@@ -1,55 +1,47 @@
-"""Restoring a whole VM from the document that `snapshot` made."""
+"""Fills a new VM from the document that `snapshot` wrote, and checks all of it."""
 
 from __future__ import annotations
 
 import base64
-import math
-from collections.abc import Mapping
-from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
 
-from clawblox.luau.compiler.codegen.variables import Variable
-from clawblox.luau.core import iteration
 from clawblox.luau.core.errors import LuaError, SnapshotError
-from clawblox.luau.core.iteration import Cursor, FunctionLoop, LoopIterator, SequenceLoop, TableLoop
+from clawblox.luau.core.iteration import Cursor
 from clawblox.luau.core.limits import STEPS_A_COLLECTION
-from clawblox.luau.core.operators import make_vector
+from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import (
     Buffer,
     LuaTable,
     MetaTable,
     SlowTable,
     Userdata,
-    check_key,
-    flag,
     own_class_of_users,
     raw_set,
+    set_serial,
 )
 from clawblox.luau.lib.string import MatchIterator
-from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.chunk import (
     FORMAT,
     CheckedFunction,
     Chunk,
-    Prototype,
     environment_cell,
     is_direct,
     prototype_of,
+    upvalue_cells,
 )
-from clawblox.luau.runtime.coroutines import Coroutine, WrapFunction
-from clawblox.luau.runtime.host import to_python
-from clawblox.luau.runtime.suspension import Frame, ProtectedFrame, ScriptFrame
-from clawblox.luau.state.checks import check_kind, items, position, text, whole
-from clawblox.luau.state.snapshot import CLASS_LETTERS, NAME, Json, digest
+from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.host import Host, to_python
+from clawblox.luau.runtime.suspension import ScriptFrame
+from clawblox.luau.state.checks import items, position, text, whole
+from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest
+from clawblox.luau.state.read_frames import FrameReader
+from clawblox.luau.state.read_values import HIDDEN
 
-if TYPE_CHECKING:
-    from clawblox.luau.runtime.host import Host
-    from clawblox.luau.vm import VM
-
-_HIDDEN = object()
-_UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _STATUSES = ("suspended", "dead")
 _TABLE_OR_NIL = (LuaTable, type(None))
+_CLASSES = {letter: cls for cls, letter in CLASS_LETTERS.items()}
 _DAMAGES = (
     ArithmeticError,
     AttributeError,
@@ -60,62 +52,79 @@ _DAMAGES = (
     ValueError,
 )
 """What reading a document raises that no VM wrote."""
-_CLASSES = {letter: cls for cls, letter in CLASS_LETTERS.items()}
 
 
-class Loader:
-    """Reads one document into a new VM."""
+class Loader(FrameReader):
+    """Reads one document into a new VM.
+
+    Objects may refer to each other in circles, so all are made empty first and then filled.
+    """
 
     def __init__(
-        self, vm: VM, document: Json, host: Host | None, sources: Mapping[str, str] | None
+        self,
+        vm: WholeMachine,
+        document: Json,
+        host: Host | None,
+        sources: Mapping[str, str] | None,
     ) -> None:
+        super().__init__(host)
         self._vm = vm
         self._document = document
-        self._host = host
         self._sources = sources
-        self._chunks: list[Chunk] = []
-        self._objects: list[Any] = []
-        self._values: list[Any] = []  # the same, without what is no value of a script
+        self._place = ""  # in the document, for errors
         self._with_meta: list[LuaTable] = []
         self._users: list[LuaTable] = []  # tables whose class is made for their metatable
-        self._boxes: list[tuple[list[Any], Variable]] = []
-        self._owners: dict[int, tuple[Chunk, str]] = {}  # which local a box belongs to
 
     def load(self) -> None:
         """Fill the VM.
 
         Raises:
             SnapshotError: The document is of another format or version, or damaged; a source has
-                changed, or the host lacks what the document names.
+                changed; or the host lacks what the document names.
         """
         _check_format(self._document)
         try:
             self._load()
         except _DAMAGES as error:
-            raise SnapshotError(f"the document is damaged: {error}") from error
+            raise SnapshotError(f"the document is damaged{self._place}: {error}") from error
 
     def _load(self) -> None:
-        document, vm = self._document, self._vm
-        self._chunks = [self._chunk(*entry) for entry in items(document["chunks"])]
-        objects = items(document["objects"])
-        self._objects = [self._shell(saved) for saved in objects]
-        self._values = [_HIDDEN if _is_hidden(found) else found for found in self._objects]
-        for found, saved in zip(self._objects, objects, strict=True):
-            self._fill(found, saved)
-        for box, variable in self._boxes:
-            check_kind(variable.kind, box[0])
+        document = self._document
+        self.chunks = [self._chunk(*entry) for entry in items(document["chunks"])]
+        self._read_objects(items(document["objects"]))
         self._give_classes()
         for group in items(document["shared globals"]):
             self._share_globals(items(group))
         for number, serial in items(document["serials"]):
-            self._set_serial(self._object(number), whole(serial))
-        roots = document["roots"]
-        vm.globals = self._one_of(roots["globals"], LuaTable)
-        vm.string_library = self._one_of(roots["string"], LuaTable)
-        vm.string_metatable = self._one_of(roots["string metatable"], LuaTable)
-        vm.main_environment = self._one_of(roots["environment"], LuaTable)
-        vm.main_coroutine = self._one_of(roots["main"], (Coroutine, type(None)))
+            set_serial(self.object(number), whole(serial))
+        self._read_roots(document["roots"])
+        self._read_counts()
+
+    def _read_objects(self, objects: list[Json]) -> None:
+        for number, saved in enumerate(objects):
+            self._place = f" at object {number}"
+            self.objects.append(self._make(saved))
+        self.values = [HIDDEN if _is_hidden(found) else found for found in self.objects]
+        for number, (found, saved) in enumerate(zip(self.objects, objects, strict=True)):
+            self._place = f" at object {number}"
+            fill = _FILLERS[saved[0]]
+            fill(self, found, *saved[1:])
+        self._place = ""
+        self.check_boxes()
+
+    def _read_roots(self, roots: Json) -> None:
+        vm = self._vm
+        vm.globals = self._table(roots["globals"])
+        vm.string_library = self._table(roots["string"])
+        vm.string_metatable = self._table(roots["string metatable"])
+        vm.main_environment = self._table(roots["environment"])
+        vm.main_coroutine = self.value_of_type(
+            roots["main"], (Coroutine, type(None)), "coroutine or nil"
+        )
         vm.roots = {text(name): self.value(saved) for name, saved in roots["kept"].items()}
+
+    def _read_counts(self) -> None:
+        document, vm = self._document, self._vm
         vm.serials_given = whole(document["next serial"])
         vm.random.state = whole(int(text(document["random"])), 2**64 - 1)
         vm.has_weak_tables = "steps since collection" in document
@@ -124,11 +133,25 @@ class Loader:
         )
         vm.allocated = whole(document.get("allocated", 0))
 
+    def _table(self, saved: Json) -> LuaTable:
+        table: LuaTable = self.value_of_type(saved, LuaTable, "table")
+        return table
+
+    def _chunk(self, name: str, fingerprint: str, source: str) -> Chunk:
+        if digest(source) != fingerprint:
+            raise SnapshotError(f"the source of {name!r} in the document is damaged")
+        shown = to_python(text(name))
+        if self._sources is not None and shown in self._sources:
+            current = self._sources[shown].encode().decode("latin-1")
+            if digest(current) != fingerprint:
+                raise SnapshotError(f"the source of {shown!r} has changed since the snapshot")
+        return self._vm.compile(source, name)
+
     def _give_classes(self) -> None:
         """Give tables with metatables their classes; all chains of metatables are known now."""
         for table in self._with_meta:
             if not isinstance(table._meta, SlowTable):
-                raise TypeError("a table is a metatable and does not know it")
+                raise TypeError("the class of a metatable is not that of metatables")
         for table in self._users:
             assert table._meta is not None
             table.__class__ = own_class_of_users(table._meta)
@@ -138,10 +161,10 @@ class Loader:
         functions: list[Any] = []
         for member in group:
             if member.__class__ is int:
-                functions.append(self._object(member))
+                functions.append(self.object(member))
                 continue
             coroutine, at = member
-            found = self._object(coroutine).frames[whole(at)]
+            found = self.object(coroutine).frames[whole(at)]
             if not isinstance(found, ScriptFrame):
                 raise TypeError("a frame without globals shares them")
             frames.append(found)
@@ -155,135 +178,24 @@ class Loader:
         for frame in frames:
             frame.environment = cell
 
-    def _set_serial(self, found: Any, serial: int) -> None:
-        if isinstance(found, FunctionType):
-            found.__dict__["serial"] = serial
-        else:
-            found._serial = serial
+    # Objects: made empty
 
-    def _chunk(self, name: str, fingerprint: str, source: str) -> Chunk:
-        if digest(source) != fingerprint:
-            raise SnapshotError(f"the source of {name!r} in the document is damaged")
-        shown = to_python(text(name))
-        if self._sources is not None and shown in self._sources:
-            current = self._sources[shown].encode().decode("latin-1")
-            if digest(current) != fingerprint:
-                raise SnapshotError(f"the source of {shown!r} has changed since the snapshot")
-        return self._vm.compile(source, name)
+    def _make(self, saved: Json) -> Any:
+        make = _MAKERS.get(saved[0])
+        if make is None:
+            raise SnapshotError(f"the document has an object of unknown kind {saved[0]!r}")
+        return make(self, *saved[1:])
 
-    def _object(self, number: Json) -> Any:
-        return self._objects[whole(number)]
-
-    def value(self, saved: Json) -> Any:
-        """Return the Luau value that stands in the document."""
-        kind = saved.__class__
-        if kind is float or kind is bool or saved is None:
-            return saved
-        if kind is str:
-            return saved if saved.isascii() else text(saved)
-        if kind is int:
-            return float(saved)
-        if kind is not list:
-            raise TypeError(f"a {kind.__name__} is where a value belongs")
-        kind = saved[0]
-        if kind == "r":
-            found = self._values[whole(saved[1])]
-            if found is _HIDDEN:
-                raise TypeError(f"object {saved[1]} is where a value belongs")
-            return found
-        if kind == "b":
-            return self._builtin(saved[1])
-        if kind == "n":
-            return _UNUSUAL[saved[1]]
-        if kind == "v":
-            x, y, z = (self._one_of(part, float) for part in saved[1:])
-            return make_vector(x, y, z)
-        if kind == "h":
-            return self._host_function(text(saved[1]))
-        if kind == "o":
-            return self._host_object(text(saved[1]), text(saved[2]))
-        raise SnapshotError(f"the document has a value of unknown kind {kind!r}")
-
-    def _one_of(self, saved: Json, kinds: type | tuple[type, ...]) -> Any:
-        value = self.value(saved)
-        if not isinstance(value, kinds):
-            raise TypeError(f"a {type(value).__name__} is where it cannot be")
-        return value
-
-    def key(self, saved: Json) -> Any:
-        """Return a table key."""
-        key = flag(saved) if saved.__class__ is bool else self.value(saved)
-        check_key(key)
-        return key
-
-    def _builtin(self, name: str) -> Any:
-        function = BUILTINS.find(name)
-        if function is None:
-            raise SnapshotError(f"the document uses an unknown built-in function {name!r}")
+    def _make_function(self, chunk: Json, index: Json, _: Json) -> FunctionType:
+        prototype = self.prototype(chunk, index)
+        make = prototype.chunk.namespace[f"M{prototype.index}"]
+        function: FunctionType = make(*[None] * len(prototype.upvalues))
         return function
 
-    def _host_function(self, name: str) -> Any:
-        function = None if self._host is None else self._host.functions.get(name)
-        if function is None:
-            raise SnapshotError(f"the host has no function {name!r}")
-        return function
+    def _make_buffer(self, data: Json) -> Buffer:
+        return Buffer(bytearray(base64.b64decode(text(data), validate=True)))
 
-    def _host_object(self, kind: str, ident: str) -> Any:
-        found = None if self._host is None else self._host.find_object(ident)
-        if found is None:
-            raise SnapshotError(f"the host has no {kind} with the id {ident!r}")
-        return found
-
-    # Objects
-
-    def _prototype(self, chunk: Json, index: Json) -> Prototype:
-        return self._chunks[whole(chunk)].prototypes[whole(index)]
-
-    def _shell(self, saved: Json) -> Any:
-        kind = saved[0]
-        if kind == "table":
-            return LuaTable()
-        if kind == "box":
-            return [None]
-        if kind == "function":
-            prototype = self._prototype(saved[1], saved[2])
-            make = prototype.chunk.namespace[f"M{prototype.index}"]
-            return make(*[None] * len(prototype.upvalues))
-        if kind == "checked":
-            return CheckedFunction(None)  # type: ignore[arg-type]
-        if kind == "coroutine":
-            return Coroutine(None, None)
-        if kind == "wrap":
-            return WrapFunction(None)  # type: ignore[arg-type]
-        if kind == "gmatch":
-            return MatchIterator("", "")
-        if kind == "string":
-            return text(saved[1])
-        if kind == "userdata":
-            return Userdata(None)
-        if kind == "buffer":
-            return Buffer(bytearray(base64.b64decode(text(saved[1]), validate=True)))
-        raise SnapshotError(f"the document has an object of unknown kind {kind!r}")
-
-    def _fill(self, found: Any, saved: Json) -> None:
-        kind = saved[0]
-        if kind == "table":
-            self._fill_table(found, *saved[1:])
-        elif kind == "box":
-            found[0] = self.value(saved[1])
-        elif kind == "function":
-            self._fill_function(found, saved)
-        elif kind == "coroutine":
-            self._fill_coroutine(found, *saved[1:])
-        elif kind == "checked":
-            self._fill_checked(found, saved[1])
-        elif kind == "wrap":
-            found.coroutine = self._one_of(saved[1], Coroutine)
-        elif kind == "userdata":
-            found.meta = self._one_of(saved[1], _TABLE_OR_NIL)
-        elif kind == "gmatch":
-            found.text, found.pattern = (self._one_of(part, str) for part in saved[1:3])
-            found.position = whole(saved[3], len(found.text) + 1)
+    # Objects: filled
 
     def _fill_table(
         self,
@@ -307,12 +219,18 @@ class Loader:
             raise ValueError("a table holds nil")
         if extra is not None:
             self._fill_extra(table, extra)
-        if not letter:
-            if meta is not None:
-                raise ValueError("a table has a metatable that its class does not allow")
-            return
+        if letter:
+            self._fill_class(table, letter, meta)
+        elif meta is not None:
+            raise ValueError("a table has a metatable that its class does not allow")
+
+    def _fill_class(self, table: LuaTable, letter: str, meta: Json) -> None:
         # First: a table of such a class has one, also for a collection in another thread.
-        table._meta = self._one_of(meta, LuaTable if letter in "mo" else _TABLE_OR_NIL)
+        table._meta = (
+            self._table(meta)
+            if letter in "mo"
+            else self.value_of_type(meta, _TABLE_OR_NIL, "table or nil")
+        )
         table.__class__ = _CLASSES.get(letter, MetaTable)
         if table._meta is not None:
             self._with_meta.append(table)
@@ -322,7 +240,7 @@ class Loader:
             assert table._meta is not None
             table._meta._own_class = MetaTable
         elif letter not in _CLASSES:
-            raise ValueError(f"no table is of class {letter!r}")
+            raise ValueError(f"unknown class of table {letter!r}")
 
     def _fill_extra(self, table: LuaTable, extra: dict[str, Json]) -> None:
         if "border" in extra:
@@ -332,23 +250,24 @@ class Loader:
             cursor = table._cursor = Cursor(list(map(self.key, keys)))
             cursor.position = whole(at, len(keys))
 
-    def _fill_checked(self, found: CheckedFunction, saved: Json) -> None:
-        function = self._referred(saved)
+    def _fill_box(self, box: list[Any], saved: Json) -> None:
+        box[0] = self.value(saved)
+
+    def _fill_function(self, function: FunctionType, _: Json, __: Json, saved: Json) -> None:
+        prototype = prototype_of(function)
+        assert prototype is not None
+        cells = upvalue_cells(function, prototype)
+        for (name, cell), upvalue in zip(cells.items(), items(saved), strict=True):
+            cell.cell_contents = (
+                self._table(upvalue) if name == "E" else self.held(prototype, name, upvalue)
+            )
+
+    def _fill_checked(self, checked: CheckedFunction, saved: Json) -> None:
+        function = self.referenced(saved)
         if not is_direct(function) or "checked" in function.__dict__:
             raise ValueError("a function is checked without need, or twice")
-        found.function = function
-        function.__dict__["checked"] = found
-
-    def _fill_function(self, function: FunctionType, saved: Json) -> None:
-        prototype = self._prototype(saved[1], saved[2])
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        names = [name for name in prototype.upvalues if name in cells]
-        for name, upvalue in zip(names, items(saved[3]), strict=True):
-            cells[name].cell_contents = (
-                self._one_of(upvalue, LuaTable)
-                if name == "E"
-                else self._held(prototype, name, upvalue)
-            )
+        checked.function = function
+        function.__dict__["checked"] = checked
 
     def _fill_coroutine(
         self,
@@ -361,131 +280,67 @@ class Loader:
     ) -> None:
         is_dead = status == "dead"
         if status not in _STATUSES or (is_dead and (function or frames)) or (function and frames):
-            raise ValueError(f"no saved coroutine is {status!r} like this")
+            raise ValueError(f"no saved coroutine is {status!r} with these parts")
         coroutine.status = status
         coroutine.function = self.value(function)
-        coroutine.environment = self._one_of(environment, LuaTable)
-        coroutine.frames = [self._frame(frame) for frame in items(frames)]
-        _check_calls(coroutine.frames)
+        coroutine.environment = self._table(environment)
+        coroutine.frames = self.frames(frames)
         if error is not None:
             value, trace = error
             coroutine.error = LuaError(self.value(value))
             coroutine.error.traceback = text(trace)
 
-    # Frames, and the variables of functions
+    def _fill_wrap(self, function: WrapFunction, saved: Json) -> None:
+        function.coroutine = self.value_of_type(saved, Coroutine, "coroutine")
 
-    def _frame(self, saved: Json) -> Frame:
-        if saved == ["pcall"]:
-            return ProtectedFrame(None)
-        if saved[0] == "xpcall":
-            handler = self.value(saved[1])
-            check_kind("func", handler)
-            return ProtectedFrame(handler)
-        kind, chunk, index, ordinal, variables, environment = saved
-        if kind != "call":
-            raise ValueError(f"no frame is a {kind!r}")
-        prototype = self._prototype(chunk, index)
-        continuation = prototype.continuation(whole(ordinal))
-        held = {
-            name: self._held(prototype, name, value, continuation.site.key)
-            for name, value in zip(continuation.names, items(variables), strict=True)
-        }
-        _check_loops(prototype, held)
-        cell = CellType(self._one_of(environment, LuaTable))
-        return ScriptFrame(continuation, list(held.values()), cell)
+    def _fill_matches(
+        self, matches: MatchIterator, subject: Json, pattern: Json, position: Json
+    ) -> None:
+        matches.text = self.value_of_type(subject, str, "string")
+        matches.pattern = self.value_of_type(pattern, str, "string")
+        matches.position = whole(position, len(matches.text) + 1)
 
-    def _held(self, prototype: Prototype, name: str, saved: Json, key: str = "") -> Any:
-        """Return what a variable of a function holds; ``key`` is one that stands for a call."""
-        variable = prototype.variables[name]
-        if variable.is_boxed:
-            return self._box(prototype, name, saved)
-        if variable.function is not None:
-            function = self._referred(saved)
-            if prototype_of(function) is not prototype.chunk.prototypes[variable.function]:
-                raise TypeError(f"{name} holds another function")
-            return function
-        if name == key:
-            if saved != ["c"]:
-                raise ValueError(f"{name} does not stand for a call")
-            return iteration.CALL
-        if variable.kind == "loop":
-            kind, *parts = saved
-            if kind != "l":
-                raise TypeError(f"{name} is no loop")
-            return self._loop(*parts)
-        if variable.kind == "arm":
-            kind, number = saved
-            if kind != "i":
-                raise TypeError(f"{name} holds no number of a branch")
-            return whole(number)
-        is_tuple = saved.__class__ is list and saved[0] == "t"
-        if variable.kind == "arguments" or (variable.kind == "many" and is_tuple):
-            if not is_tuple:
-                raise TypeError(f"{name} holds no arguments")
-            return tuple(map(self.value, saved[1:]))
-        value = self.value(saved)
-        check_kind(variable.kind, value)
-        return value
+    def _fill_userdata(self, userdata: Userdata, saved: Json) -> None:
+        userdata.meta = self.value_of_type(saved, _TABLE_OR_NIL, "table or nil")
 
-    def _box(self, prototype: Prototype, name: str, saved: Json) -> Any:
-        """Return a box; it belongs to one local, whose kind is that of all it may hold."""
-        box = self._referred(saved)
-        owner = (prototype.chunk, name)
-        if box.__class__ is not list or self._owners.setdefault(id(box), owner) != owner:
-            raise TypeError(f"{name} holds no box of its own")
-        self._boxes.append((box, prototype.variables[name]))
-        return box
+    def _keep(self, *_: Json) -> None:
+        """Fill nothing: the object was made whole."""
 
-    def _referred(self, saved: Json) -> Any:
-        kind, number = saved
-        if kind != "r":
-            raise TypeError(f"{kind!r} is where an object belongs")
-        return self._object(number)
 
-    def _loop(self, kind: str, *parts: Json) -> LoopIterator:
-        if kind == "table":
-            table, keys = parts
-            return TableLoop(self._one_of(table, LuaTable), list(map(self.key, items(keys))))
-        if kind == "sequence":
-            table, control = parts
-            return SequenceLoop(self._one_of(table, LuaTable), position(self.value(control)))
-        if kind != "function":
-            raise ValueError(f"no loop is a {kind!r}")
-        return FunctionLoop(*map(self.value, parts))
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "table": lambda *_: LuaTable(),
+    "box": lambda *_: [None],
+    "function": Loader._make_function,
+    "checked": lambda *_: CheckedFunction(None),  # type: ignore[arg-type]
+    "coroutine": lambda *_: Coroutine(None, None),
+    "wrap": lambda *_: WrapFunction(None),  # type: ignore[arg-type]
+    "gmatch": lambda *_: MatchIterator("", ""),
+    "string": lambda _, saved: text(saved),
+    "userdata": lambda *_: Userdata(None),
+    "buffer": Loader._make_buffer,
+}
+_FILLERS: dict[str, Callable[..., None]] = {
+    "table": Loader._fill_table,
+    "box": Loader._fill_box,
+    "function": Loader._fill_function,
+    "checked": Loader._fill_checked,
+    "coroutine": Loader._fill_coroutine,
+    "wrap": Loader._fill_wrap,
+    "gmatch": Loader._fill_matches,
+    "string": Loader._keep,
+    "userdata": Loader._fill_userdata,
+    "buffer": Loader._keep,
+}
 
 
 def _is_hidden(found: Any) -> bool:
-    """Return whether an object is no value of a script: a box, or a direct function."""
+    """Return whether scripts never see an object: a box, or a direct function."""
     return found.__class__ is list or is_direct(found)
-
-
-def _check_calls(frames: list[Frame]) -> None:
-    """Check that a call of a direct function waits for that function: it trusts the result."""
-    for at, frame in enumerate(frames):
-        if not isinstance(frame, ScriptFrame) or frame.continuation.site.callee is None:
-            continue
-        callee = frame.continuation.prototype.chunk.prototypes[frame.continuation.site.callee]
-        inner = frames[at + 1] if at + 1 < len(frames) else None
-        if not isinstance(inner, ScriptFrame) or inner.continuation.prototype is not callee:
-            raise ValueError(f"a call of {callee.name!r} waits for something else")
-
-
-def _check_loops(prototype: Prototype, held: dict[str, Any]) -> None:
-    """Check the keys at which loops are."""
-    for name, value in held.items():
-        variable = prototype.variables[name]
-        if variable.kind != "key":
-            continue
-        loop = held[variable.loop]
-        if value is iteration.CALL and not isinstance(loop, FunctionLoop):
-            raise TypeError(f"{name} stands for a call that its loop does not make")
-        if isinstance(loop, SequenceLoop):
-            position(value)
 
 
 def _check_format(document: Json) -> None:
     if not isinstance(document, dict) or document.get("format") != NAME:
-        raise SnapshotError("this is no snapshot of a Luau VM")
+        raise SnapshotError("the document is no snapshot of a Luau VM")
     version = document.get("version")
     if version != FORMAT:
         raise SnapshotError(f"the snapshot is of version {version}; this program reads {FORMAT}")

@@ -1,4 +1,4 @@
-"""Saving a whole VM as a JSON-able document; `restore` reads it.
+"""Writes the whole state of a VM as a JSON-able document, which `restore` reads.
 
 A document refers to objects by their number, which is the order in which they are found from the
 roots: a restored VM saved again gives the same document. `docs/luau.md` says how it reads.
@@ -7,24 +7,23 @@ roots: a restored VM saved again gives the same document. `docs/luau.md` says ho
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
+from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clawblox.luau.core import iteration
 from clawblox.luau.core.errors import SnapshotError
 from clawblox.luau.core.iteration import Cursor, LoopIterator, SequenceLoop, TableLoop
 from clawblox.luau.core.limits import SHORT_TEXT
+from clawblox.luau.core.machine import Coroutine, Frame
 from clawblox.luau.core.values import (
     Buffer,
     Flag,
-    FrozenTable,
     LuaTable,
-    MetaTable,
-    SlowTable,
     Userdata,
     Vector,
+    read_serial,
 )
 from clawblox.luau.lib.string import MatchIterator
 from clawblox.luau.lib.support.registry import BUILTINS
@@ -34,30 +33,18 @@ from clawblox.luau.runtime.chunk import (
     Chunk,
     environment_cell,
     prototype_of,
+    upvalue_cells,
 )
-from clawblox.luau.runtime.coroutines import Coroutine, WrapFunction
+from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import HostFunction, HostObject
-from clawblox.luau.runtime.suspension import Frame, ProtectedFrame, ScriptFrame
-
-if TYPE_CHECKING:
-    from clawblox.luau.vm import VM
-
-NAME = "clawblox.luau"
-CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
-"""What a document calls the classes of tables; any other is `o`."""
-
-Json = Any
-
-
-def digest(source: str) -> str:
-    """Return the fingerprint by which a document knows a source."""
-    return hashlib.sha256(source.encode("latin-1")).hexdigest()
+from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
+from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest
 
 
 class Saver:
     """Writes one document."""
 
-    def __init__(self, vm: VM) -> None:
+    def __init__(self, vm: WholeMachine) -> None:
         self._vm = vm
         self._numbers: dict[int, int] = {}
         self._found: list[Any] = []
@@ -111,10 +98,7 @@ class Saver:
     def _serials(self) -> list[Json]:
         serials = []
         for number, found in enumerate(self._found):
-            if isinstance(found, FunctionType):
-                serial = found.__dict__.get("serial")
-            else:
-                serial = getattr(found, "_serial", None)
+            serial = read_serial(found)
             if serial is not None:
                 serials.append([number, serial])
         return serials
@@ -177,25 +161,33 @@ class Saver:
     def _object(self, found: Any) -> Json:
         if isinstance(found, LuaTable):
             return self._table(found)
-        if found.__class__ is str:
-            return ["string", found]
-        if found.__class__ is list:
-            return ["box", self.value(found[0])]
         if isinstance(found, FunctionType):
             return self._function(found)
-        if found.__class__ is Coroutine:
-            return self._coroutine(found)
-        if found.__class__ is CheckedFunction:
-            return ["checked", self.value(found.function)]
-        if found.__class__ is WrapFunction:
-            return ["wrap", self.value(found.coroutine)]
-        if found.__class__ is MatchIterator:
-            return ["gmatch", self.value(found.text), self.value(found.pattern), found.position]
-        if found.__class__ is Userdata:
-            return ["userdata", self.value(found.meta)]
-        if found.__class__ is Buffer:
-            return ["buffer", base64.b64encode(found.data).decode("ascii")]
-        raise SnapshotError(f"a {type(found).__name__} cannot be saved")
+        save = _SAVERS.get(found.__class__)
+        if save is None:
+            raise SnapshotError(f"a {type(found).__name__} cannot be saved")
+        return save(self, found)
+
+    def _text(self, found: str) -> Json:
+        return ["string", found]
+
+    def _box(self, found: list[Any]) -> Json:
+        return ["box", self.value(found[0])]
+
+    def _checked(self, found: CheckedFunction) -> Json:
+        return ["checked", self.value(found.function)]
+
+    def _wrap(self, found: WrapFunction) -> Json:
+        return ["wrap", self.value(found.coroutine)]
+
+    def _matches(self, found: MatchIterator) -> Json:
+        return ["gmatch", self.value(found.text), self.value(found.pattern), found.position]
+
+    def _userdata(self, found: Userdata) -> Json:
+        return ["userdata", self.value(found.meta)]
+
+    def _buffer(self, found: Buffer) -> Json:
+        return ["buffer", base64.b64encode(found.data).decode("ascii")]
 
     def _table(self, table: LuaTable) -> Json:
         keys = list(table)
@@ -233,10 +225,8 @@ class Saver:
             raise SnapshotError(
                 f"the function {function.__qualname__} is not registered with the host"
             )
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        upvalues = [
-            self.value(cells[name].cell_contents) for name in prototype.upvalues if name in cells
-        ]
+        cells = upvalue_cells(function, prototype)
+        upvalues = [self.value(cell.cell_contents) for cell in cells.values()]
         return ["function", self._chunk(prototype.chunk), prototype.index, upvalues]
 
     def _coroutine(self, coroutine: Coroutine) -> Json:
@@ -266,6 +256,18 @@ class Saver:
             list(map(self.value, frame.values)),
             self.value(frame.environment.cell_contents),
         ]
+
+
+_SAVERS: dict[type, Callable[[Saver, Any], Json]] = {
+    str: Saver._text,
+    list: Saver._box,
+    Coroutine: Saver._coroutine,
+    CheckedFunction: Saver._checked,
+    WrapFunction: Saver._wrap,
+    MatchIterator: Saver._matches,
+    Userdata: Saver._userdata,
+    Buffer: Saver._buffer,
+}
 
 
 def _letter(table: LuaTable) -> str:

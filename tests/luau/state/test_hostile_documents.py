@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clawblox.luau.core.errors import LuaError, SnapshotError
-from clawblox.luau.runtime.coroutines import Coroutine
+from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.vm import VM
 from tests.luau.state.test_snapshots import begin
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from clawblox.luau.compiler.codegen.direct import is_multiple
@@ -19,28 +20,28 @@ _Pairs = list[tuple[Value | None, Value]]  # keys, None for positional items, an
 
 
 class ExpressionLowering(OperatorLowering):
-    """All expressions; methods are found by the names of syntax nodes."""
+    """All expressions."""
 
     def expression(self, expression: ast.Expression) -> Value:
         """Lower an expression to one value."""
-        value: Value = getattr(self, "_value_" + type(expression).__name__)(expression)
+        value = _LOWERERS[type(expression)](self, expression)
         if len(value.text) > MAX_TEXT or (
             not value.simple and expression.line != self.line and _can_fail(expression)
         ):
             return self.pin(value, expression.line)
         return value
 
-    def _value_Constant(self, expression: ast.Constant) -> Value:
+    def _constant(self, expression: ast.Constant) -> Value:
         value = expression.value
         if isinstance(value, float):
             return number_literal(value)
         kind = {bool: "bool", str: "str"}.get(type(value), "nil")
         return Value(repr(value), kind, stable=True, simple=True, constant=True, literal=value)
 
-    def _value_Vararg(self, expression: ast.Vararg) -> Value:
+    def _vararg(self, expression: ast.Vararg) -> Value:
         return Value("(va[0] if va else None)", "any", stable=True)
 
-    def _value_LocalName(self, expression: ast.LocalName) -> Value:
+    def _local_name(self, expression: ast.LocalName) -> Value:
         local = expression.local
         name = self.local_name(local)
         kind = self.local_kind(local)
@@ -48,20 +49,18 @@ class ExpressionLowering(OperatorLowering):
             return Value(f"{name}[0]", kind)
         return Value(name, kind, stable=True, simple=True)
 
-    def _value_GlobalName(self, expression: ast.GlobalName) -> Value:
+    def _global_name(self, expression: ast.GlobalName) -> Value:
         return Value(f"E[{expression.name!r}]", "any")
 
-    def _value_Single(self, expression: ast.Single) -> Value:
+    def _single(self, expression: ast.Single) -> Value:
         return self.expression(expression.inner)
 
-    def _value_Call(self, expression: ast.Call) -> Value:
+    def _call(self, expression: ast.Call) -> Value:
         callee = self.numbers.direct.callee(expression)
         kind = "num" if callee in self.numbers.numeric_functions else "any"
         return Value(self.call(expression, "one"), kind, stable=True, simple=True)
 
-    _value_MethodCall = _value_Call
-
-    def _value_FunctionExpression(self, expression: ast.FunctionExpression) -> Value:
+    def _function_expression(self, expression: ast.FunctionExpression) -> Value:
         body = expression.body
         captured = [
             self.local_name(local) for local in body.upvalues if not self._is_self(local, body)
@@ -71,18 +70,18 @@ class ExpressionLowering(OperatorLowering):
     def _is_self(self, local: ast.Local, body: ast.FunctionBody) -> bool:
         return local.self_function is body and not local.boxed
 
-    def _value_Index(self, expression: ast.Index) -> Value:
+    def _index(self, expression: ast.Index) -> Value:
         holder, key = self.ordered([expression.object, expression.key])
         return self.read(holder, key)
 
-    def _value_Interpolation(self, expression: ast.Interpolation) -> Value:
+    def _interpolation(self, expression: ast.Interpolation) -> Value:
         values = self.ordered(expression.values)
         texts = ", ".join(value.text for value in values)
         if not values:
-            return self._value_Constant(ast.Constant(expression.line, expression.texts[0]))
+            return self._constant(ast.Constant(expression.line, expression.texts[0]))
         return Value(f"interpolate({tuple(expression.texts)!r}, {texts})", "str")
 
-    def _value_TableLiteral(self, expression: ast.TableLiteral) -> Value:
+    def _table_literal(self, expression: ast.TableLiteral) -> Value:
         items = expression.items
         spread = None
         if items and items[-1][0] is None and is_multiple(items[-1][1]):
@@ -199,6 +198,24 @@ class ExpressionLowering(OperatorLowering):
         self.line = outer
         text = holder.text
         return function, text, f"{text}, {arguments}" if arguments else text
+
+
+_LOWERERS: dict[type[ast.Expression], Callable[[ExpressionLowering, Any], Value]] = {
+    ast.Binary: ExpressionLowering._binary,
+    ast.Call: ExpressionLowering._call,
+    ast.Constant: ExpressionLowering._constant,
+    ast.FunctionExpression: ExpressionLowering._function_expression,
+    ast.GlobalName: ExpressionLowering._global_name,
+    ast.IfExpression: ExpressionLowering._if_expression,
+    ast.Index: ExpressionLowering._index,
+    ast.Interpolation: ExpressionLowering._interpolation,
+    ast.LocalName: ExpressionLowering._local_name,
+    ast.MethodCall: ExpressionLowering._call,
+    ast.Single: ExpressionLowering._single,
+    ast.TableLiteral: ExpressionLowering._table_literal,
+    ast.Unary: ExpressionLowering._unary,
+    ast.Vararg: ExpressionLowering._vararg,
+}
 
 
 def _parts(pairs: _Pairs) -> tuple[list[Value], dict[str, Value], list[tuple[Value, Value]]]:

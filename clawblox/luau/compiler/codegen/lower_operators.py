@@ -21,7 +21,7 @@ _COMPARE = {"<": "less", "<=": "less_equal"}
 class OperatorLowering(Lowering):
     """Operators, and the expressions that choose between others."""
 
-    def _value_Unary(self, expression: ast.Unary) -> Value:
+    def _unary(self, expression: ast.Unary) -> Value:
         if expression.operator == "not":
             return Value(f"(not {self.condition(expression.operand)})", "bool")
         operand = self.expression(expression.operand)
@@ -36,7 +36,7 @@ class OperatorLowering(Lowering):
         text, again = self.twice(operand)
         return Value(f"(-{again} if {text}.__class__ is float else minus({again}))", "any")
 
-    def _value_Binary(self, expression: ast.Binary) -> Value:
+    def _binary(self, expression: ast.Binary) -> Value:
         operator = expression.operator
         if operator in ("and", "or"):
             return self._logical(expression)
@@ -255,7 +255,7 @@ class OperatorLowering(Lowering):
             f"else equal({left.text}, {again}))"
         )
 
-    def _value_IfExpression(self, expression: ast.IfExpression) -> Value:
+    def _if_expression(self, expression: ast.IfExpression) -> Value:
         return self._if_arms(expression.arms, expression.otherwise)
 
     def _if_arms(

@@ -5,8 +5,9 @@ Expressions are in `lower_expressions`. The names generated code may use are lis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from clawblox.luau.compiler.codegen.ir import Block, If, Line, Loop, charged_loop, toll
 from clawblox.luau.compiler.codegen.lower_expressions import ExpressionLowering
@@ -46,7 +47,7 @@ class FunctionLowering(ExpressionLowering):
 
     def _statement(self, statement: ast.Statement) -> None:
         self.charge(1)
-        getattr(self, "_lower_" + type(statement).__name__)(statement)
+        _LOWERERS[type(statement)](self, statement)
 
     def _hidden(self, kind: str, loop: str = "") -> str:
         """Return the name of a variable scripts cannot see, in scope until its block ends."""
@@ -63,21 +64,21 @@ class FunctionLowering(ExpressionLowering):
 
     # Plain statements
 
-    def _lower_CallStatement(self, statement: ast.CallStatement) -> None:
+    def _call_statement(self, statement: ast.CallStatement) -> None:
         self.call(statement.call, "drop")
 
-    def _lower_Do(self, statement: ast.Do) -> None:
+    def _do(self, statement: ast.Do) -> None:
         self.statements(statement.body)
 
-    def _lower_Break(self, statement: ast.Break) -> None:
+    def _break(self, statement: ast.Break) -> None:
         if self.break_flags[-1]:
             self.emit(f"{self.break_flags[-1]} = True", statement.line)
         self.emit("break", statement.line)
 
-    def _lower_Continue(self, statement: ast.Continue) -> None:
+    def _continue(self, statement: ast.Continue) -> None:
         self.emit("continue", statement.line)
 
-    def _lower_Return(self, statement: ast.Return) -> None:
+    def _return(self, statement: ast.Return) -> None:
         values = statement.values
         if len(values) == 1 and isinstance(values[0], (ast.Call, ast.MethodCall)):
             self.call(values[0], "return")
@@ -90,7 +91,7 @@ class FunctionLowering(ExpressionLowering):
         else:
             self.emit(f"return ({texts})", statement.line)
 
-    def _lower_LocalStatement(self, statement: ast.LocalStatement) -> None:
+    def _local_statement(self, statement: ast.LocalStatement) -> None:
         if len(statement.locals) == len(statement.values) == 1:
             local, source = statement.locals[0], statement.values[0]
             if isinstance(source, (ast.Call, ast.MethodCall)) and not local.boxed:
@@ -108,7 +109,7 @@ class FunctionLowering(ExpressionLowering):
             self.kinds[local] = value.kind
         self.show_local(local)
 
-    def _lower_LocalFunction(self, statement: ast.LocalFunction) -> None:
+    def _local_function(self, statement: ast.LocalFunction) -> None:
         local, name = statement.local, self.local_name(statement.local)
         self.show_local(local)
         if local.boxed:
@@ -119,7 +120,7 @@ class FunctionLowering(ExpressionLowering):
 
     # Assignments
 
-    def _lower_Assignment(self, statement: ast.Assignment) -> None:
+    def _assignment(self, statement: ast.Assignment) -> None:
         if len(statement.targets) == 1 and len(statement.values) == 1:
             self._assign_one(statement.targets[0], statement.values[0], statement.line)
             return
@@ -173,7 +174,7 @@ class FunctionLowering(ExpressionLowering):
             assert place is not None
             self.store(*place, value, line)
 
-    def _lower_CompoundAssignment(self, statement: ast.CompoundAssignment) -> None:
+    def _compound_assignment(self, statement: ast.CompoundAssignment) -> None:
         target, line = statement.target, statement.line
         place = self._place(target, pin=True, later=True)
         before = self.expression(target) if place is None else self.read(*place)
@@ -184,7 +185,7 @@ class FunctionLowering(ExpressionLowering):
 
     # Control flow
 
-    def _lower_If(self, statement: ast.If) -> None:
+    def _if(self, statement: ast.If) -> None:
         with self._scope():
             arm = self._hidden("arm")  # in scope of the conditions, which may be suspended
             blocks: list[tuple[Block, str]] = []
@@ -226,7 +227,7 @@ class FunctionLowering(ExpressionLowering):
         conditions = [f"{arm} == {number}" for number in range(1, len(blocks) + 1)]
         self._chain(conditions, [body for _, body in statement.arms], statement)
 
-    def _lower_While(self, statement: ast.While) -> None:
+    def _while(self, statement: ast.While) -> None:
         loop = charged_loop(statement.line)
         self.block.append(loop)
         with self.sub_block() as loop.body, self._in_loop():
@@ -244,7 +245,7 @@ class FunctionLowering(ExpressionLowering):
         yield
         self.break_flags.pop()
 
-    def _lower_Repeat(self, statement: ast.Repeat) -> None:
+    def _repeat(self, statement: ast.Repeat) -> None:
         loop = charged_loop(statement.line)
         self.block.append(loop)
         with self.sub_block() as loop.body, self._scope():
@@ -273,7 +274,7 @@ class FunctionLowering(ExpressionLowering):
             self._open_statements(statement.body)
         self.emit(f"if {flag}: break", statement.line)
 
-    def _lower_NumericFor(self, statement: ast.NumericFor) -> None:
+    def _numeric_for(self, statement: ast.NumericFor) -> None:
         line = statement.line
         step = statement.step or ast.Constant(line, 1.0)
         bounds = self.ordered([statement.start, statement.limit, step])
@@ -308,7 +309,7 @@ class FunctionLowering(ExpressionLowering):
         self.emit(f"{name} = {value.text}", line)
         return name
 
-    def _lower_GenericFor(self, statement: ast.GenericFor) -> None:
+    def _generic_for(self, statement: ast.GenericFor) -> None:
         line = statement.line
         start = self.adjusted(statement.values, 3)
         with self._scope():
@@ -356,6 +357,24 @@ class FunctionLowering(ExpressionLowering):
         step.otherwise.append(If(f"{names[1]} is None", line, [Line("continue", line)]))
         step.otherwise += [Line(f"{name} = None", line) for name in names[2:]]
         self.block.append(step)
+
+
+_LOWERERS: dict[type[ast.Statement], Callable[[FunctionLowering, Any], None]] = {
+    ast.CallStatement: FunctionLowering._call_statement,
+    ast.Do: FunctionLowering._do,
+    ast.Break: FunctionLowering._break,
+    ast.Continue: FunctionLowering._continue,
+    ast.Return: FunctionLowering._return,
+    ast.LocalStatement: FunctionLowering._local_statement,
+    ast.LocalFunction: FunctionLowering._local_function,
+    ast.Assignment: FunctionLowering._assignment,
+    ast.CompoundAssignment: FunctionLowering._compound_assignment,
+    ast.If: FunctionLowering._if,
+    ast.While: FunctionLowering._while,
+    ast.Repeat: FunctionLowering._repeat,
+    ast.NumericFor: FunctionLowering._numeric_for,
+    ast.GenericFor: FunctionLowering._generic_for,
+}
 
 
 def _uses_builtin(values: list[ast.Expression]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clawblox.luau.compiler.grammar import syntax as ast
 from clawblox.luau.compiler.grammar.lexer import Token
 from clawblox.luau.compiler.grammar.scope import MAX_LOCALS, Scope
@@ -21,15 +23,6 @@ UNARY_PRIORITY = 8
 ATTRIBUTES = {"checked", "native", "deprecated"}
 _MAX_SUFFIXES = 1000
 _CONSTANTS = {"nil": None, "true": True, "false": False}
-_SIMPLE = {
-    "...": "_vararg",
-    "function": "_function_expression",
-    "@": "_attributed_function",
-    "if": "_if_expression",
-    "{": "_table",
-    "interp-begin": "_interpolation",
-    "interp-simple": "_interpolation",
-}
 
 
 class ExpressionParser(TokenReader):
@@ -38,7 +31,7 @@ class ExpressionParser(TokenReader):
     def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
         super().__init__(source, chunk_name, charge)
         self.scope = Scope()
-        self.types = TypeReader(self)
+        self.types = TypeReader(self, self.expression, self.attributes)
 
     def block_statements(self) -> list[ast.Statement]:
         """Read statements up to the end of their block."""
@@ -73,7 +66,7 @@ class ExpressionParser(TokenReader):
             if self.accept("..."):
                 body.is_vararg = True
                 if self.accept(":"):
-                    self.types.pack_type()
+                    self.types.return_type()
                 break
             names.append(self.typed_name())
             if not self.accept(","):
@@ -179,11 +172,8 @@ class ExpressionParser(TokenReader):
         if token.kind == "string":
             self.next()
             return ast.Constant(token.line, token.value)
-        reader = _SIMPLE.get(token.kind)
-        if reader is not None:
-            result: ast.Expression = getattr(self, reader)()
-            return result
-        return self.primary()
+        read = _READERS.get(token.kind)
+        return self.primary() if read is None else read(self)
 
     def _number(self, token: Token) -> float:
         value = read_number(token.value)
@@ -354,6 +344,18 @@ class ExpressionParser(TokenReader):
         arguments = self.expressions()
         self.expect_match(")", opener)
         return arguments
+
+
+_READERS: dict[str, Callable[[ExpressionParser], ast.Expression]] = {
+    "...": ExpressionParser._vararg,
+    "function": ExpressionParser._function_expression,
+    "@": ExpressionParser._attributed_function,
+    "if": ExpressionParser._if_expression,
+    "{": ExpressionParser._table,
+    "interp-begin": ExpressionParser._interpolation,
+    "interp-simple": ExpressionParser._interpolation,
+}
+"""Readers of expressions by the kind of their first token."""
 
 
 def read_number(text: str) -> float | None:

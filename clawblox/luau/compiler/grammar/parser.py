@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clawblox.luau.compiler.grammar import syntax as ast
 from clawblox.luau.compiler.grammar.expressions import ExpressionParser
 from clawblox.luau.compiler.grammar.lexer import Token
@@ -10,7 +12,6 @@ from clawblox.luau.core.limits import Charge
 
 COMPOUND = {"+=", "-=", "*=", "/=", "//=", "%=", "^=", "..="}
 _BLOCK_END = {"eof", "else", "elseif", "end", "until"}
-_STATEMENTS = {"if", "while", "do", "repeat", "for", "function", "local", "return", "break"}
 _NOT_A_KEYWORD = ast.Statement(0)
 
 
@@ -66,13 +67,8 @@ class Parser(ExpressionParser):
             return self._block()
 
     def _statement(self) -> ast.Statement | None:
-        reader = getattr(self, f"_{self.token.kind}_statement", None)
-        if reader is not None and self.token.kind in _STATEMENTS:
-            result: ast.Statement | None = reader()
-            return result
-        if self.token.kind == "@":
-            return self._attributed()
-        return self._expression_statement()
+        read = _READERS.get(self.token.kind)
+        return self._expression_statement() if read is None else read(self)
 
     def _if_statement(self) -> ast.Statement:
         opener = self.next()
@@ -245,15 +241,24 @@ class Parser(ExpressionParser):
             self.scope.note_continue(word.line)
             return ast.Continue(word.line)
         if word.value == "type" and self.token.kind in ("name", "function"):
-            self.types.alias()
+            self._type_declaration()
             return None
         if word.value == "export" and self.token.value == "type":
             self.next()
-            self.types.alias()
+            self._type_declaration()
             return None
         if word.value in EXPERIMENTAL and self.token.kind in ("name", "function"):
             self.fail(f"'{word.value}' declarations are experimental and not supported", word.line)
         return _NOT_A_KEYWORD
+
+    def _type_declaration(self) -> None:
+        """Read what follows ``type``: an alias, or a type function."""
+        if self.token.kind != "function":
+            self.types.alias()
+            return
+        opener = self.next()
+        name = self.expect_name("type function name")
+        self.function_body(opener, name.value)
 
     def _assignment(self, first: ast.Expression) -> ast.Statement:
         targets = [first]
@@ -275,3 +280,18 @@ class Parser(ExpressionParser):
     def _note_write(self, target: ast.Expression) -> None:
         if isinstance(target, ast.LocalName):
             target.local.writes += 1
+
+
+_READERS: dict[str, Callable[[Parser], ast.Statement]] = {
+    "if": Parser._if_statement,
+    "while": Parser._while_statement,
+    "do": Parser._do_statement,
+    "repeat": Parser._repeat_statement,
+    "for": Parser._for_statement,
+    "function": Parser._function_statement,
+    "local": Parser._local_statement,
+    "return": Parser._return_statement,
+    "break": Parser._break_statement,
+    "@": Parser._attributed,
+}
+"""Readers of statements by the kind of their first token."""

@@ -2,108 +2,111 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from clawblox.luau.compiler.grammar.expressions import ExpressionParser
+from clawblox.luau.compiler.grammar.tokens import TokenReader
 
 _ACCESS = {"read", "write"}
 
 
 class TypeReader:
-    """Steps the parser's tokens over types."""
+    """Steps a reader of tokens over types.
 
-    def __init__(self, parser: ExpressionParser) -> None:
-        self._parser = parser
+    Args:
+        tokens: The reader.
+        parse_expression: Steps over an expression, as in ``typeof(x)``.
+        skip_attributes: Steps over attributes, which may stand before a type.
+    """
+
+    def __init__(
+        self,
+        tokens: TokenReader,
+        parse_expression: Callable[[], object],
+        skip_attributes: Callable[[], None],
+    ) -> None:
+        self._tokens = tokens
+        self._parse_expression = parse_expression
+        self._skip_attributes = skip_attributes
 
     def alias(self) -> None:
-        """Read what follows ``type``: an alias, or a type function."""
-        parser = self._parser
-        if parser.token.kind == "function":
-            opener = parser.next()
-            name = parser.expect_name("type function name")
-            parser.function_body(opener, name.value)
-            return
-        parser.expect_name("type name")
+        """Read an alias from behind the word ``type``."""
+        tokens = self._tokens
+        tokens.expect_name("type name")
         self.generics(defaults=True)
-        parser.expect("=", "type alias")
+        tokens.expect("=", "type alias")
         self.type()
 
     def generics(self, *, defaults: bool = False) -> None:
         """Read ``<T, U...>`` if it is here."""
-        parser = self._parser
-        if parser.token.kind != "<":
+        tokens = self._tokens
+        if tokens.token.kind != "<":
             return
-        opener = parser.next()
-        while parser.token.kind != ">":
-            parser.expect_name()
-            is_pack = parser.accept("...")
-            if defaults and parser.accept("="):
+        opener = tokens.next()
+        while tokens.token.kind != ">":
+            tokens.expect_name()
+            is_pack = tokens.accept("...")
+            if defaults and tokens.accept("="):
                 self._pack_argument() if is_pack else self.type()
-            if not parser.accept(","):
+            if not tokens.accept(","):
                 break
-        parser.expect_match(">", opener)
+        tokens.expect_match(">", opener)
 
     def instantiation(self) -> None:
         """Read ``<<A, B>>`` behind a function's name."""
-        parser = self._parser
-        opener = parser.next()
-        inner = parser.expect("<")
+        tokens = self._tokens
+        opener = tokens.next()
+        inner = tokens.expect("<")
         self._arguments(">")
-        parser.expect_match(">", inner)
-        parser.expect_match(">", opener)
+        tokens.expect_match(">", inner)
+        tokens.expect_match(">", opener)
 
     def return_type(self) -> None:
-        """Read a return type: one type, a pack in parentheses, ``...T`` or ``T...``."""
-        self.pack_type()
-
-    def pack_type(self) -> None:
-        """Read the type of ``...``: ``T`` or ``T...``."""
-        parser = self._parser
-        parser.accept("...")
+        """Read a return type, or that of ``...``: ``T``, ``...T``, ``T...`` or a pack."""
+        tokens = self._tokens
+        tokens.accept("...")
         self.type()
-        parser.accept("...")
+        tokens.accept("...")
 
     def _pack_argument(self) -> None:
-        parser = self._parser
-        if parser.accept("..."):
+        tokens = self._tokens
+        if tokens.accept("..."):
             self.type()
             return
         self.type()
-        parser.accept("...")
+        tokens.accept("...")
 
     def _arguments(self, close: str) -> None:
-        parser = self._parser
-        while parser.token.kind != close:
+        tokens = self._tokens
+        while tokens.token.kind != close:
             self._pack_argument()
-            if not parser.accept(","):
+            if not tokens.accept(","):
                 break
 
     def type(self) -> None:
         """Read one type."""
-        parser = self._parser
-        parser.enter("type annotation")
-        if parser.token.kind in ("|", "&"):
-            parser.next()
+        tokens = self._tokens
+        tokens.enter("type annotation")
+        if tokens.token.kind in ("|", "&"):
+            tokens.next()
         self._suffixed()
-        while parser.token.kind in ("|", "&"):
-            parser.next()
+        while tokens.token.kind in ("|", "&"):
+            tokens.next()
             self._suffixed()
-        parser.leave()
+        tokens.leave()
 
     def _suffixed(self) -> None:
         self._simple()
-        while self._parser.accept("?"):
+        while self._tokens.accept("?"):
             pass
 
     def _simple(self) -> None:
-        parser = self._parser
-        kind = parser.token.kind
+        tokens = self._tokens
+        kind = tokens.token.kind
         if kind == "@":
-            parser.attributes()
+            self._skip_attributes()
             self._simple()
         elif kind in ("nil", "true", "false", "string", "interp-simple"):
-            parser.next()
+            tokens.next()
         elif kind == "{":
             self._table()
         elif kind == "(" or kind == "<":
@@ -111,57 +114,57 @@ class TypeReader:
         elif kind == "name":
             self._named()
         else:
-            parser.unexpected("type")
+            tokens.unexpected("type")
 
     def _named(self) -> None:
-        parser = self._parser
-        name = parser.next()
-        if name.value == "typeof" and parser.token.kind == "(":
-            opener = parser.next()
-            parser.expression()
-            parser.expect_match(")", opener)
+        tokens = self._tokens
+        name = tokens.next()
+        if name.value == "typeof" and tokens.token.kind == "(":
+            opener = tokens.next()
+            self._parse_expression()
+            tokens.expect_match(")", opener)
             return
-        while parser.accept("."):
-            parser.expect_name("field name")
-        if parser.token.kind == "<":
-            opener = parser.next()
+        while tokens.accept("."):
+            tokens.expect_name("field name")
+        if tokens.token.kind == "<":
+            opener = tokens.next()
             self._arguments(">")
-            parser.expect_match(">", opener)
+            tokens.expect_match(">", opener)
 
     def _table(self) -> None:
-        parser = self._parser
-        opener = parser.next()
-        while parser.token.kind != "}":
+        tokens = self._tokens
+        opener = tokens.next()
+        while tokens.token.kind != "}":
             self._field()
-            if not (parser.accept(",") or parser.accept(";")):
+            if not (tokens.accept(",") or tokens.accept(";")):
                 break
-        parser.expect_match("}", opener)
+        tokens.expect_match("}", opener)
 
     def _field(self) -> None:
-        parser = self._parser
-        if parser.token.value in _ACCESS and parser.peek().kind in ("name", "["):
-            parser.next()
-        if parser.token.kind == "[":
-            opener = parser.next()
+        tokens = self._tokens
+        if tokens.token.value in _ACCESS and tokens.peek().kind in ("name", "["):
+            tokens.next()
+        if tokens.token.kind == "[":
+            opener = tokens.next()
             self.type()
-            parser.expect_match("]", opener)
-            parser.expect(":", "table field")
-        elif parser.token.kind == "name" and parser.peek().kind == ":":
-            parser.next()
-            parser.next()
+            tokens.expect_match("]", opener)
+            tokens.expect(":", "table field")
+        elif tokens.token.kind == "name" and tokens.peek().kind == ":":
+            tokens.next()
+            tokens.next()
         self.type()
 
     def _function_or_group(self) -> None:
-        parser = self._parser
+        tokens = self._tokens
         self.generics()
-        opener = parser.expect("(")
-        while parser.token.kind != ")":
-            if parser.token.kind == "name" and parser.peek().kind == ":":
-                parser.next()
-                parser.next()
+        opener = tokens.expect("(")
+        while tokens.token.kind != ")":
+            if tokens.token.kind == "name" and tokens.peek().kind == ":":
+                tokens.next()
+                tokens.next()
             self._pack_argument()
-            if not parser.accept(","):
+            if not tokens.accept(","):
                 break
-        parser.expect_match(")", opener)
-        if parser.accept("->"):
+        tokens.expect_match(")", opener)
+        if tokens.accept("->"):
             self.return_type()

@@ -5,6 +5,6 @@
 - `patterns`, `fastpatterns`: matching string patterns
 - `textformat`, `packing`: ``string.format``, ``string.pack`` and ``string.unpack``
 - `sorting`: ``table.sort``
-- `noise`, `random`: ``math.noise``, ``math.random``
+- `noise`: ``math.noise``
 - `garbage`: weak tables
 """

@@ -121,9 +121,9 @@ def _slow_search(text: str, body: str, start: int, anchored: bool) -> Found | No
     for at in range(start, start + 1 if anchored else len(text) + 1):
         end = matcher.match(at)
         if end is not None:
-            matcher.settle()
+            matcher.charge_rest()
             return Found(text, at, end, matcher)
-    matcher.settle()
+    matcher.charge_rest()
     return None
 
 

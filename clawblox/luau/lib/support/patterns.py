@@ -187,9 +187,9 @@ class Matcher:
     def _charge(self, characters: int) -> None:
         self._gone_through += characters
         if self._gone_through >= _CHARACTERS_A_CHARGE:
-            self.settle()
+            self.charge_rest()
 
-    def settle(self) -> None:
+    def charge_rest(self) -> None:
         """Charge what has not been charged so far."""
         work(self._gone_through // _CHARACTERS_A_STEP)
         self._gone_through = 0
