@@ -61,7 +61,7 @@ def _run(vm: VM, path: Path, host: ConformanceHost | None) -> tuple[Any, ...]:
     coroutine = vm.main_coroutine = vm.coroutine(main_function)
     values = vm.resume(coroutine)
     while host is not None and coroutine.status == "suspended":
-        vm = host.reborn(vm)
+        vm = host.round_trip(vm)
         assert vm.main_coroutine is not None
         coroutine = vm.main_coroutine
         values = vm.resume(coroutine)

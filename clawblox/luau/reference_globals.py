@@ -79,7 +79,7 @@ class ConformanceHost(Host):
         vm.block_limit = BLOCK_BYTES
         vm.memory_limit = 12 * BLOCK_BYTES
 
-    def reborn(self, vm: VM) -> VM:
+    def round_trip(self, vm: VM) -> VM:
         """Return a VM saved and restored; saving that again must give the same document."""
         document = json.dumps(vm.snapshot())
         restored = VM.restore(json.loads(document), host=self)

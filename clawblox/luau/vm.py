@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from clawblox.luau.core import iteration, operators
 from clawblox.luau.core.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, current
-from clawblox.luau.core.deep import MAX_CALLS, limit_of_calls, run_deep
+from clawblox.luau.core.deep import MAX_CALLS, call_limit, run_deep
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault, SnapshotError
 from clawblox.luau.core.limits import (
     BYTES_A_STEP,
@@ -30,9 +30,10 @@ from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
 from clawblox.luau.core.values import (
     Function,
     LuaTable,
+    as_result,
     as_tuple,
     freeze,
-    own_class_of_users,
+    own_user_class,
     read_serial,
     set_metatable,
     set_serial,
@@ -51,28 +52,44 @@ from clawblox.luau.runtime.measure import heap_bytes
 from clawblox.luau.state.restore import Loader
 from clawblox.luau.state.snapshot import Saver
 
-_OPERATORS = (
-    operators.add, operators.sub, operators.mul, operators.div, operators.idiv, operators.mod,
-    operators.power, operators.minus, operators.length, operators.less, operators.less_equal,
-    operators.equal, operators.large, operators.concat, operators.concat_all, operators.put,
-    operators.text_field, operators.table_of, operators.place, operators.table_with,
-    operators.many, operators.adjust, operators.first_of, operators.interpolate,
-)  # fmt: skip
 NAMES: dict[str, Any] = {
-    **{operator.__name__: operator for operator in _OPERATORS},
-    "power": operators.power,
     "T": LuaTable,
     "Y": suspension.Yield,
-    "save": suspension.save,
-    "as_key": table_key,
     "CALL": iteration.CALL,
     "ONCE": iteration.ONCE,
+    "INF": float("inf"),
+    "add": operators.add,
+    "sub": operators.sub,
+    "mul": operators.mul,
+    "div": operators.div,
+    "idiv": operators.idiv,
+    "mod": operators.mod,
+    "power": operators.power,
+    "minus": operators.minus,
+    "length": operators.length,
+    "less": operators.less,
+    "less_equal": operators.less_equal,
+    "equal": operators.equal,
+    "concat": operators.concat,
+    "concat_all": operators.concat_all,
+    "interpolate": operators.interpolate,
+    "put": operators.put,
+    "text_field": operators.text_field,
+    "as_key": table_key,
+    "text": format_number,
+    "table_of": operators.table_without_nil,
+    "table_with": operators.table_with,
+    "place": operators.place,
+    "large": operators.account_table,
+    "many": as_result,
+    "adjust": operators.adjust,
+    "first_of": operators.take_values,
     "count": iteration.count,
     "count_on": iteration.count_on,
     "iterate": iteration.iterate,
-    "INF": float("inf"),
-    "text": format_number,
+    "save": suspension.save,
 }
+"""What generated code may call; a name's length is part of what code costs, so it stays."""
 
 
 class VM:
@@ -191,7 +208,7 @@ class VM:
         environment, meta = LuaTable(), LuaTable()
         meta["__index"] = self.globals
         freeze(meta)
-        own_class_of_users(meta)
+        own_user_class(meta)
         set_metatable(environment, meta)
         return environment
 
@@ -374,7 +391,7 @@ class VM:
     def protect(self) -> None:
         """Count a protected call, with the stack at its usual size."""
         if self.has_headroom:
-            sys.setrecursionlimit(limit_of_calls())
+            sys.setrecursionlimit(call_limit())
             self.has_headroom = False
         self.depth += 1
         if self.depth > MAX_CALLS:
@@ -441,15 +458,15 @@ class VM:
     def identify(self, value: Any) -> str:
         """Return the text of a value that has no other: its type and serial number."""
         kind = type_name(value)
-        return f"{kind}: 0x{self.serial_of(value):016x}"
+        return f"{kind}: 0x{self.serial_number(value):016x}"
 
-    def serial_of(self, value: Any) -> int:
+    def serial_number(self, value: Any) -> int:
         """Return an object's serial number, giving it one at the first use."""
         if value.__class__ is CheckedFunction:
             value = value.function
-        name = BUILTINS.name_of(value) if isinstance(value, FunctionType) else None
+        name = BUILTINS.find_name(value) if isinstance(value, FunctionType) else None
         if name is not None:
-            return BUILTINS.number_of(name)
+            return BUILTINS.serial_number(name)
         serial = read_serial(value)
         if serial is None:
             serial = self.next_serial()

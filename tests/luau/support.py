@@ -63,11 +63,11 @@ def run_tortured(source: str, **options: Any) -> list[str]:
             vm.resume(vm.roots["main"])
         except LuaError as error:
             lines.append(f"error: {error}")
-        vm = reborn(vm, host, **options)
+        vm = round_trip(vm, host, **options)
     return lines
 
 
-def reborn(vm: VM, host: Host | None = None, **options: Any) -> VM:
+def round_trip(vm: VM, host: Host | None = None, **options: Any) -> VM:
     """Return the VM after saving and restoring; saving again must give the same text."""
     document = json.dumps(vm.snapshot())
     restored = VM.restore(json.loads(document), host=host, **options)

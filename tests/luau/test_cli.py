@@ -77,13 +77,13 @@ def test_conformance_files_find_the_test_program(tmp_path: Path, torture: tuple[
 
 def test_torture_goes_on_in_restored_vms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[VM] = []
-    reborn = ConformanceHost.reborn
+    round_trip = ConformanceHost.round_trip
 
     def note(host: ConformanceHost, vm: VM) -> VM:
         saved.append(vm)
-        return reborn(host, vm)
+        return round_trip(host, vm)
 
-    monkeypatch.setattr(ConformanceHost, "reborn", note)
+    monkeypatch.setattr(ConformanceHost, "round_trip", note)
     path = tmp_path / "file.luau"
     path.write_text("for i = 1, 7 do assert(i) end return 'OK'")
     assert main(["run", str(path), "--conformance", "--torture", "2"]) == 0

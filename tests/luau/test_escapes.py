@@ -10,7 +10,7 @@ from clawblox.luau.core.errors import LuaError, SnapshotError
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.host import Host
 from clawblox.luau.vm import VM
-from tests.luau.support import MODES, reborn
+from tests.luau.support import MODES, round_trip
 
 # How a script gets hold of `add`, which its chunk calls with numbers alone.
 ESCAPES = {
@@ -51,7 +51,7 @@ def escaped(way: str) -> VM:
 def test_a_function_that_escapes_checks_its_arguments(way: str, is_restored: bool) -> None:
     vm = escaped(way)
     if is_restored:
-        vm = reborn(vm)
+        vm = round_trip(vm)
     vm.call(vm.load("co, found_before = nil, found"))
     if way == "a suspended coroutine":  # this one yields
         assert vm.call(vm.load("return coroutine.resume(coroutine.create(found), 1, 2)")) == (True,)
@@ -64,14 +64,14 @@ def test_a_function_that_escapes_checks_its_arguments(way: str, is_restored: boo
 
 
 def test_an_escaped_function_is_one_value_with_all_facts() -> None:
-    for vm in (escaped("its own level"), reborn(escaped("its own level"))):
+    for vm in (escaped("its own level"), round_trip(escaped("its own level"))):
         check = """
             local is_same = getfenv(found) == getfenv() and type(found) == "function"
             return is_same, debug.info(found, "nsal")
         """
         assert vm.call(vm.load(check)) == (True, "add", "add", 2.0, False, 1.0)
         shown = vm.call(vm.load("return tostring(found)"))
-        assert reborn(vm).call(vm.load("return tostring(found)")) == shown
+        assert round_trip(vm).call(vm.load("return tostring(found)")) == shown
         vm.call(vm.load("setfenv(found, {})"))
         with pytest.raises(LuaError, match="attempt to index nil with 'info'"):
             vm.call(vm.load("found(1, 2)"))
@@ -117,7 +117,7 @@ def test_a_key_that_was_gone_during_a_restore_is_still_a_boolean() -> None:
     vm.roots["co"] = vm.coroutine(vm.load(source))
     vm.resume(vm.roots["co"])
     vm.call(vm.load("t[true] = nil"))
-    vm = reborn(vm)
+    vm = round_trip(vm)
     vm.resume(vm.roots["co"])
     vm.resume(vm.roots["co"])
     assert vm.globals["kind"] == "boolean"

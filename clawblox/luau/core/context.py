@@ -18,6 +18,12 @@ MAX_C_CALLS = 200
 MAX_C_CALLS_IN_HANDLER = 225
 
 
+def thread_environment() -> Any:
+    """Return the globals of chunks that the running coroutine loads."""
+    vm = current.vm
+    return vm.main_environment if vm.running is None else vm.running.environment
+
+
 def charge_reading(size: int) -> None:
     """Charge going through a long text, as comparing and hashing it do."""
     if size >= LONG_TEXT:

@@ -113,7 +113,7 @@ def _raise_limit() -> None:
             _is_defective = _probe()
         if not _active:
             _usual_limit = sys.getrecursionlimit()
-            sys.setrecursionlimit(limit_of_calls())
+            sys.setrecursionlimit(call_limit())
         _active += 1
 
 
@@ -121,11 +121,11 @@ def _lower_limit() -> None:
     global _active
     with _lock:
         _active -= 1
-        if not _active and sys.getrecursionlimit() - limit_of_calls() in (0, HEADROOM):
+        if not _active and sys.getrecursionlimit() - call_limit() in (0, HEADROOM):
             sys.setrecursionlimit(_usual_limit)
 
 
-def limit_of_calls() -> int:
+def call_limit() -> int:
     """Return the recursion limit while scripts run; where it is unreliable, it is only a net."""
     return max(_usual_limit, MAX_CALLS + (HEADROOM if _is_defective else _STARTING_CALLS))
 

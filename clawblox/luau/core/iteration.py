@@ -36,12 +36,12 @@ _EXACT = 2.0**53
 builtin_iterators: dict[str, Function] = {}  # `next` and the function `ipairs` returns
 
 
-def consume(steps: int) -> None:
+def charge_iterations(steps: int) -> None:
     """Charge loop iterations before they run."""
     current.vm.charge(steps)
 
 
-def work(steps: int) -> None:
+def charge_work(steps: int) -> None:
     """Charge work of the library that runs no script and fills no table."""
     current.vm.charge_work(steps)
 
@@ -56,7 +56,7 @@ def count(start: Any, limit: Any, step: Any) -> Any:
         if start.is_integer() and start > -_EXACT and limit < _EXACT:
             first, last = int(start), math.floor(limit)
             if first >= 0 and last < _CACHED:
-                consume(last - first + 1)
+                charge_iterations(last - first + 1)
                 return FLOATS[first : last + 1]
             return chain.from_iterable(_whole_numbers(first, last))
     return _steps(start, limit, step)
@@ -83,14 +83,14 @@ def _bounds(start: Any, limit: Any, step: Any) -> list[float]:
 def _whole_numbers(first: int, last: int) -> Iterator[Any]:
     while first <= last:
         size = min(_CHUNK, last - first + 1)
-        consume(size)
+        charge_iterations(size)
         yield map(float, range(first, first + size))
         first += size
 
 
 def _steps(value: float, limit: float, step: float) -> Iterator[float]:
     while value <= limit if step > 0.0 else limit <= value:
-        consume(1)
+        charge_iterations(1)
         yield value
         value += step
 
@@ -144,7 +144,7 @@ class TableLoop(LoopIterator):
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         keys = self.keys
-        consume(len(keys) + 1)
+        charge_iterations(len(keys) + 1)
         shown = [key_value(key) for key in keys] if _has_flags(keys) else keys
         self._position = iter(shown)
         return zip(self._position, map(self.state.get, keys), strict=False)
@@ -185,7 +185,7 @@ class SequenceLoop(LoopIterator):
 def _charged_numbers(start: int) -> Iterator[Any]:
     size = 16
     while True:
-        consume(size)
+        charge_iterations(size)
         stop = start + size
         yield FLOATS[start:stop] if stop < _CACHED else tuple(map(float, range(start, stop)))
         start = stop
@@ -282,7 +282,7 @@ def _first_key(table: LuaTable) -> list[Any]:
 
 
 def _charged_keys(table: LuaTable) -> list[Any]:
-    work(len(table) // 8)
+    charge_work(len(table) // 8)
     return ordered_keys(table)
 
 
@@ -300,7 +300,7 @@ class Cursor:
         at = self.position
         if at < len(self.keys) and self.keys[at] == key:
             return at + 1
-        work(len(self.keys) // 16)
+        charge_work(len(self.keys) // 16)
         try:
             return self.keys.index(key) + 1
         except ValueError:

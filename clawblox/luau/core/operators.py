@@ -241,7 +241,7 @@ def _piece(value: Any) -> str | None:
     return format_number(value) if value.__class__ is float else None
 
 
-def made(text: str) -> str:
+def account_text(text: str) -> str:
     """Account for a new string."""
     if len(text) > _SMALL:
         current.vm.allocate(len(text))
@@ -331,7 +331,7 @@ def text_field(text: str, key: Any) -> Any:
     return current.vm.string_library[table_key(key)]
 
 
-def table_of(fields: dict[Any, Any]) -> LuaTable:
+def table_without_nil(fields: dict[Any, Any]) -> LuaTable:
     """Return a new table of the fields that are not nil."""
     table = LuaTable(fields)
     empty = [key for key, value in fields.items() if value is None]
@@ -342,7 +342,7 @@ def table_of(fields: dict[Any, Any]) -> LuaTable:
     return table
 
 
-def large(table: LuaTable) -> LuaTable:
+def account_table(table: LuaTable) -> LuaTable:
     """Account for a large table literal."""
     current.vm.allocate(_ENTRY_BYTES * len(table))
     return table
@@ -365,7 +365,7 @@ def place(table: LuaTable, key: Any, value: Any, positional: int | None) -> None
 
 def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> LuaTable:
     """Return a new table with ``values`` behind its ``count`` positional items."""
-    table = table_of(fields)
+    table = table_without_nil(fields)
     current.vm.allocate(40 * len(values))
     if len(values) + count:
         table._hint = float(len(values) + count)
@@ -375,18 +375,13 @@ def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> L
     return table
 
 
-def many(values: tuple[Any, ...]) -> Any:
-    """Return values the way functions return them."""
-    return values[0] if len(values) == 1 else values
-
-
 def adjust(result: Any, count: int) -> tuple[Any, ...]:
     """Return exactly ``count`` values of a function's result."""
     values = result if result.__class__ is tuple else (result,)
-    return first_of(values, count)
+    return take_values(values, count)
 
 
-def first_of(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+def take_values(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     """Return exactly ``count`` values."""
     missing = count - len(values)
     return values + (None,) * missing if missing > 0 else values[:count]

@@ -314,7 +314,7 @@ def describe_key(key: Any) -> str:
     return f"'{key[:MAX_MESSAGE]}'" if key.__class__ is str else type_name(key)
 
 
-def metatable_of(value: Any) -> LuaTable | None:
+def find_metatable(value: Any) -> LuaTable | None:
     """Return the metatable of a value, strings left out."""
     meta: LuaTable | None = getattr(value, "meta", None)
     return meta
@@ -356,6 +356,16 @@ def check_key(key: Any) -> None:
         raise RuntimeFault(f"table index {what} NaN")
 
 
+def check_writable(table: LuaTable) -> None:
+    """Refuse to change a frozen table.
+
+    Raises:
+        RuntimeFault: The table is frozen.
+    """
+    if table.__class__ is FrozenTable:
+        raise RuntimeFault("attempt to modify a readonly table")
+
+
 def assign(target: Any, key: Any, value: Any) -> None:
     """Set a key of a table as scripts do: with ``__newindex``, unless it is read-only."""
     table = target
@@ -365,8 +375,7 @@ def assign(target: Any, key: Any, value: Any) -> None:
         if meta is not None and not raw_has(table, key):
             handler = raw_get(meta, "__newindex")
         if handler is None:
-            if table.__class__ is FrozenTable:
-                raise RuntimeFault("attempt to modify a readonly table")
+            check_writable(table)
             check_key(key)
             raw_assign(table, key, value)
             return
@@ -395,10 +404,10 @@ def _class_for(table: LuaTable, meta: LuaTable | None) -> type[LuaTable]:
         return table.__class__
     if meta is None:
         return LuaTable
-    return SlowTable if raw_has(meta, "__newindex") else class_of_users(meta)
+    return SlowTable if raw_has(meta, "__newindex") else user_class(meta)
 
 
-def class_of_users(meta: LuaTable) -> type[MetaTable]:
+def user_class(meta: LuaTable) -> type[MetaTable]:
     """Return the class of the tables with this metatable.
 
     The second user gets a class made for the metatable, in which a missing field is looked up in
@@ -408,10 +417,10 @@ def class_of_users(meta: LuaTable) -> type[MetaTable]:
     if known is None:
         meta._own_class = MetaTable
         return MetaTable
-    return own_class_of_users(meta) if known is MetaTable else known
+    return own_user_class(meta) if known is MetaTable else known
 
 
-def own_class_of_users(meta: LuaTable) -> type[MetaTable]:
+def own_user_class(meta: LuaTable) -> type[MetaTable]:
     """Return the class made for the tables with this metatable."""
     known: type[MetaTable] = getattr(meta, "_own_class", MetaTable)
     if known is MetaTable:

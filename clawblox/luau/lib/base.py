@@ -8,21 +8,21 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from clawblox.luau.core.context import MAX_C_CALLS, current
+from clawblox.luau.core.context import MAX_C_CALLS, current, thread_environment
 from clawblox.luau.core.deep import HEADROOM
 from clawblox.luau.core.errors import LuaError, LuauSyntaxError, RuntimeFault
-from clawblox.luau.core.iteration import builtin_iterators, next_entry, work
+from clawblox.luau.core.iteration import builtin_iterators, charge_work, next_entry
 from clawblox.luau.core.numbers import parse_in_base, to_number
 from clawblox.luau.core.operators import join, raw_equal, shown_type, to_text
 from clawblox.luau.core.values import (
-    FrozenTable,
     LuaTable,
     Userdata,
     as_result,
     border,
     check_key,
+    check_writable,
+    find_metatable,
     is_function,
-    metatable_of,
     raw_assign,
     raw_get,
     raw_has,
@@ -31,11 +31,11 @@ from clawblox.luau.core.values import (
     truth,
     type_name,
 )
-from clawblox.luau.lib.debug import closure_of_frame, whole_function
+from clawblox.luau.lib.debug import frame_closure, whole_function
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.garbage import collect
 from clawblox.luau.lib.support.registry import builtin
-from clawblox.luau.runtime.chunk import environment_cell, prototype_of
+from clawblox.luau.runtime.chunk import environment_cell, find_prototype
 from clawblox.luau.runtime.diagnose import Level, run_handler, stack, to_luau_error
 from clawblox.luau.runtime.measure import heap_bytes
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
@@ -138,7 +138,7 @@ def tonumber(*args: Any) -> float | None:
     if base == 10:
         return to_number(arg.any_value(args, 0))
     text = arg.string(args, 0, "tonumber")
-    work(len(text) // _DIGITS_A_STEP)
+    charge_work(len(text) // _DIGITS_A_STEP)
     if not 2 <= base <= 36:
         arg.wrong(1, "tonumber", "base out of range")
     return parse_in_base(text, base)
@@ -181,8 +181,7 @@ def rawset(*args: Any) -> Any:
     table = arg.table(args, 0, "rawset")
     key = table_key(arg.any_value(args, 1))
     value = arg.any_value(args, 2)
-    if table.__class__ is FrozenTable:
-        raise RuntimeFault("attempt to modify a readonly table")
+    check_writable(table)
     check_key(key)
     raw_assign(table, key, value)
     return table
@@ -239,7 +238,7 @@ def getmetatable(*args: Any) -> Any:
     value = arg.any_value(args, 0)
     if value.__class__ is str:
         return raw_get(current.vm.string_metatable, "__metatable")
-    meta = metatable_of(value)
+    meta = find_metatable(value)
     if meta is None:
         return None
     shown = raw_get(meta, "__metatable")
@@ -255,8 +254,7 @@ def setmetatable(*args: Any) -> Any:
         arg.wrong_type(args, 1, "setmetatable", "nil or table")
     if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
         raise RuntimeFault("cannot change a protected metatable")
-    if table.__class__ is FrozenTable:
-        raise RuntimeFault("attempt to modify a readonly table")
+    check_writable(table)
     set_metatable(table, meta)
     if meta is not None and raw_has(meta, "__mode"):
         current.vm.has_weak_tables = True
@@ -278,7 +276,7 @@ def loadstring(*args: Any) -> Any:
     source = arg.string(args, 0, "loadstring")
     name = arg.optional_string(args, 1, "loadstring", source)
     try:
-        return current.vm.load_charged(source, name, _thread_environment())
+        return current.vm.load_charged(source, name, thread_environment())
     except LuauSyntaxError as error:
         return None, error.value
 
@@ -288,7 +286,7 @@ def collectgarbage(*args: Any) -> Any:
     """Collect garbage, or return the size of the heap in KB."""
     option = arg.optional_string(args, 0, "collectgarbage", "collect")
     if option == "collect":
-        work(_STEPS_TO_COLLECT)
+        charge_work(_STEPS_TO_COLLECT)
         current.vm.charge_search()
         collect()
         return 0.0
@@ -298,11 +296,6 @@ def collectgarbage(*args: Any) -> Any:
 
 
 # Environments
-
-
-def _thread_environment() -> Any:
-    running = current.vm.running
-    return current.vm.main_environment if running is None else running.environment
 
 
 def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
@@ -318,17 +311,17 @@ def getfenv(*args: Any) -> Any:
     target = args[0] if args and args[0] is not None else 1.0
     if is_function(target):
         cell = environment_cell(target)
-        return _thread_environment() if cell is None else cell.cell_contents
+        return thread_environment() if cell is None else cell.cell_contents
     level = arg.integer((target,), 0, "getfenv")
     if level < 0:
         arg.wrong(0, "getfenv", "level must be non-negative")
     if level == 0:
-        return _thread_environment()
+        return thread_environment()
     frame = _frame_at(level, "getfenv")
     if isinstance(frame, ScriptFrame):
         return frame.environment.cell_contents
     environment = frame.f_locals.get("E") if frame is not None else None
-    return _thread_environment() if environment is None else environment
+    return thread_environment() if environment is None else environment
 
 
 @builtin("setfenv")
@@ -344,11 +337,11 @@ def setfenv(*args: Any) -> Any:
             _set_thread_environment(environment)
             return ()
         frame = _frame_at(level, "setfenv")
-        closure = None if frame is None else closure_of_frame(frame)
+        closure = None if frame is None else frame_closure(frame)
     cell = environment_cell(closure)
     if cell is not None:
         cell.cell_contents = environment
-    elif prototype_of(closure) is None:
+    elif find_prototype(closure) is None:
         raise RuntimeFault("'setfenv' cannot change environment of given object")
     return whole_function(closure)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_A_STEP
-from clawblox.luau.core.operators import made
+from clawblox.luau.core.operators import account_text
 from clawblox.luau.core.values import Buffer
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.noise import single
@@ -86,13 +86,13 @@ def create(*args: Any) -> Buffer:
 @builtin("buffer.fromstring")
 def fromstring(*args: Any) -> Buffer:
     """Return a buffer with the bytes of a string."""
-    return Buffer(bytearray(made(arg.string(args, 0, "fromstring")).encode("latin-1")))
+    return Buffer(bytearray(account_text(arg.string(args, 0, "fromstring")).encode("latin-1")))
 
 
 @builtin("buffer.tostring")
 def tostring(*args: Any) -> str:
     """Return the bytes as a string."""
-    return made(arg.buffer(args, 0, "tostring").data.decode("latin-1"))
+    return account_text(arg.buffer(args, 0, "tostring").data.decode("latin-1"))
 
 
 @builtin("buffer.len")
@@ -110,7 +110,7 @@ def readstring(*args: Any) -> str:
         arg.wrong(2, "readstring", "size")
     if offset < 0 or offset + size > len(data):
         _out_of_bounds()
-    return made(data[offset : offset + size].decode("latin-1"))
+    return account_text(data[offset : offset + size].decode("latin-1"))
 
 
 @builtin("buffer.writestring")
@@ -126,7 +126,7 @@ def writestring(*args: Any) -> tuple[()]:
         raise RuntimeFault("string length overflow")
     if offset < 0 or offset + size > len(data):
         _out_of_bounds()
-    work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_A_STEP)
     data[offset : offset + size] = text[:size].encode("latin-1")
     return ()
 
@@ -141,7 +141,7 @@ def copy(*args: Any) -> tuple[()]:
     size = arg.optional_integer(args, 4, "copy", len(source) - start)
     if size < 0 or start < 0 or to < 0 or start + size > len(source) or to + size > len(target):
         _out_of_bounds()
-    work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_A_STEP)
     target[to : to + size] = source[start : start + size]
     return ()
 
@@ -155,7 +155,7 @@ def fill(*args: Any) -> tuple[()]:
     size = arg.optional_integer(args, 3, "fill", len(data) - offset)
     if offset < 0 or size < 0 or offset + size > len(data):
         _out_of_bounds()
-    work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_A_STEP)
     data[offset : offset + size] = bytes([value]) * size
     return ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.core.context import current
+from clawblox.luau.core.context import current, thread_environment
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
@@ -20,9 +20,7 @@ def _thread(args: arg.Arguments, function: str) -> Coroutine:
 
 
 def _new(args: arg.Arguments, function: str) -> Coroutine:
-    vm = current.vm
-    environment = vm.main_environment if vm.running is None else vm.running.environment
-    return Coroutine(arg.function(args, 0, function), environment)
+    return Coroutine(arg.function(args, 0, function), thread_environment())
 
 
 @builtin("coroutine.create")

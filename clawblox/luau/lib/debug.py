@@ -18,8 +18,8 @@ from clawblox.luau.runtime.chunk import (
     checked,
     closure_cells,
     environment_cell,
+    find_prototype,
     is_continuation,
-    prototype_of,
 )
 from clawblox.luau.runtime.diagnose import Level, charged_levels, describe, stack
 from clawblox.luau.runtime.suspension import ScriptFrame
@@ -47,10 +47,10 @@ def _stack_text(coroutine: Coroutine | None, level: int, frame: FrameType | None
         return (pending or "") + describe(levels[max(level - 1, 0) :])
     if coroutine.error is not None:
         return coroutine.error.traceback
-    return describe(_levels_of(coroutine)[max(level, 0) :])
+    return describe(_coroutine_levels(coroutine)[max(level, 0) :])
 
 
-def _levels_of(coroutine: Coroutine) -> list[Level]:
+def _coroutine_levels(coroutine: Coroutine) -> list[Level]:
     levels = charged_levels(coroutine.frames)
     return [Level("yield", None, -1, None), *levels] if levels else levels
 
@@ -62,7 +62,7 @@ def info(*args: Any) -> Any:
     shift = 0 if coroutine is None else 1
     subject = args[shift] if len(args) > shift else None
     if is_function(subject):
-        level = _level_of(subject)
+        level = _function_level(subject)
     elif subject.__class__ is float:
         number = arg.integer(args, shift, "info")
         if number < 0:
@@ -88,17 +88,17 @@ def info(*args: Any) -> Any:
 
 def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None) -> Level | None:
     if coroutine is not None and coroutine is not current.vm.running:
-        levels = _levels_of(coroutine)
+        levels = _coroutine_levels(coroutine)
         return levels[number] if number < len(levels) else None
     if number == 0:
         return Level("info", None, -1, None)
     return next(islice(stack(frame), number - 1, None), None)
 
 
-def _level_of(function: Any) -> Level:
-    prototype = prototype_of(function)
+def _function_level(function: Any) -> Level:
+    prototype = find_prototype(function)
     if prototype is None:
-        name = BUILTINS.name_of(function) or ""
+        name = BUILTINS.find_name(function) or ""
         return Level(name.rpartition(".")[2], None, -1, None)
     return Level(prototype.name, prototype, prototype.line, None)
 
@@ -123,11 +123,11 @@ def _function_at(level: Level) -> Any:
     if frame is None:
         return BUILTINS.find(f"debug.{level.name}")
     if level.prototype is None and isinstance(frame, FrameType):
-        return _builtin_of(frame)
-    return whole_function(closure_of_frame(frame))
+        return _find_builtin(frame)
+    return whole_function(frame_closure(frame))
 
 
-def _builtin_of(frame: FrameType) -> Any:
+def _find_builtin(frame: FrameType) -> Any:
     for functions in (BUILTINS.functions, BUILTINS.internal):
         for function in functions.values():
             if function.__code__ is frame.f_code:
@@ -135,7 +135,7 @@ def _builtin_of(frame: FrameType) -> Any:
     return None
 
 
-def closure_of_frame(frame: FrameType | ScriptFrame) -> Any:
+def frame_closure(frame: FrameType | ScriptFrame) -> Any:
     """Return what a frame runs, the function with its code and its variables, or a continuation."""
     if isinstance(frame, ScriptFrame):
         return frame.continuation.function(frame.environment)

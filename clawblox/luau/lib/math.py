@@ -8,7 +8,7 @@ from typing import Any
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.operators import divide, raise_to
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.noise import noise as perlin
@@ -240,7 +240,7 @@ def isfinite(*args: Any) -> bool:
 @builtin("math.noise")
 def noise(*args: Any) -> float:
     """Return Perlin noise."""
-    work(_NOISE_STEPS)
+    charge_work(_NOISE_STEPS)
     return perlin(
         arg.number(args, 0, "noise"),
         arg.optional_number(args, 1, "noise", 0.0),

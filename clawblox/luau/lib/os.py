@@ -7,7 +7,7 @@ from typing import Any
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.operators import join
 from clawblox.luau.core.values import LuaTable, raw_get
@@ -76,7 +76,7 @@ def date(*args: Any) -> Any:
         return None
     if form == "*t":
         return _date_table(parts)
-    work(len(form))
+    charge_work(len(form))
     return join(_format(form, parts))
 
 

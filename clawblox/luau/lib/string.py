@@ -6,9 +6,9 @@ from typing import Any
 
 from clawblox.luau.core.context import call_unyieldable, charge_reading, current
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import consume, work
+from clawblox.luau.core.iteration import charge_iterations, charge_work
 from clawblox.luau.core.limits import BYTES_A_STEP
-from clawblox.luau.core.operators import MAX_STRING, index, join, made
+from clawblox.luau.core.operators import MAX_STRING, account_text, index, join
 from clawblox.luau.core.values import (
     LuaTable,
     NativeFunction,
@@ -34,18 +34,13 @@ def len_(*args: Any) -> float:
     return float(len(arg.string(args, 0, "len")))
 
 
-def _start(position: int, length: int) -> int:
-    """Return a position counted from 1, negative ones from the end."""
-    return position if position >= 0 else max(length + position + 1, 0)
-
-
 @builtin("string.sub")
 def sub(*args: Any) -> str:
     """Return a part of a string."""
     text = arg.string(args, 0, "sub")
-    start = _start(arg.integer(args, 1, "sub"), len(text))
-    end = _start(arg.optional_integer(args, 2, "sub", -1), len(text))
-    return made(text[max(start, 1) - 1 : end]) if end > 0 else ""
+    start = arg.position(arg.integer(args, 1, "sub"), len(text))
+    end = arg.position(arg.optional_integer(args, 2, "sub", -1), len(text))
+    return account_text(text[max(start, 1) - 1 : end]) if end > 0 else ""
 
 
 @builtin("string.upper")
@@ -62,7 +57,7 @@ def lower(*args: Any) -> str:
 
 def _translated(text: str, table: bytes) -> str:
     charge_reading(len(text))
-    return made(text.encode("latin-1").translate(table).decode("latin-1"))
+    return account_text(text.encode("latin-1").translate(table).decode("latin-1"))
 
 
 _UPPER = bytes(range(256)).upper()
@@ -84,18 +79,18 @@ def rep(*args: Any) -> str:
 @builtin("string.reverse")
 def reverse(*args: Any) -> str:
     """Return a string backwards."""
-    return made(arg.string(args, 0, "reverse")[::-1])
+    return account_text(arg.string(args, 0, "reverse")[::-1])
 
 
 @builtin("string.byte")
 def byte(*args: Any) -> Any:
     """Return the codes of some bytes."""
     text = arg.string(args, 0, "byte")
-    start = _start(arg.optional_integer(args, 1, "byte", 1), len(text))
-    end = _start(arg.optional_integer(args, 2, "byte", start), len(text))
+    start = arg.position(arg.optional_integer(args, 1, "byte", 1), len(text))
+    end = arg.position(arg.optional_integer(args, 2, "byte", start), len(text))
     part = text[max(start, 1) - 1 : max(end, 0)]
     arg.check_results(args, len(part), "string slice too long")
-    work(len(part) // 8)
+    charge_work(len(part) // 8)
     return as_result(tuple(map(float, part.encode("latin-1"))))
 
 
@@ -117,7 +112,7 @@ def split(*args: Any) -> LuaTable:
     separator = arg.optional_string(args, 1, "split", ",")
     count = text.count(separator) + 1 if separator else len(text)
     current.vm.allocate(len(text) + 100 * count)
-    work(count // 8)
+    charge_work(count // 8)
     parts = text.split(separator) if separator else list(text)
     return LuaTable(zip(map(float, range(1, len(parts) + 1)), parts, strict=True))
 
@@ -153,11 +148,11 @@ def packsize(*args: Any) -> float:
 def find(*args: Any) -> Any:
     """Return where a pattern matches, and its captures."""
     text, pattern = arg.string(args, 0, "find"), arg.string(args, 1, "find")
-    start = max(_start(arg.optional_integer(args, 2, "find", 1), len(text)), 1)
+    start = max(arg.position(arg.optional_integer(args, 2, "find", 1), len(text)), 1)
     if start > len(text) + 1:
         return None
     if (len(args) > 3 and truth(args[3])) or _is_plain(pattern):
-        work((len(text) - start) // BYTES_A_STEP)
+        charge_work((len(text) - start) // BYTES_A_STEP)
         at = text.find(pattern, start - 1)
         return None if at < 0 else (float(at + 1), float(at + len(pattern)))
     found = search(text, pattern, start - 1)
@@ -169,7 +164,7 @@ def find(*args: Any) -> Any:
 def _is_plain(pattern: str) -> bool:
     """Return whether a pattern stands for itself."""
     if len(pattern) > _SHORT_PATTERN:
-        work(len(pattern) // _SHORT_PATTERN)
+        charge_work(len(pattern) // _SHORT_PATTERN)
     return _SPECIALS.isdisjoint(pattern)
 
 
@@ -177,7 +172,7 @@ def _is_plain(pattern: str) -> bool:
 def match(*args: Any) -> Any:
     """Return the captures of a pattern, or its whole match."""
     text, pattern = arg.string(args, 0, "match"), arg.string(args, 1, "match")
-    start = max(_start(arg.optional_integer(args, 2, "match", 1), len(text)), 1)
+    start = max(arg.position(arg.optional_integer(args, 2, "match", 1), len(text)), 1)
     if start > len(text) + 1:
         return None
     found = search(text, pattern, start - 1)
@@ -226,7 +221,7 @@ def gsub(*args: Any) -> tuple[str, float]:
     if is_plain and pattern and ")" not in pattern:
         assert isinstance(replacement, str)
         count = max(0, min(text.count(pattern), limit))
-        work(count // 8)
+        charge_work(count // 8)
         current.vm.allocate(len(text) + count * len(replacement))
         return text.replace(pattern, replacement, count), float(count)
     pieces: list[str] = []
@@ -238,7 +233,7 @@ def gsub(*args: Any) -> tuple[str, float]:
             break
         count += 1
         if not count & 15:
-            consume(32)
+            charge_iterations(32)
         pieces.append(text[copied : found.start])
         pieces.append(_replacement(replacement, found))
         copied = found.end
@@ -277,7 +272,7 @@ def _replacement(replacement: Any, found: Any) -> str:
 def _expand(form: str, found: Any, whole: str) -> str:
     if "%" not in form:
         return form
-    work(form.count("%") // 2)
+    charge_work(form.count("%") // 2)
     pieces, at = [], 0
     while at < len(form):
         character = form[at]

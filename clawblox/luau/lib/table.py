@@ -6,7 +6,7 @@ from typing import Any
 
 from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
-from clawblox.luau.core.iteration import consume, ordered_keys, work
+from clawblox.luau.core.iteration import charge_iterations, charge_work, ordered_keys
 from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import equal, join, shown_type
@@ -15,6 +15,7 @@ from clawblox.luau.core.values import (
     LuaTable,
     as_result,
     border,
+    check_writable,
     clear_table,
     first,
     key_value,
@@ -38,13 +39,8 @@ _BIGGEST = 2**31 - 1
 
 def _writable(args: arg.Arguments, function: str) -> LuaTable:
     table = arg.table(args, 0, function)
-    _refuse_frozen(table)
+    check_writable(table)
     return table
-
-
-def _refuse_frozen(table: LuaTable) -> None:
-    if table.__class__ is FrozenTable:
-        raise RuntimeFault("attempt to modify a readonly table")
 
 
 def _set(table: LuaTable, key: float, value: Any) -> None:
@@ -73,7 +69,7 @@ def insert(*args: Any) -> tuple[()]:
         raise RuntimeFault("wrong number of arguments to 'insert'")
     at = float(arg.integer(args, 1, "insert"))
     if 1.0 <= at <= size:
-        work(int(size - at) + 1)
+        charge_work(int(size - at) + 1)
         position = size
         while position >= at:
             raw_set(table, position + 1.0, raw_get(table, position))
@@ -92,10 +88,10 @@ def remove(*args: Any) -> Any:
         at = float(arg.optional_integer(args, 1, "remove", int(size)))
     if not 1.0 <= at <= size:
         return ()
-    _refuse_frozen(table)
+    check_writable(table)
     value = raw_get(table, at)
     if at < size:
-        work(int(size - at))
+        charge_work(int(size - at))
     while at < size:
         raw_set(table, at, raw_get(table, at + 1.0))
         at += 1.0
@@ -111,7 +107,7 @@ def concat(*args: Any) -> str:
     start = arg.optional_integer(args, 2, "concat", 1)
     end = arg.optional_integer(args, 3, "concat", int(border(table)))
     if end - start >= 16:
-        work(end - start)
+        charge_work(end - start)
     parts = []
     for position in range(start, end + 1):
         value = raw_get(table, float(position))
@@ -170,7 +166,7 @@ def create(*args: Any) -> LuaTable:
     table = LuaTable()
     if len(args) > 1 and args[1] is not None:
         current.vm.allocate(44 * size)
-        work(size // 8 + 1)
+        charge_work(size // 8 + 1)
         table.update(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
     if size:
         table._hint = float(size)  # as the reference finds the end of an array this size
@@ -188,13 +184,13 @@ def find(*args: Any) -> float | None:
     wanted_size = len(wanted) if wanted.__class__ is str else 0
     while (value := raw_get(table, at)) is not None:
         if wanted_size >= LONG_TEXT and value.__class__ is str and len(value) == wanted_size:
-            work(wanted_size // BYTES_A_STEP)
+            charge_work(wanted_size // BYTES_A_STEP)
         alike = value.__class__ is wanted.__class__
         if value == wanted if alike else equal(value, wanted):
             return at
         at += 1.0
         if not int(at) & 63:
-            work(16)
+            charge_work(16)
     return None
 
 
@@ -229,11 +225,11 @@ def move(*args: Any) -> LuaTable:
         arg.wrong(2, "move", "too many elements to move")
     if to > _BIGGEST - (end - start + 1) + 1:
         arg.wrong(3, "move", "destination wrap around")
-    _refuse_frozen(target)
+    check_writable(target)
     if end - start > 4 * (len(source) + len(target)):
         _move_sparse(source, target, float(start), float(end), float(to))
         return target
-    consume(end - start + 1)
+    charge_iterations(end - start + 1)
     positions = range(end - start + 1)
     if to > start and to <= end and target is source:
         positions = positions[::-1]
@@ -244,7 +240,7 @@ def move(*args: Any) -> LuaTable:
 
 def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, to: float) -> None:
     """Move a range much wider than what is in it."""
-    work((len(source) + len(target)) // 4)
+    charge_work((len(source) + len(target)) // 4)
     moved = {
         key - start + to: value
         for key, value in source.items()
@@ -308,7 +304,7 @@ def getn(*args: Any) -> float:
 def maxn(*args: Any) -> float:
     """Return the largest number among the keys."""
     table = arg.table(args, 0, "maxn")
-    work(len(table) // 16)
+    charge_work(len(table) // 16)
     return max((key for key in table if key.__class__ is float and key > 0.0), default=0.0)
 
 
@@ -317,7 +313,7 @@ def foreach(*args: Any) -> Any:
     """Call a function for every entry until it returns something."""
     table = arg.table(args, 0, "foreach")
     function = arg.function(args, 1, "foreach")
-    consume(len(table) + 1)
+    charge_iterations(len(table) + 1)
     for key in ordered_keys(table):
         if not raw_has(table, key):
             continue
@@ -333,7 +329,7 @@ def foreachi(*args: Any) -> Any:
     table = arg.table(args, 0, "foreachi")
     function = arg.function(args, 1, "foreachi")
     size = int(border(table))
-    consume(size + 1)
+    charge_iterations(size + 1)
     for at in range(1, size + 1):
         result = first(call_unyieldable(function, float(at), raw_get(table, float(at))))
         if result is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
@@ -48,7 +48,7 @@ def _lead(text: str, at: int) -> int:
     while at > 0 and _is_continuation(text, at):
         at -= 1
         if not (start - at) % _BYTES_A_CHARGE:
-            work(_BYTES_A_CHARGE // 4)
+            charge_work(_BYTES_A_CHARGE // 4)
     return at
 
 
@@ -59,14 +59,8 @@ def _behind(text: str, at: int) -> int:
     while _is_continuation(text, at):
         at += 1
         if not (at - start) % _BYTES_A_CHARGE:
-            work(_BYTES_A_CHARGE // 4)
+            charge_work(_BYTES_A_CHARGE // 4)
     return at
-
-
-def _position(position: int, length: int) -> int:
-    if position >= 0:
-        return position
-    return 0 if -position > length else length + position + 1
 
 
 @builtin("utf8.char")
@@ -86,13 +80,13 @@ def char(*args: Any) -> str:
 def len_(*args: Any) -> Any:
     """Return the number of code points, or nil and where the text is malformed."""
     text = arg.string(args, 0, "len")
-    at = _position(arg.optional_integer(args, 1, "len", 1), len(text)) - 1
-    end = _position(arg.optional_integer(args, 2, "len", -1), len(text)) - 1
+    at = arg.position(arg.optional_integer(args, 1, "len", 1), len(text)) - 1
+    end = arg.position(arg.optional_integer(args, 2, "len", -1), len(text)) - 1
     if not 0 <= at <= len(text):
         arg.wrong(1, "len", "initial position out of string")
     if end >= len(text):
         arg.wrong(2, "len", "final position out of string")
-    work(max(end - at, 0) // 2)
+    charge_work(max(end - at, 0) // 2)
     count = 0
     while at <= end:
         decoded = _decode(text, at)
@@ -107,14 +101,14 @@ def len_(*args: Any) -> Any:
 def codepoint(*args: Any) -> Any:
     """Return the code points of a range of bytes."""
     text = arg.string(args, 0, "codepoint")
-    start = _position(arg.optional_integer(args, 1, "codepoint", 1), len(text))
-    end = _position(arg.optional_integer(args, 2, "codepoint", start), len(text))
+    start = arg.position(arg.optional_integer(args, 1, "codepoint", 1), len(text))
+    end = arg.position(arg.optional_integer(args, 2, "codepoint", start), len(text))
     if start < 1:
         arg.wrong(1, "codepoint", "out of range")
     if end > len(text):
         arg.wrong(2, "codepoint", "out of range")
     arg.check_results(args, end - start + 1, "string slice too long")
-    work((end - start) // 2)
+    charge_work((end - start) // 2)
     codes, at = [], start - 1
     while at < end:
         decoded = _decode(text, at)
@@ -131,10 +125,10 @@ def offset(*args: Any) -> float | None:
     text = arg.string(args, 0, "offset")
     n = arg.integer(args, 1, "offset")
     default = 1 if n >= 0 else len(text) + 1
-    at = _position(arg.optional_integer(args, 2, "offset", default), len(text)) - 1
+    at = arg.position(arg.optional_integer(args, 2, "offset", default), len(text)) - 1
     if not 0 <= at <= len(text):
         arg.wrong(2, "offset", "position out of range")
-    work(min(abs(n), len(text)) // 2)
+    charge_work(min(abs(n), len(text)) // 2)
     if n == 0:
         return float(_lead(text, at) + 1)
     if _is_continuation(text, at):

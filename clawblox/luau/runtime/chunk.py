@@ -13,7 +13,7 @@ from clawblox.luau.compiler.codegen.ir import (
     Site,
     Writer,
     add_tolls,
-    has_sites,
+    holds,
     toll,
     write_continuation,
     write_function,
@@ -172,7 +172,7 @@ class Chunk:
         kinds: dict[ast.Local, str] = {}
         for body, prototype in zip(functions, self.prototypes, strict=True):
             _write(writer, body, prototype, FunctionLowering(body, numbers, kinds, charge))
-            if body in numbers.direct.locals_of:
+            if body in numbers.direct.names:
                 prototype.numeric_parameters = [
                     at for at, local in enumerate(body.params) if local in numbers.numbers
                 ]
@@ -209,7 +209,7 @@ def _write(
 ) -> None:
     signature, block = compiler.compile()
     add_tolls(block)
-    if has_sites(block):
+    if holds(block):
         if body.is_vararg:
             block.insert(0, Line(f"if len(va) > {MANY}: hold(va)", body.line))
         block.insert(0, toll(body.line))
@@ -249,7 +249,7 @@ class CheckedFunction(NativeFunction):
         Raises:
             RuntimeFault: An argument is no number where the code needs one.
         """
-        prototype = prototype_of(self.function)
+        prototype = find_prototype(self.function)
         assert prototype is not None
         assert prototype.numeric_parameters is not None
         for at in prototype.numeric_parameters:
@@ -265,7 +265,7 @@ def is_direct(function: Any) -> bool:
     """Return whether a value is a function that only the calls in its chunk may call."""
     if function.__class__ is not FunctionType:
         return False
-    prototype = prototype_of(function)
+    prototype = find_prototype(function)
     return prototype is not None and prototype.numeric_parameters is not None
 
 
@@ -303,7 +303,7 @@ def is_continuation(code: CodeType) -> bool:
     return code.co_filename != MAIN_UNIT
 
 
-def prototype_of(function: Any) -> Prototype | None:
+def find_prototype(function: Any) -> Prototype | None:
     """Return the prototype of a Luau function; None for a built-in one."""
     if function.__class__ is CheckedFunction:
         function = function.function
@@ -321,7 +321,7 @@ def prototype_in(code: CodeType, names: dict[str, Any]) -> Prototype:
     return found
 
 
-def place_of(frame: FrameType, line: int | None = None) -> tuple[Prototype, int]:
+def locate(frame: FrameType, line: int | None = None) -> tuple[Prototype, int]:
     """Return the prototype and Luau line of a generated frame."""
     code = frame.f_code
     chunk: Chunk = frame.f_globals["CHUNK"]

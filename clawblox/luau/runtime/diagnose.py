@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value, type_name
-from clawblox.luau.runtime.chunk import Prototype, Unit, is_generated, place_of
+from clawblox.luau.runtime.chunk import Prototype, Unit, is_generated, locate
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _PYTHON_TYPES = {
@@ -83,7 +83,7 @@ def _position(error: BaseException) -> str:
     for link in reversed(_links(error)):
         code = link.tb_frame.f_code
         if is_generated(code):
-            prototype, line = place_of(link.tb_frame, link.tb_lineno)
+            prototype, line = locate(link.tb_frame, link.tb_lineno)
             return f"{prototype.chunk.shown_name}:{line}: "
         if code in BUILTIN_CODES and link.tb_next is not None:
             following = link.tb_next.tb_frame.f_code
@@ -195,7 +195,7 @@ def charged_levels(frames: list[Any]) -> list[Level]:
 def _level(frame: FrameType, line: int | None = None) -> Level | None:
     code = frame.f_code
     if is_generated(code):
-        prototype, place = place_of(frame, line)
+        prototype, place = locate(frame, line)
         return Level(prototype.name, prototype, place, frame)
     name = BUILTIN_CODES.get(code)
     return None if name is None else Level(name, None, -1, frame)

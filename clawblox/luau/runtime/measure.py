@@ -8,7 +8,7 @@ from typing import Any
 from clawblox.luau.core.limits import SHORT_TEXT
 from clawblox.luau.core.machine import Coroutine, Machine
 from clawblox.luau.core.values import Buffer, LuaTable
-from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, prototype_of
+from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.suspension import ScriptFrame
 
@@ -59,7 +59,7 @@ def _size(value: Any, pending: list[Any]) -> int:
         pending.append(value.meta)
         return _TABLE_BYTES + _ENTRY_BYTES * len(value)
     if isinstance(value, FunctionType):
-        prototype = prototype_of(value)
+        prototype = find_prototype(value)
         pending.append(None if prototype is None else prototype.chunk)
         for cell in value.__closure__ or ():
             try:

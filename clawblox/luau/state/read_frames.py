@@ -11,7 +11,7 @@ from clawblox.luau.core import iteration
 from clawblox.luau.core.iteration import FunctionLoop, LoopIterator, SequenceLoop, TableLoop
 from clawblox.luau.core.machine import Frame
 from clawblox.luau.core.values import LuaTable
-from clawblox.luau.runtime.chunk import Chunk, Prototype, prototype_of
+from clawblox.luau.runtime.chunk import Chunk, Prototype, find_prototype
 from clawblox.luau.runtime.host import Host
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
 from clawblox.luau.state.checks import check_kind, items, position, whole
@@ -59,7 +59,7 @@ class FrameReader(ValueReader):
             return self._box(prototype, name, saved)
         if variable.function is not None:
             function = self.referenced(saved)
-            if prototype_of(function) is not prototype.chunk.prototypes[variable.function]:
+            if find_prototype(function) is not prototype.chunk.prototypes[variable.function]:
                 raise TypeError(f"{name} holds another function")
             return function
         if name == key:

@@ -17,7 +17,7 @@ from clawblox.luau.core.values import (
     MetaTable,
     SlowTable,
     Userdata,
-    own_class_of_users,
+    own_user_class,
     raw_set,
     set_serial,
 )
@@ -27,8 +27,8 @@ from clawblox.luau.runtime.chunk import (
     CheckedFunction,
     Chunk,
     environment_cell,
+    find_prototype,
     is_direct,
-    prototype_of,
     upvalue_cells,
 )
 from clawblox.luau.runtime.coroutines import WrapFunction
@@ -154,7 +154,7 @@ class Loader(FrameReader):
                 raise TypeError("the class of a metatable is not that of metatables")
         for table in self._users:
             assert table._meta is not None
-            table.__class__ = own_class_of_users(table._meta)
+            table.__class__ = own_user_class(table._meta)
 
     def _share_globals(self, group: list[Json]) -> None:
         frames: list[ScriptFrame] = []
@@ -168,7 +168,7 @@ class Loader(FrameReader):
             if not isinstance(found, ScriptFrame):
                 raise TypeError("a frame without globals shares them")
             frames.append(found)
-        owners = [prototype_of(function) for function in functions]
+        owners = [find_prototype(function) for function in functions]
         owners += [frame.continuation.prototype for frame in frames]
         if len(functions) > 1 or None in owners or len(set(owners)) != 1:
             raise ValueError("different functions share their globals")
@@ -254,7 +254,7 @@ class Loader(FrameReader):
         box[0] = self.value(saved)
 
     def _fill_function(self, function: FunctionType, _: Json, __: Json, saved: Json) -> None:
-        prototype = prototype_of(function)
+        prototype = find_prototype(function)
         assert prototype is not None
         cells = upvalue_cells(function, prototype)
         for (name, cell), upvalue in zip(cells.items(), items(saved), strict=True):

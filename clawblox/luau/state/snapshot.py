@@ -32,7 +32,7 @@ from clawblox.luau.runtime.chunk import (
     CheckedFunction,
     Chunk,
     environment_cell,
-    prototype_of,
+    find_prototype,
     upvalue_cells,
 )
 from clawblox.luau.runtime.coroutines import WrapFunction
@@ -121,7 +121,7 @@ class Saver:
             return ["v", *(self.value(part) for part in (value.x, value.y, value.z))]
         if kind is HostFunction:
             return ["h", value.name]
-        name = BUILTINS.name_of(value) if kind is FunctionType else None
+        name = BUILTINS.find_name(value) if kind is FunctionType else None
         if name is not None:
             return ["b", name]
         if isinstance(value, HostObject):
@@ -220,7 +220,7 @@ class Saver:
         return number
 
     def _function(self, function: FunctionType) -> Json:
-        prototype = prototype_of(function)
+        prototype = find_prototype(function)
         if prototype is None:
             raise SnapshotError(
                 f"the function {function.__qualname__} is not registered with the host"

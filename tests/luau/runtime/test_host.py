@@ -9,7 +9,7 @@ import pytest
 from clawblox.luau.core.errors import HostError, LuaError
 from clawblox.luau.runtime.host import Host, HostObject, HostType, suspend, to_luau
 from clawblox.luau.vm import VM
-from tests.luau.support import reborn
+from tests.luau.support import round_trip
 
 
 class Zoo(Host):
@@ -171,7 +171,7 @@ def test_snapshots_name_objects_and_functions_by_the_hosts_ids(zoo: Zoo) -> None
     )
     vm.resume(vm.roots["co"])
     for _ in range(3):
-        vm = reborn(vm, zoo)
+        vm = round_trip(vm, zoo)
         vm.resume(vm.roots["co"])
     assert zoo.animals["b2"].value["name"] == "Bee!!!"
 
@@ -209,7 +209,7 @@ def test_a_script_with_objects_goes_on_in_restored_vms() -> None:
         seen = []
         while vm.roots["co"].status == "suspended":
             seen.append(vm.resume(vm.roots["co"], "sent"))
-            vm = reborn(vm, zoo) if every_time else vm
+            vm = round_trip(vm, zoo) if every_time else vm
         return [*seen, tuple(zoo.heard)]
 
     plain = finish(every_time=False)

@@ -13,7 +13,7 @@ import pytest
 
 from clawblox.luau.core.errors import LuaError, SnapshotError
 from clawblox.luau.vm import VM
-from tests.luau.support import reborn
+from tests.luau.support import round_trip
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -60,7 +60,7 @@ def finish(vm: VM, *, every_time: bool) -> list[tuple[Any, ...]]:
     while vm.roots["main"].status == "suspended":
         seen.append(vm.resume(vm.roots["main"]))
         if every_time:
-            vm = reborn(vm)
+            vm = round_trip(vm)
     return seen
 
 
@@ -171,14 +171,14 @@ def test_a_long_string_is_in_the_document_once() -> None:
     vm = VM()
     vm.call(vm.load("s = ('x'):rep(1e5) t = table.create(1000, s) u = {[s] = s} g = s:gmatch('x')"))
     assert len(json.dumps(vm.snapshot())) < 150_000
-    vm = reborn(vm)
+    vm = round_trip(vm)
     assert vm.call(vm.load("return t[1000] == s, u[s] == s, g()")) == (True, True, "x")
 
 
 def test_weak_tables_go_on_losing_what_is_dead() -> None:
     vm = VM()
     vm.call(vm.load("weak = setmetatable({{}}, {__mode = 'v'}) for i = 1, 200000 do end"))
-    vm = reborn(vm)
+    vm = round_trip(vm)
     assert vm.call(vm.load("for i = 1, 90000 do end return #weak")) == (1.0,)
     assert vm.call(vm.load("for i = 1, 20000 do end return #weak")) == (0.0,)
 
@@ -232,14 +232,14 @@ def test_dead_coroutines_keep_their_error() -> None:
     vm.roots["co"] = vm.coroutine(vm.load("error('why')", "=chunk"))
     with pytest.raises(LuaError):
         vm.resume(vm.roots["co"])
-    vm = reborn(vm)
+    vm = round_trip(vm)
     assert vm.call(vm.globals["coroutine"]["close"], vm.roots["co"]) == (False, "chunk:1: why")
 
 
 def test_a_half_done_next_goes_on() -> None:
     vm = VM()
     vm.call(vm.load("t = {a = 1, b = 2, c = 3} k = next(t) t[k] = nil"))
-    vm = reborn(vm)
+    vm = round_trip(vm)
     assert vm.call(vm.load("return next(t, k)")) == ("c", 3.0)
 
 
@@ -248,7 +248,7 @@ def test_frozen_state_and_sandboxes_come_back() -> None:
     vm.sandbox()
     vm.roots["env"] = vm.new_environment()
     vm.call(vm.load("t = table.freeze({1})", environment=vm.roots["env"]))
-    vm = reborn(vm)
+    vm = round_trip(vm)
     check = vm.load(
         "return table.isfrozen(t), table.isfrozen(math), math.max(1, 2)",
         environment=vm.roots["env"],

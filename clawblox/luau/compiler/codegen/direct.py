@@ -31,7 +31,7 @@ class DirectFunctions:
                 self._note(node)
         self.calls = {local: self.calls.get(local, []) for local in self._bodies
                       if self._is_direct(local)}  # fmt: skip
-        self.locals_of = {self._bodies[local]: local for local in self.calls}
+        self.names = {self._bodies[local]: local for local in self.calls}
         self.returns = {
             local: [node for node in walk(self._bodies[local].body) if isinstance(node, ast.Return)]
             for local in self.calls

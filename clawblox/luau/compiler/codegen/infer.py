@@ -24,7 +24,7 @@ class NumberLocals:
             pass
 
     def _parameter(self, function: ast.FunctionBody, at: int, parameter: ast.Local) -> None:
-        local = self.direct.locals_of.get(function)
+        local = self.direct.names.get(function)
         if local is None:
             self._note(parameter, None)
             return

@@ -167,11 +167,11 @@ class Writer:
         return True
 
 
-def holds(block: Block, site: Site) -> bool:
-    """Return whether a site lies within a block."""
+def holds(block: Block, site: Site | None = None) -> bool:
+    """Return whether a site lies within a block; None asks for any site."""
     for node in block:
         if isinstance(node, Line):
-            if node.site is site:
+            if node.site is not None and (site is None or node.site is site):
                 return True
         elif isinstance(node, If):
             if holds(node.then, site) or holds(node.otherwise, site):
@@ -224,7 +224,7 @@ def write_function(
         counts_depth: Whether it has to guard against recursion itself.
     """
     writer.put(indent, f"def F{index}({signature}):", 0)
-    if not has_sites(body):
+    if not holds(body):
         writer.block(body, indent + 1)
         writer.put(indent + 1, "return E", 0)  # never reached; it keeps the globals at hand
         return
@@ -265,17 +265,3 @@ def write_continuation(
     _write_capture(writer, index, 2, counts_depth=counts_depth)
     writer.put(1, f"return F{index}", 0)
     return writer
-
-
-def has_sites(block: Block) -> bool:
-    """Return whether a block can suspend."""
-    for node in block:
-        if isinstance(node, Line):
-            if node.site is not None:
-                return True
-        elif isinstance(node, If):
-            if has_sites(node.then) or has_sites(node.otherwise):
-                return True
-        elif has_sites(node.body):
-            return True
-    return False

@@ -145,7 +145,7 @@ class OperatorLowering(Lowering):
             if left.kind == "bool":
                 test, again = left.text, "False" if is_and else "True"
             else:
-                test, again = self._truth_of(left)
+                test, again = self._truth_test(left)
             text = (
                 f"({right.text} if {test} else {again})"
                 if is_and
@@ -154,13 +154,13 @@ class OperatorLowering(Lowering):
             return Value(text, "bool" if kind == "bool" else "any")
         result = self.temporary()
         self.emit(f"{result} = {left.text}", self.line)
-        truth, _ = self._truth_of(Value(result, left.kind, simple=True))
+        truth, _ = self._truth_test(Value(result, left.kind, simple=True))
         branch = If(truth if is_and else f"not {truth}", self.line)
         branch.then += [*block, Line(f"{result} = {right.text}", self.line)]
         self.block.append(branch)
         return Value(result, "any", stable=True, simple=True)
 
-    def _truth_of(self, value: Value) -> tuple[str, str]:
+    def _truth_test(self, value: Value) -> tuple[str, str]:
         """Return the Python test of a value's truth, and the text that uses it again."""
         if value.constant:
             return str(value.literal is not None and value.literal is not False), value.text
@@ -182,7 +182,7 @@ class OperatorLowering(Lowering):
         if isinstance(expression, ast.Binary) and expression.operator in ("and", "or"):
             return self._logical_condition(expression)
         value = self.expression(expression)
-        return value.text if value.kind == "bool" else self._truth_of(value)[0]
+        return value.text if value.kind == "bool" else self._truth_test(value)[0]
 
     def _logical_condition(self, expression: ast.Binary) -> str:
         left = self.condition(expression.left)

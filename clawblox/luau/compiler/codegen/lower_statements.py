@@ -33,7 +33,7 @@ class FunctionLowering(ExpressionLowering):
         if not (body.body and isinstance(body.body[-1], ast.Return)):
             self.emit("return ()", body.end_line)
         parameters = [f"{self.local_name(parameter)}=None" for parameter in body.params]
-        if body in self.numbers.direct.locals_of:
+        if body in self.numbers.direct.names:
             return ", ".join(parameters), self.block
         return ", ".join([*parameters, "*va" if body.is_vararg else "*_"]), self.block
 

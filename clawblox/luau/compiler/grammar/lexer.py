@@ -71,7 +71,6 @@ class Lexer:
         self._line_start = 0
         self._braces: list[bool] = []  # True where a `{` opened an interpolated expression
         self._tokens: list[Token] = []
-        self.hot_comments: list[str] = []
 
     def tokens(self) -> list[Token]:
         """Return all tokens, the last of kind ``eof``."""
@@ -129,8 +128,6 @@ class Lexer:
             self._count_lines(start, self._position)
             return
         self._position = self._find("\n")
-        if self._source.startswith("--!", start):
-            self.hot_comments.append(self._source[start + 3 : self._position].strip())
 
     def _long_end(self, opening: re.Match[str], what: str) -> int:
         close = f"]{opening.group(1)}]"
@@ -209,9 +206,7 @@ class Lexer:
         """Read text up to the closing backtick or the next ``{``; we stand behind the opener."""
         value = self._text(_INTERP_RUN, "`{")
         stop = self._source[self._position : self._position + 1]
-        if stop == "":
-            self.fail("Malformed interpolated string; did you forget to add a '`'?")
-        if stop not in "`{":
+        if not stop or stop not in "`{":
             self.fail("Malformed interpolated string; did you forget to add a '`'?")
         if self._source.startswith("{{", self._position):
             self.fail(

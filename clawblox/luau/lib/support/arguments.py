@@ -88,6 +88,11 @@ def optional_integer(args: Arguments, at: int, function: str, default: int) -> i
     return default if at >= len(args) or args[at] is None else integer(args, at, function)
 
 
+def position(value: int, length: int) -> int:
+    """Return a position counted from 1, where negative ones count from the end."""
+    return value if value >= 0 else max(length + value + 1, 0)
+
+
 def string(args: Arguments, at: int, function: str) -> str:
     """Return a string argument; numbers will do."""
     if at < len(args):

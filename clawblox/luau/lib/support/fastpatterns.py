@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from clawblox.luau.core.context import current
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_A_STEP
 from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern
 
@@ -21,7 +21,7 @@ _WORK_A_STEP = 1 << 13  # as the worst case is rare
 _REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?"}
 
 
-class Found:
+class Match:
     """A match."""
 
     __slots__ = ("_source", "end", "start", "text")
@@ -92,7 +92,7 @@ class Program:
         return work if work <= _MAX_WORK else None
 
 
-def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = None) -> Found | None:
+def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = None) -> Match | None:
     """Return the first match from a position on, or None.
 
     Args:
@@ -107,22 +107,22 @@ def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = No
     worst = None if program is None else program.worst_case(len(text) - start)
     if program is not None and worst is not None:
         if worst >= _WORK_A_STEP:
-            work(worst // _WORK_A_STEP)
+            charge_work(worst // _WORK_A_STEP)
         expression = program.expression
         match = expression.match(text, start) if anchored else expression.search(text, start)
         if match is None:
             return None
-        return Found(text, match.start(), match.end(), (match, program))
+        return Match(text, match.start(), match.end(), (match, program))
     return _slow_search(text, body, start, anchored)
 
 
-def _slow_search(text: str, body: str, start: int, anchored: bool) -> Found | None:
+def _slow_search(text: str, body: str, start: int, anchored: bool) -> Match | None:
     matcher = Matcher(text, parse_pattern(body))
     for at in range(start, start + 1 if anchored else len(text) + 1):
         end = matcher.match(at)
         if end is not None:
             matcher.charge_rest()
-            return Found(text, at, end, matcher)
+            return Match(text, at, end, matcher)
     matcher.charge_rest()
     return None
 

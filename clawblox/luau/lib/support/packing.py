@@ -7,9 +7,9 @@ from typing import Any
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_A_STEP
-from clawblox.luau.core.operators import made
+from clawblox.luau.core.operators import account_text
 from clawblox.luau.lib.support import arguments as arg
 
 _MAX_INTEGER = 16
@@ -28,7 +28,7 @@ class _Reader:
 
     def __init__(self, form: str, function: str) -> None:
         self._form = form.partition("\0")[0]
-        work(len(form))
+        charge_work(len(form))
         self._at = 0
         self.little = True
         self._alignment = 1
@@ -219,20 +219,20 @@ def _unpack_one(
     elif kind == "float":
         values.append(struct.unpack(reader.order + ("f" if size == 4 else "d"), piece)[0])
     elif kind == "char":
-        values.append(made(piece.decode("latin-1")))
+        values.append(account_text(piece.decode("latin-1")))
     elif kind == "zstr":
-        work((len(data) - at) // BYTES_A_STEP)
+        charge_work((len(data) - at) // BYTES_A_STEP)
         end = data.find("\0", at)
         if end < 0:
             arg.wrong(1, "unpack", "unfinished string for format 'z'")
-        values.append(made(data[at:end]))
+        values.append(account_text(data[at:end]))
         return end + 1
     elif kind == "string":
         length = int.from_bytes(piece, byteorder)
         start = at + size
         if length > len(data) - start:
             arg.wrong(1, "unpack", "data string too short")
-        values.append(made(data[start : start + length]))
+        values.append(account_text(data[start : start + length]))
         return start + length
     return at + size
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 
 MAX_CAPTURES = 32
 MAX_DEPTH = 200
@@ -191,7 +191,7 @@ class Matcher:
 
     def charge_rest(self) -> None:
         """Charge what has not been charged so far."""
-        work(self._gone_through // _CHARACTERS_A_STEP)
+        charge_work(self._gone_through // _CHARACTERS_A_STEP)
         self._gone_through = 0
 
     def _match(self, at: int, item: int) -> int | None:

@@ -31,7 +31,7 @@ class Registry:
         self._names[id(function)] = name
         BUILTIN_CODES[function.__code__] = name.rpartition(".")[2]
 
-    def name_of(self, function: Any) -> str | None:
+    def find_name(self, function: Any) -> str | None:
         """Return a function's name, or None if it is not built in."""
         return self._names.get(id(function))
 
@@ -39,7 +39,7 @@ class Registry:
         """Return the function of a name, or None."""
         return self.functions.get(name) or self.internal.get(name)
 
-    def number_of(self, name: str) -> int:
+    def serial_number(self, name: str) -> int:
         """Return the serial number of a function, the same in every VM."""
         if not self._numbers:
             names = sorted([*self.functions, *self.internal])

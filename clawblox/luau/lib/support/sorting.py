@@ -7,7 +7,7 @@ from typing import Any
 
 from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT, STEP_BYTES
 from clawblox.luau.core.operators import less as less_than
 from clawblox.luau.core.values import LuaTable, first, truth
@@ -19,7 +19,7 @@ def charge_sorting(size: int, comparator: Any) -> None:
     """Charge sorting a sequence of a size."""
     if size > 1:
         comparisons = size * size.bit_length()
-        work(comparisons if comparator is not None else comparisons // 4)
+        charge_work(comparisons if comparator is not None else comparisons // 4)
 
 
 def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
@@ -54,7 +54,7 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
 def _charge_texts(values: list[str]) -> None:
     """Charge comparing long strings, each with one of every power of two."""
     long = sum(len(value) for value in values if len(value) >= LONG_TEXT)
-    work(long // BYTES_A_STEP * len(values).bit_length())
+    charge_work(long // BYTES_A_STEP * len(values).bit_length())
 
 
 def _charged(less: _Less) -> _Less:

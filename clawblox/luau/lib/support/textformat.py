@@ -6,7 +6,7 @@ import math
 import re
 
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.operators import join, to_text
 from clawblox.luau.lib.support import arguments as arg
 
@@ -21,7 +21,7 @@ def format_text(args: arg.Arguments) -> str:
     """Return what ``string.format`` returns."""
     form = arg.string(args, 0, "format")
     if len(form) > _FEW_SPECS:
-        work(form.count("%"))
+        charge_work(form.count("%"))
     pieces: list[str] = []
     at, next_argument = 0, 1
     while True:
@@ -135,5 +135,5 @@ def _float(spec: re.Match[str], value: float, letter: str) -> str:
 
 
 def _quote(text: str) -> str:
-    work(len(text) // 64)
+    charge_work(len(text) // 64)
     return f'"{text.translate(_QUOTED)}"'
