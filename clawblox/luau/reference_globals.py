@@ -1,4 +1,4 @@
-"""What the reference's own test program adds to the globals of its conformance files."""
+"""The globals that the reference's own test program adds for its conformance files."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ end
 
 
 class ConformanceHost(Host):
-    """Lends the files what they expect; finds it again when a VM is restored.
+    """Lends conformance files the functions and objects they expect, also after a restore.
 
     Args:
-        interval: Pause the file at every so many assertions; 0 never pauses it.
+        interval: Suspend the file at every assertion with a number divisible by this; 0 never
+            suspends it.
     """
 
     def __init__(self, interval: int = 0) -> None:
@@ -61,7 +62,7 @@ class ConformanceHost(Host):
         self.function("buffer.create")(_create_uncharged)
 
     def find_object(self, ident: str) -> HostObject:
-        """Return the pointer with an address: there is one for each."""
+        """Return the pointer with an address; there is one for each address."""
         return self._pointers.setdefault(ident, HostObject(self._pointer, ident))
 
     def prepare(self, vm: VM) -> None:
@@ -80,7 +81,12 @@ class ConformanceHost(Host):
         vm.memory_limit = 12 * BLOCK_BYTES
 
     def round_trip(self, vm: VM) -> VM:
-        """Return a VM saved and restored; saving that again must give the same document."""
+        """Return a restored copy of a VM.
+
+        Raises:
+            AssertionError: Saving the copy gives another document.
+            SnapshotError: The VM cannot be saved or restored.
+        """
         document = json.dumps(vm.snapshot())
         restored = VM.restore(json.loads(document), host=self)
         assert json.dumps(restored.snapshot()) == document
@@ -93,7 +99,7 @@ def _throw() -> None:
 
 
 def _create_uncharged(size: Any = None) -> Any:
-    """Return a buffer; the test of large ones runs without a limit of memory."""
+    """Return a buffer; the conformance test of large buffers needs no limit of memory."""
     vm = current.vm
     assert isinstance(vm, VM)
     limits, vm.memory_limit, vm.block_limit = (vm.memory_limit, vm.block_limit), None, None

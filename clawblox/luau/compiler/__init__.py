@@ -1,4 +1,4 @@
-"""From source text to Python text: what is known of a script before it runs.
+"""Compiles source text to Python text; nothing of a script runs here.
 
 - `grammar`: source to syntax tree
 - `codegen`: syntax tree to Python code and continuations

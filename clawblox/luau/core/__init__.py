@@ -7,7 +7,8 @@ Knows nothing of source code, coroutines or libraries.
 - `machine`: what the rooms below the VM see of it, and the coroutine that runs on it
 - `context`: which VM runs on this thread
 - `values`: nil, tables, userdata, vectors and buffers as Python objects
-- `numbers`: numbers as text, both ways
+- `border`: the length of a table
+- `numbers`: arithmetic, and numbers as text
 - `operators`: what generated code calls for operands its fast paths do not handle
 - `iteration`: what loops go through
 - `random`: the random stream of a VM

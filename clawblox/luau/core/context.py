@@ -1,4 +1,4 @@
-"""Which VM runs on this thread, and what the lowest modules may ask of it."""
+"""The VM that runs on this thread, and what the lowest modules ask of it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,21 @@ def thread_environment() -> Any:
 
 
 def charge_reading(size: int) -> None:
-    """Charge going through a long text, as comparing and hashing it do."""
+    """Charge going through a long text, as comparing and hashing do.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
     if size >= LONG_TEXT:
         current.vm.charge_work(size // BYTES_A_STEP)
 
 
 def call_unyieldable(function: Any, *arguments: Any) -> Any:
-    """Call a metamethod or callback: it must not yield, and nests at most 200 deep."""
+    """Call a metamethod or callback, which must not yield and nests at most 200 deep.
+
+    Raises:
+        LuaError: The function fails, or callbacks nest too deep.
+    """
     vm = current.vm
     vm.c_calls += 1
     try:

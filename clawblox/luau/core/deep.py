@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 STACK_BYTES = 512 << 20
 MAX_CALLS = 19_999  # as in the reference, the main function among them
 _STARTING_CALLS = 10  # Python's own, below the main function
-HEADROOM = 200  # what handling an error may take on a stack that is full
+HEADROOM = 200  # calls that handling an error may need on a stack that is full
 _PROBE_CALLS = 3_000
 _PROBE_LIMIT = 500
 _lock = threading.Lock()
@@ -33,15 +33,15 @@ def is_deep() -> bool:
 
 
 def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | None = None) -> Result:
-    """Run a function on a deep thread, on this one if it is deep already; return its result.
+    """Run a function on a deep thread, or on this one if it is deep already; return its result.
 
     Args:
-        function: What to run.
-        interrupt: Called when an exception, such as KeyboardInterrupt, hits the waiting thread: it
-            makes the function end. None waits for the function.
+        function: The function.
+        interrupt: Called when an exception, such as KeyboardInterrupt, hits the waiting thread; it
+            makes the function end. None means to wait for the function.
 
     Raises:
-        BaseException: Whatever the function raises; or what hit the waiting thread, once the
+        BaseException: The function raised it; or it hit the waiting thread, and is raised once the
             function has ended.
     """
     if is_deep():
@@ -68,7 +68,7 @@ def _attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     _local.is_deep = True
     try:
         return function(), None
-    except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+    except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
         return None, error
 
 
@@ -91,9 +91,9 @@ def _start(target: Callable[[], Any]) -> threading.Thread:
 
 
 def _wait(done: threading.Event, interrupt: Callable[[], None] | None) -> BaseException | None:
-    """Wait for the end; return what hit this thread meanwhile.
+    """Wait for the end; return the exception that hit this thread meanwhile, or None.
 
-    An event, because an exception within ``Thread.join`` makes the thread look ended.
+    It waits for an event, because an exception within ``Thread.join`` makes the thread look ended.
     """
     interruption = None
     while not done.is_set():
@@ -126,14 +126,20 @@ def _lower_limit() -> None:
 
 
 def call_limit() -> int:
-    """Return the recursion limit while scripts run; where it is unreliable, it is only a net."""
+    """Return the recursion limit while scripts run.
+
+    Where the interpreter misses some recursion, the limit is only a safety net.
+    """
     return max(_usual_limit, MAX_CALLS + (HEADROOM if _is_defective else _STARTING_CALLS))
 
 
 def recursion_is_unchecked() -> bool:
     """Return whether this interpreter misses some recursion (CPython 3.13.0 to 3.13.7 do).
 
-    The answer comes from an experiment, made before the first deep thread's work.
+    An experiment before the first work of a deep thread finds that out.
+
+    Raises:
+        RuntimeError: No thread can be started.
     """
     if _is_defective is None:
         run_deep(lambda: None)

@@ -1,8 +1,8 @@
 """The exceptions of the VM, and how a chunk's name looks in messages.
 
 Exception
-├── LuaError            a Luau error value on its way to a ``pcall`` or to the host
-│   ├── RuntimeFault    an error of the runtime, still without its position
+├── LuaError            a Luau error on its way to a ``pcall`` or to the host
+│   ├── RuntimeFault    an error raised by the runtime, still without its position
 │   ├── OutOfMemory
 │   └── LuauSyntaxError a chunk that does not compile
 ├── SnapshotError       a state or document that cannot be saved or restored
@@ -18,12 +18,13 @@ MAX_MESSAGE = 511  # bytes of a message of the runtime, as in the reference
 
 
 class LuaError(Exception):
-    """A Luau error.
+    """A Luau error on its way to a ``pcall`` or to the host.
 
     Attributes:
-        value: The Luau value that was raised, a ``str`` of bytes in most cases.
-        traceback: The Luau stack at the point of the error, newest call first; ``""`` if unknown.
-        located: Whether the position belongs in front of the text, or is there already.
+        value: The Luau value that was raised, in most cases a ``str`` of bytes.
+        traceback: The Luau stack where it was raised, newest call first; ``""`` if unknown.
+        located: Whether the text begins with its position already.
+        c_calls: The depth of callbacks at which it was raised, where handlers need to know.
     """
 
     def __init__(self, value: Any, *, located: bool = True) -> None:
@@ -31,7 +32,7 @@ class LuaError(Exception):
         self.value = value
         self.traceback = ""
         self.located = located
-        self.c_calls = 0  # how deep in callbacks it was raised, where that matters
+        self.c_calls = 0
 
     def __str__(self) -> str:
         if isinstance(self.value, str):
@@ -39,15 +40,15 @@ class LuaError(Exception):
         return f"Luau error value: {self.value!r}"
 
 
-class RuntimeFault(LuaError):  # noqa: N818 - it becomes an error when it has its position
-    """An error of the runtime itself; its text still lacks the position of the running line."""
+class RuntimeFault(LuaError):  # noqa: N818 - it becomes an error with its position
+    """An error raised by the runtime itself; its text still lacks the position."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message[:MAX_MESSAGE], located=False)
 
 
-class OutOfMemory(LuaError):  # noqa: N818 - it says the condition
-    """The heap is full; this error has no position."""
+class OutOfMemory(LuaError):  # noqa: N818 - the name states the condition
+    """The heap is full. The error has no position."""
 
     def __init__(self) -> None:
         super().__init__("not enough memory")
@@ -57,7 +58,7 @@ class LuauSyntaxError(LuaError):
     """A chunk that does not compile.
 
     Attributes:
-        line: Its line, counted from 1.
+        line: The line of the error, counted from 1.
         reason: The text without the position.
     """
 
@@ -72,11 +73,11 @@ class SnapshotError(Exception):
 
 
 class HostError(Exception):
-    """The host used the interface in a way it does not allow."""
+    """The host used the interface in a way that is not allowed."""
 
 
 def chunk_id(name: str) -> str:
-    """Return a chunk name as positions show it: ``=x`` and ``@x`` are x, else it is source text."""
+    """Return a chunk's name as positions show it: ``=x`` and ``@x`` as x, else source text."""
     room = _CHUNK_ID_SIZE - 1
     if name.startswith("="):
         return name[1 : 1 + room]

@@ -1,7 +1,7 @@
-"""Loops: what a numeric ``for`` counts through, and the three kinds of generic ``for``.
+"""Loops: the numbers of a numeric ``for``, and the three kinds of generic ``for``.
 
 An iterator object lives in a variable of its loop, so a suspended loop is saved with it; ``again``
-gives the running iteration once more and then what is left.
+repeats the running iteration and then gives the rest.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import chain, repeat, tee
 from typing import Any
 
+from clawblox.luau.core.border import border
 from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.numbers import to_number
@@ -19,7 +20,6 @@ from clawblox.luau.core.values import (
     Flag,
     Function,
     LuaTable,
-    border,
     is_function,
     key_value,
     metamethod,
@@ -27,7 +27,7 @@ from clawblox.luau.core.values import (
     type_name,
 )
 
-CALL = object()  # stands for the key where the loop has to call its iterator function
+CALL = object()  # the key of an iteration in which the loop has to call its iterator function
 ONCE = (None,)
 _CACHED = 4096
 FLOATS = tuple(map(float, range(_CACHED)))
@@ -37,17 +37,29 @@ builtin_iterators: dict[str, Function] = {}  # `next` and the function `ipairs` 
 
 
 def charge_iterations(steps: int) -> None:
-    """Charge loop iterations before they run."""
+    """Charge loop iterations before they run.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
     current.vm.charge(steps)
 
 
 def charge_work(steps: int) -> None:
-    """Charge work of the library that runs no script and fills no table."""
+    """Charge work of the library that runs no script and fills no table.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
     current.vm.charge_work(steps)
 
 
 def count(start: Any, limit: Any, step: Any) -> Any:
-    """Return what ``for i = start, limit, step`` goes through."""
+    """Return the numbers that ``for i = start, limit, step`` goes through.
+
+    Raises:
+        RuntimeFault: A bound is no number.
+    """
     if not (start.__class__ is float and limit.__class__ is float and step.__class__ is float):
         return count(*_bounds(start, limit, step))
     if step == 1.0:
@@ -63,7 +75,11 @@ def count(start: Any, limit: Any, step: Any) -> Any:
 
 
 def count_on(value: float, limit: Any, step: Any) -> Any:
-    """Return a running iteration's value, and then what is left."""
+    """Return the number of a running iteration and those that follow it.
+
+    Raises:
+        RuntimeFault: A bound is no number.
+    """
     if not (limit.__class__ is float and step.__class__ is float):
         value, limit, step = _bounds(value, limit, step)
     return chain((value,), count(value + step, limit, step))
@@ -108,12 +124,12 @@ class LoopIterator:
         raise NotImplementedError
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-        """Return the running iteration and what is left."""
+        """Return the running iteration and the rest."""
         return chain(((key, value),), iter(self))
 
 
 class FunctionLoop(LoopIterator):
-    """Calls an iterator function; the loop's own code does the call, which may yield."""
+    """Calls an iterator function; the code of the loop makes the call, which may yield."""
 
     __slots__ = ()
 
@@ -126,14 +142,14 @@ class FunctionLoop(LoopIterator):
         return repeat((CALL, None))
 
     def take(self, result: Any, count: int) -> tuple[Any, ...]:
-        """Note the control variable in a call's result, and return ``count`` values."""
+        """Keep the control variable of a call's result; return ``count`` values."""
         values = adjust(result, count)
         self.control = values[0]
         return values
 
 
 class TableLoop(LoopIterator):
-    """Goes through the keys a table had at the start, reading values late."""
+    """Goes through the keys that a table had at the start, reading each value when it is due."""
 
     __slots__ = ("_position", "keys")
 
@@ -150,7 +166,7 @@ class TableLoop(LoopIterator):
         return zip(self._position, map(self.state.get, keys), strict=False)
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-        """Return the running iteration and what is left."""
+        """Return the running iteration and the rest."""
         self.keys = self.rest()
         return super().again(key, value)
 
@@ -177,7 +193,7 @@ class SequenceLoop(LoopIterator):
         return zip(numbers, iter(map(self.state.get, again).__next__, None), strict=False)
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-        """Return the running iteration and what is left."""
+        """Return the running iteration and the rest."""
         self.control = key
         return super().again(key, value)
 
@@ -197,7 +213,7 @@ def _has_flags(keys: list[Any]) -> bool:
 
 
 def is_position(control: Any) -> bool:
-    """Return whether a loop over 1, 2, 3, … can be where this is its control value."""
+    """Return whether a control value can be that of a loop over positions."""
     return control.__class__ is float and 0.0 <= control < _EXACT and control.is_integer()
 
 
@@ -205,11 +221,14 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
     """Return the iterator of ``for … in function, state, control``.
 
     Args:
-        function: An iterator function, or anything that can be iterated over.
+        function: An iterator function, or a value that can be iterated over.
         state: Its first argument.
         control: The first control value.
-        is_call: Whether the loop is written with ``pairs``, ``ipairs`` or ``next``: it then needs
-            a function, and iterates over nothing else.
+        is_call: Whether the loop is written with ``pairs``, ``ipairs`` or ``next``: it then needs a
+            function, and iterates over nothing else.
+
+    Raises:
+        RuntimeFault: The value cannot be iterated over.
     """
     if function is builtin_iterators["next"] and control is None and isinstance(state, LuaTable):
         return TableLoop(state, ordered_keys(state))
@@ -251,7 +270,11 @@ def ordered_keys(table: LuaTable) -> list[Any]:
 
 
 def next_entry(table: LuaTable, key: Any) -> Any:
-    """Return what ``next(table, key)`` returns; the key is a table key."""
+    """Return the entry that ``next(table, key)`` returns; the key is a table key.
+
+    Raises:
+        RuntimeFault: The table does not have the key.
+    """
     cursor: Cursor | None = getattr(table, "_cursor", None)
     if key is None:
         cursor = table._cursor = Cursor(_first_key(table))
@@ -287,7 +310,7 @@ def _charged_keys(table: LuaTable) -> list[Any]:
 
 
 class Cursor:
-    """Where ``next`` is in a table."""
+    """The position of ``next`` in a table."""
 
     __slots__ = ("keys", "position")
 
@@ -296,7 +319,7 @@ class Cursor:
         self.position = 0
 
     def after(self, key: Any) -> int:
-        """Return the position behind a key, or -1."""
+        """Return the position behind a key; -1 if the key is not there."""
         at = self.position
         if at < len(self.keys) and self.keys[at] == key:
             return at + 1

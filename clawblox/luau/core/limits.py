@@ -10,26 +10,30 @@ from clawblox.luau.core.errors import RuntimeFault
 
 _EXHAUSTED = "exhausted the allowed number of steps"
 BATCH = 1000
-MANY = 100  # values in a row from which on copying them is charged
-LONG_TEXT = 4096  # strings from this length on are charged for being read, as in comparisons
-BYTES_A_STEP = 1024  # as many are copied in about the time of a step
-SHORT_TEXT = 200  # strings of so many bytes are counted, and saved, wherever they stand
-STEPS_A_COLLECTION = 300_000  # after this many, dead entries leave weak tables
-STEP_BYTES = 100  # the most a step can add to the heap without being charged for it
+MANY = 100  # copying at least this many values is charged
+LONG_TEXT = 4096  # reading a string of at least this length, as in comparisons, is charged
+BYTES_A_STEP = 1024  # copying them takes about as long as a step
+SHORT_TEXT = 200  # up to this length, each occurrence of a string is counted and saved
+STEPS_A_COLLECTION = 300_000  # between collections that remove dead entries of weak tables
+STEP_BYTES = 100  # the most a step can add to the heap without a charge for memory
 
-
-Charge = Callable[[int], None]  # takes steps for work that is about to be done
+Charge = Callable[[int], None]
+"""Takes steps for work that is about to be done."""
 
 
 def free_of_charge(steps: int) -> None:
-    """Take nothing: the host's own work."""
+    """Take no steps: the host pays for its own work."""
 
 
 class Budget:
-    """What a call may still use.
+    """The steps that a call from the host has left.
 
     Generated code takes its steps from an iterator, which costs next to nothing; the budget hands
     them out in batches.
+
+    Attributes:
+        steps_left: The steps not handed out yet; None means no limit.
+        is_interrupted: Whether the host has interrupted the script.
     """
 
     def __init__(self) -> None:
@@ -40,7 +44,8 @@ class Budget:
         """Take steps for work that is about to be done.
 
         Raises:
-            RuntimeFault: Fewer are left, and now none, or the host has interrupted the script.
+            RuntimeFault: Fewer steps are left, which are lost, or the host has interrupted the
+                script.
         """
         self.check_interrupt()
         if self.steps_left is None:
@@ -51,10 +56,13 @@ class Budget:
         self.steps_left -= steps
 
     def take_batch(self) -> int:
-        """Take the next steps for loops and calls, which use them one by one; return how many.
+        """Take the next steps for loops and calls, which use them one by one.
+
+        Returns:
+            The number of steps taken.
 
         Raises:
-            RuntimeFault: None are left, or the host has interrupted the script.
+            RuntimeFault: No steps are left, or the host has interrupted the script.
         """
         self.check_interrupt()
         if self.steps_left is None:
@@ -66,7 +74,11 @@ class Budget:
         return size
 
     def check_interrupt(self) -> None:
-        """Raise `RuntimeFault` if the host has interrupted the script."""
+        """Check whether the host has interrupted the script.
+
+        Raises:
+            RuntimeFault: It has.
+        """
         if self.is_interrupted:
             raise RuntimeFault("interrupted by the host")
 

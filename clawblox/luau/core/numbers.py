@@ -1,4 +1,4 @@
-"""Numbers as text, both ways."""
+"""Arithmetic as Luau defines it, and numbers as text, both ways."""
 
 from __future__ import annotations
 
@@ -19,7 +19,54 @@ _HEXADECIMAL = re.compile(
 _SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*", re.IGNORECASE)
 _MAX_PLAIN_EXPONENT = 21
 _MIN_PLAIN_EXPONENT = -6
-_MOST_DIGITS = 64  # of a number of 64 bits
+_MOST_DIGITS = 64  # digits that a 64-bit number can have
+
+
+def modulo(left: float, right: float) -> float:
+    """Return Luau's ``%``: ``a - floor(a / b) * b``, rounded at every step."""
+    try:
+        quotient = left / right
+    except ZeroDivisionError:
+        return math.nan
+    if quotient - quotient != 0.0:
+        return left - quotient * right
+    floored = math.floor(quotient) or math.copysign(0.0, quotient)
+    return left - floored * right
+
+
+def divide(left: float, right: float) -> float:
+    """Return ``a / b`` as IEEE 754 defines it."""
+    try:
+        return left / right
+    except ZeroDivisionError:
+        if left == 0.0 or left != left:
+            return math.nan
+        return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def floor_divide(left: float, right: float) -> float:
+    """Return ``floor(a / b)``."""
+    quotient = divide(left, right)
+    if quotient - quotient != 0.0 or quotient == 0.0:
+        return quotient
+    floored = float(math.floor(quotient))
+    return floored if floored else math.copysign(floored, quotient)
+
+
+def raise_to(left: float, right: float) -> float:
+    """Return ``a ^ b`` as C's ``pow`` computes it."""
+    if right == 2.0:
+        return left * left
+    try:
+        return math.pow(left, right)
+    except OverflowError:
+        is_odd = right.is_integer() and right % 2.0 == 1.0
+        return -math.inf if left < 0.0 and is_odd else math.inf
+    except ValueError:
+        if left == 0.0:
+            is_odd = right.is_integer() and right % 2.0 == 1.0
+            return math.copysign(math.inf, left) if is_odd else math.inf
+        return math.nan
 
 
 def format_number(value: float) -> str:
@@ -63,7 +110,7 @@ def _lay_out(digits: str, point: int) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number a string stands for, or None."""
+    """Return the number that a string stands for, or None."""
     if match := _DECIMAL.fullmatch(text):
         return float(match[1])
     if match := _HEXADECIMAL.fullmatch(text):
@@ -77,7 +124,7 @@ def parse_number(text: str) -> float | None:
 
 
 def parse_in_base(text: str, base: int) -> float | None:
-    """Return the unsigned integer a string stands for in a base from 2 to 36, or None."""
+    """Return the unsigned integer that a string stands for in a base from 2 to 36, or None."""
     body = text.strip(" \t\n\v\f\r")
     negative = body.startswith("-")
     body = body.lstrip("+-") if body[:1] in "+-" and body[1:2] not in "+-" else body
@@ -93,7 +140,11 @@ def parse_in_base(text: str, base: int) -> float | None:
 
 
 def to_number(value: Any) -> float | None:
-    """Return a number, or the number a string stands for; None for anything else."""
+    """Return a number, or the number that a string stands for; None for anything else.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
     if value.__class__ is float:
         return float(value)
     if value.__class__ is not str:

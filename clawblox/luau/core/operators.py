@@ -1,4 +1,4 @@
-"""What generated code calls when operands are not what its fast paths handle."""
+"""Operators for operands that the fast paths of generated code do not handle."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from clawblox.luau.core.border import border
 from clawblox.luau.core.context import call_unyieldable as call_hook
 from clawblox.luau.core.context import charge_reading, current
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
-from clawblox.luau.core.numbers import format_number, to_number
+from clawblox.luau.core.numbers import (
+    divide,
+    floor_divide,
+    format_number,
+    modulo,
+    raise_to,
+    to_number,
+)
 from clawblox.luau.core.values import (
     LuaTable,
     Userdata,
     Vector,
     assign,
-    border,
     check_key,
     describe_key,
     first,
@@ -30,62 +37,15 @@ from clawblox.luau.core.values import (
 
 MAX_STRING = 1 << 30
 _ENTRY_BYTES = 60
-_SMALL = 100  # bytes: a step is charged for as much as this anyway
+_SMALL = 100  # bytes, which the charge for a step covers
 _SINGLE = struct.Struct("<fff")
-_MAX_SINGLE = 3.4028235677973366e38  # from here on, rounding to 32 bits gives infinity
-
-
-def modulo(left: float, right: float) -> float:
-    """Return Luau's ``%``: ``a - floor(a / b) * b``, rounded at every step."""
-    try:
-        quotient = left / right
-    except ZeroDivisionError:
-        return math.nan
-    if quotient - quotient != 0.0:
-        return left - quotient * right
-    floored = math.floor(quotient) or math.copysign(0.0, quotient)
-    return left - floored * right
-
-
-def divide(left: float, right: float) -> float:
-    """Return ``a / b`` as IEEE 754 has it."""
-    try:
-        return left / right
-    except ZeroDivisionError:
-        if left == 0.0 or left != left:
-            return math.nan
-        return math.copysign(math.inf, left) * math.copysign(1.0, right)
-
-
-def floor_divide(left: float, right: float) -> float:
-    """Return ``floor(a / b)``."""
-    quotient = divide(left, right)
-    if quotient - quotient != 0.0 or quotient == 0.0:
-        return quotient
-    floored = float(math.floor(quotient))
-    return floored if floored else math.copysign(floored, quotient)
-
-
-def raise_to(left: float, right: float) -> float:
-    """Return ``a ^ b`` as C's ``pow`` has it."""
-    if right == 2.0:
-        return left * left
-    try:
-        return math.pow(left, right)
-    except OverflowError:
-        is_odd = right.is_integer() and right % 2.0 == 1.0
-        return -math.inf if left < 0.0 and is_odd else math.inf
-    except ValueError:
-        if left == 0.0:
-            is_odd = right.is_integer() and right % 2.0 == 1.0
-            return math.copysign(math.inf, left) if is_odd else math.inf
-        return math.nan
+_MAX_SINGLE = 3.4028235677973366e38  # larger numbers round to infinity in 32 bits
 
 
 def _vector_result(
     left: Any, right: Any, compute: Callable[[float, float], float], *, scales: bool
 ) -> Vector | None:
-    """Return what an operator gives for vectors; None where an operand is no vector or scale."""
+    """Return an operator's result for vectors; None if an operand is no vector or number."""
     a = left if left.__class__ is Vector else _scale(left) if scales else None
     b = right if right.__class__ is Vector else _scale(right) if scales else None
     if a is None or b is None:
@@ -107,7 +67,7 @@ def _arithmetic(
         event: The metamethod.
         word: The operator's name in messages.
         compute: The operation on numbers.
-        scales: Whether a vector may meet a number.
+        scales: Whether one operand may be a vector and the other a number.
     """
 
     def operate(left: Any, right: Any) -> Any:
@@ -147,7 +107,11 @@ power = _arithmetic("__pow", "pow", raise_to, scales=False)
 
 
 def minus(value: Any) -> Any:
-    """Return ``-value``."""
+    """Return ``-value``.
+
+    Raises:
+        RuntimeFault: The value is no number, and has no ``__unm``.
+    """
     if value.__class__ is Vector:
         return Vector(-value.x, -value.y, -value.z)
     handler = metamethod(value, "__unm")
@@ -160,7 +124,11 @@ def minus(value: Any) -> Any:
 
 
 def length(value: Any) -> float:
-    """Return ``#value``."""
+    """Return ``#value``.
+
+    Raises:
+        RuntimeFault: The value has no length, or its ``__len`` returns no number.
+    """
     if value.__class__ is LuaTable:
         return border(value)
     if value.__class__ is str:
@@ -177,7 +145,11 @@ def length(value: Any) -> float:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Return ``left == right`` for operands of different classes."""
+    """Return ``left == right`` for operands of different classes.
+
+    Raises:
+        LuaError: ``__eq`` fails.
+    """
     if left.__class__ is bool or right.__class__ is bool:
         return left is right
     if left.__class__ is str and right.__class__ is str:
@@ -207,7 +179,11 @@ def raw_equal(left: Any, right: Any) -> bool:
 
 
 def less(left: Any, right: Any) -> bool:
-    """Return ``left < right``."""
+    """Return ``left < right``.
+
+    Raises:
+        RuntimeFault: The values cannot be compared.
+    """
     if left.__class__ is right.__class__ and left.__class__ in (float, str):
         if left.__class__ is str:
             charge_reading(min(len(left), len(right)))
@@ -216,7 +192,11 @@ def less(left: Any, right: Any) -> bool:
 
 
 def less_equal(left: Any, right: Any) -> bool:
-    """Return ``left <= right``."""
+    """Return ``left <= right``.
+
+    Raises:
+        RuntimeFault: The values cannot be compared.
+    """
     if left.__class__ is right.__class__ and left.__class__ in (float, str):
         if left.__class__ is str:
             charge_reading(min(len(left), len(right)))
@@ -242,14 +222,22 @@ def _piece(value: Any) -> str | None:
 
 
 def account_text(text: str) -> str:
-    """Account for a new string."""
+    """Account for a new string; return it.
+
+    Raises:
+        OutOfMemory: There is no room for it.
+    """
     if len(text) > _SMALL:
         current.vm.allocate(len(text))
     return text
 
 
 def join(pieces: list[str], separator: str = "") -> str:
-    """Return pieces as one string, if there is room for it."""
+    """Return pieces as one string.
+
+    Raises:
+        OutOfMemory: There is no room for it.
+    """
     size = sum(map(len, pieces)) + len(separator) * max(len(pieces) - 1, 0)
     if size > _SMALL:
         if size > MAX_STRING:
@@ -259,7 +247,12 @@ def join(pieces: list[str], separator: str = "") -> str:
 
 
 def concat(left: Any, right: Any) -> Any:
-    """Return ``left .. right``."""
+    """Return ``left .. right``.
+
+    Raises:
+        RuntimeFault: An operand is no string or number, and has no ``__concat``.
+        OutOfMemory: There is no room for it.
+    """
     a, b = _piece(left), _piece(right)
     if a is not None and b is not None:
         size = len(a) + len(b)
@@ -277,7 +270,12 @@ def concat(left: Any, right: Any) -> Any:
 
 
 def concat_all(*values: Any) -> Any:
-    """Return ``a .. b .. c``, which binds to the right."""
+    """Return ``a .. b .. c``, which binds to the right.
+
+    Raises:
+        RuntimeFault: An operand is no string or number, and has no ``__concat``.
+        OutOfMemory: There is no room for it.
+    """
     pieces = []
     for value in values:
         if value.__class__ is str:
@@ -295,7 +293,11 @@ def concat_all(*values: Any) -> Any:
 
 
 def index(holder: Any, key: Any) -> Any:
-    """Return ``holder[key]`` for any two values."""
+    """Return ``holder[key]`` for any two values.
+
+    Raises:
+        RuntimeFault: The holder cannot be indexed, or not with this key.
+    """
     key = table_key(key)
     if holder.__class__ is str:
         return text_field(holder, key)
@@ -309,7 +311,11 @@ def index(holder: Any, key: Any) -> Any:
 
 
 def put(holder: Any, key: Any, value: Any) -> None:
-    """Do ``holder[key] = value`` for any values."""
+    """Do ``holder[key] = value`` for any values.
+
+    Raises:
+        RuntimeFault: The holder cannot be assigned to, or not with this key.
+    """
     key = table_key(key)
     if holder.__class__ is LuaTable:
         check_key(key)
@@ -327,7 +333,7 @@ def put(holder: Any, key: Any, value: Any) -> None:
 
 
 def text_field(text: str, key: Any) -> Any:
-    """Return a field of a string: what the string library has under its name."""
+    """Return a field of a string: the entry of the string library with this name."""
     return current.vm.string_library[table_key(key)]
 
 
@@ -343,7 +349,11 @@ def table_without_nil(fields: dict[Any, Any]) -> LuaTable:
 
 
 def account_table(table: LuaTable) -> LuaTable:
-    """Account for a large table literal."""
+    """Account for a large table literal; return it.
+
+    Raises:
+        OutOfMemory: There is no room for it.
+    """
     current.vm.allocate(_ENTRY_BYTES * len(table))
     return table
 
@@ -355,7 +365,10 @@ def place(table: LuaTable, key: Any, value: Any, positional: int | None) -> None
         table: The new table.
         key: The key.
         value: The value.
-        positional: How many positional items there are; None if `table_with` has counted them.
+        positional: The number of positional items; None if `table_with` has counted them.
+
+    Raises:
+        RuntimeFault: The key is nil or NaN.
     """
     if positional is None:
         positional = int(getattr(table, "_hint", 0.0))
@@ -364,7 +377,11 @@ def place(table: LuaTable, key: Any, value: Any, positional: int | None) -> None
 
 
 def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> LuaTable:
-    """Return a new table with ``values`` behind its ``count`` positional items."""
+    """Return a new table with ``values`` behind its ``count`` positional items.
+
+    Raises:
+        OutOfMemory: There is no room for it.
+    """
     table = table_without_nil(fields)
     current.vm.allocate(40 * len(values))
     if len(values) + count:
@@ -382,18 +399,23 @@ def adjust(result: Any, count: int) -> tuple[Any, ...]:
 
 
 def take_values(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    """Return exactly ``count`` values."""
+    """Return exactly ``count`` values: the first, or with nil added."""
     missing = count - len(values)
     return values + (None,) * missing if missing > 0 else values[:count]
 
 
 def shown_type(value: Any) -> str:
-    """Return what ``typeof`` returns: host objects have types of their own."""
+    """Return the type of a value as ``typeof`` names it: host objects have types of their own."""
     return value.type_name if isinstance(value, Userdata) else type_name(value)
 
 
 def to_text(value: Any) -> str:
-    """Return ``tostring(value)``."""
+    """Return ``tostring(value)``.
+
+    Raises:
+        RuntimeFault: ``__tostring`` returns no string.
+        LuaError: ``__tostring`` fails.
+    """
     if value.__class__ is str:
         return str(value)
     if value.__class__ is float:
@@ -414,7 +436,11 @@ def to_text(value: Any) -> str:
 
 
 def interpolate(texts: tuple[str, ...], *values: Any) -> str:
-    """Return a backtick string."""
+    """Return a backtick string.
+
+    Raises:
+        LuaError: ``__tostring`` of a value fails, or there is no room for the string.
+    """
     parts = [texts[0]]
     for text, value in zip(texts[1:], values, strict=True):
         parts.append(to_text(value))

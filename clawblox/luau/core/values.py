@@ -43,7 +43,11 @@ def flag(value: bool) -> Flag:
 
 
 def table_key(value: Any) -> Any:
-    """Return the key under which a table holds a value, charging for a long one."""
+    """Return the key under which a table holds a value, charging for a long one.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
     if value.__class__ is str:
         charge_reading(len(value))
     return flag(value) if value.__class__ is bool else value
@@ -61,8 +65,8 @@ class LuaTable(dict[Any, Any]):
 
     _meta: LuaTable | None
     _own_class: type[MetaTable]
-    _hint: float  # how many elements it was made for, where that is known
-    _cursor: Any  # where `next` is
+    _hint: float  # the number of elements it was made for, if known
+    _cursor: Any  # the position of `next`
     _serial: int
 
     meta: LuaTable | None = None
@@ -118,7 +122,7 @@ class MetaTable(LuaTable):
 
 
 class SlowTable(MetaTable):
-    """A table whose assignments need care: ``__newindex``, or it is itself a metatable."""
+    """A table whose assignments need care: it has ``__newindex``, or is a metatable itself."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -138,17 +142,17 @@ raw_get = dict.get
 raw_set = dict.__setitem__
 raw_pop = dict.pop
 raw_has = dict.__contains__
-hooks: dict[str, Function] = {}  # what `operators` lends to this module
+hooks: dict[str, Function] = {}  # filled by `operators`, which needs this module
 
 
 class NativeFunction:
-    """A function with state of its own, such as the one ``string.gmatch`` returns."""
+    """A function with state of its own, such as one that ``string.gmatch`` returns."""
 
     __slots__ = ("__weakref__", "_serial")
 
 
 class Userdata:
-    """What ``newproxy`` returns: identity and perhaps a metatable."""
+    """A value that ``newproxy`` returns: an identity, and perhaps a metatable."""
 
     __slots__ = ("__weakref__", "_serial", "meta")
 
@@ -258,7 +262,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 def type_name(value: Any) -> str:
-    """Return what ``type`` returns."""
+    """Return the type of a value as ``type`` names it."""
     name = _TYPE_NAMES.get(value.__class__)
     if name is not None:
         return name
@@ -280,7 +284,7 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def as_result(values: tuple[Any, ...]) -> Any:
-    """Return values as functions return them."""
+    """Return values the way functions return them."""
     return values[0] if len(values) == 1 else values
 
 
@@ -310,12 +314,12 @@ def truth(value: Any) -> bool:
 
 
 def describe_key(key: Any) -> str:
-    """Return how messages about indexing show a key."""
+    """Return a key as messages about indexing show it."""
     return f"'{key[:MAX_MESSAGE]}'" if key.__class__ is str else type_name(key)
 
 
 def find_metatable(value: Any) -> LuaTable | None:
-    """Return the metatable of a value, strings left out."""
+    """Return a value's metatable; None for strings, and for values without a metatable."""
     meta: LuaTable | None = getattr(value, "meta", None)
     return meta
 
@@ -327,7 +331,11 @@ def metamethod(value: Any, event: str) -> Any:
 
 
 def meta_equal(left: Any, right: Any) -> bool:
-    """Compare two objects by their common ``__eq``, which even one with itself goes through."""
+    """Compare two objects by the ``__eq`` they share, also where both are the same object.
+
+    Raises:
+        LuaError: A metamethod fails or yields.
+    """
     handler = metamethod(left, "__eq")
     if handler is None or metamethod(right, "__eq") is not handler:
         return left is right
@@ -348,7 +356,11 @@ def raw_assign(table: LuaTable, key: Any, value: Any) -> None:
 
 
 def check_key(key: Any) -> None:
-    """Refuse nil and NaN as keys to write to."""
+    """Refuse nil and NaN as keys to write to.
+
+    Raises:
+        RuntimeFault: The key is nil or NaN, or a vector that contains NaN.
+    """
     if key is None:
         raise RuntimeFault("table index is nil")
     if key.__class__ in (float, Vector) and key != key:
@@ -367,7 +379,13 @@ def check_writable(table: LuaTable) -> None:
 
 
 def assign(target: Any, key: Any, value: Any) -> None:
-    """Set a key of a table as scripts do: with ``__newindex``, unless it is read-only."""
+    """Set a key of a table as scripts do: with ``__newindex``, unless it is read-only.
+
+    Raises:
+        RuntimeFault: The table is frozen, the key is nil or NaN, or the chain of ``__newindex`` is
+            too long.
+        LuaError: A metamethod fails or yields.
+    """
     table = target
     for _ in range(MAX_INDEX_CHAIN):
         meta = table.meta
@@ -390,7 +408,7 @@ def assign(target: Any, key: Any, value: Any) -> None:
 
 
 def set_metatable(table: LuaTable, meta: LuaTable | None) -> None:
-    """Give a table a metatable; the caller has checked that it may."""
+    """Give a table a metatable; the caller has checked that this is allowed."""
     if meta is not None and not isinstance(meta, SlowTable):
         if meta.__class__ is LuaTable:
             meta._meta = None
@@ -430,7 +448,7 @@ def own_user_class(meta: LuaTable) -> type[MetaTable]:
 
 
 def renew_class(meta: LuaTable) -> None:
-    """Make the class of a metatable's users look where its ``__index`` says now."""
+    """Make the class of a metatable's users follow its present ``__index``."""
     known: Any = getattr(meta, "_own_class", None)
     if known is None or known is MetaTable:
         return
@@ -451,24 +469,18 @@ def _is_circular(table: LuaTable) -> bool:
 
 
 def reclass_users(meta: LuaTable) -> None:
-    """Let the tables with this metatable notice that it has a ``__newindex`` now."""
-    import gc  # rare: only where the handler comes after the first user
+    """Let the tables with this metatable notice that it now has a ``__newindex``.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    import gc  # rarely needed: only where the handler comes after the first user
 
     for user in gc.get_referrers(meta):
         if isinstance(user, MetaTable) and not isinstance(user, SlowTable) and user.meta is meta:
             user.__class__ = SlowTable
-    if (vm := getattr(current, "vm", None)) is not None:  # else the host builds a table
+    if (vm := getattr(current, "vm", None)) is not None:  # else the host is building a table
         vm.charge_search()
-
-
-def clear_table(table: LuaTable) -> None:
-    """Remove everything but the room for it; the caller has checked that it may."""
-    size = int(border(table))
-    if size and not hasattr(table, "_hint"):
-        table._hint = float(1 << (size - 1).bit_length())
-    table.clear()
-    if table.__class__ is SlowTable:
-        renew_class(table)
 
 
 def freeze(table: LuaTable) -> None:
@@ -476,51 +488,3 @@ def freeze(table: LuaTable) -> None:
     if table.__class__ is LuaTable:
         table._meta = None
     table.__class__ = FrozenTable
-
-
-def border(table: LuaTable) -> float:
-    """Return the length of a table without ``__len``.
-
-    Where there are holes it is, like the reference's, a border that depends on how many elements
-    the table was made for: it is looked for by bisection.
-    """
-    size = float(len(table))
-    if size == 0.0:
-        return 0.0
-    known: float = getattr(table, "_hint", 0.0)
-    if known and not raw_has(table, known):
-        return _array_border(table, int(known))
-    if size >= known and raw_has(table, size) and not raw_has(table, size + 1.0):
-        return size
-    if not known:
-        if not raw_has(table, 1.0):
-            return 0.0
-        room = 1 << int(size).bit_length()
-        if not raw_has(table, float(room)):
-            return _array_border(table, room)
-        known = float(room)
-    low, high = known, known + 1.0
-    while raw_has(table, high):
-        low, high = high, high * 2.0
-    return _bisect(table, low, high)
-
-
-def _array_border(table: LuaTable, room: int) -> float:
-    """Return the border the reference finds in an array whose last place is empty."""
-    base, rest = 0, room
-    while half := rest >> 1:
-        if raw_has(table, float(base + half + 1)):
-            base += half
-        rest -= half
-    return float(base + raw_has(table, float(base + 1)))
-
-
-def _bisect(table: LuaTable, low: float, high: float) -> float:
-    """Return a border between an index that is there, or 0, and one that is not."""
-    while high - low > 1.0:
-        middle = (low + high) // 2.0
-        if raw_has(table, middle):
-            low = middle
-        else:
-            high = middle
-    return low

@@ -8,6 +8,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
+from clawblox.luau.core.border import border
 from clawblox.luau.core.context import MAX_C_CALLS, current, thread_environment
 from clawblox.luau.core.deep import HEADROOM
 from clawblox.luau.core.errors import LuaError, LuauSyntaxError, RuntimeFault
@@ -18,7 +19,6 @@ from clawblox.luau.core.values import (
     LuaTable,
     Userdata,
     as_result,
-    border,
     check_key,
     check_writable,
     find_metatable,
@@ -33,10 +33,10 @@ from clawblox.luau.core.values import (
 )
 from clawblox.luau.lib.debug import frame_closure, whole_function
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.garbage import collect
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.runtime.chunk import environment_cell, find_prototype
 from clawblox.luau.runtime.diagnose import Level, run_handler, stack, to_luau_error
+from clawblox.luau.runtime.garbage import collect
 from clawblox.luau.runtime.measure import heap_bytes
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 

@@ -9,7 +9,7 @@ from typing import Any
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.operators import divide, raise_to
+from clawblox.luau.core.numbers import divide, raise_to
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.noise import noise as perlin
 from clawblox.luau.lib.support.registry import builtin

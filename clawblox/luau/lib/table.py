@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clawblox.luau.core.border import border
 from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
 from clawblox.luau.core.iteration import charge_iterations, charge_work, ordered_keys
@@ -13,16 +14,16 @@ from clawblox.luau.core.operators import equal, join, shown_type
 from clawblox.luau.core.values import (
     FrozenTable,
     LuaTable,
+    SlowTable,
     as_result,
-    border,
     check_writable,
-    clear_table,
     first,
     key_value,
     raw_get,
     raw_has,
     raw_pop,
     raw_set,
+    renew_class,
     set_metatable,
 )
 from clawblox.luau.core.values import (
@@ -256,8 +257,14 @@ def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, t
 
 @builtin("table.clear")
 def clear(*args: Any) -> tuple[()]:
-    """Remove everything."""
-    clear_table(_writable(args, "clear"))
+    """Remove all entries; the table keeps the size it was made for."""
+    table = _writable(args, "clear")
+    size = int(border(table))
+    if size and not hasattr(table, "_hint"):
+        table._hint = float(1 << (size - 1).bit_length())
+    table.clear()
+    if table.__class__ is SlowTable:
+        renew_class(table)
     return ()
 
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.core.operators import divide, make_vector
+from clawblox.luau.core.numbers import divide
+from clawblox.luau.core.operators import make_vector
 from clawblox.luau.core.values import Vector
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.noise import single

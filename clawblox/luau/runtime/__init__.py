@@ -1,4 +1,4 @@
-"""Running compiled code: chunks, coroutines, errors with positions, and the host's side.
+"""Runs compiled code: chunks, coroutines, errors with positions, and the host's side.
 
 - `chunk`: a compiled source, its functions and continuations
 - `suspension`: how running code becomes data
@@ -6,4 +6,6 @@
 - `diagnose`: positions, messages and the Luau stack
 - `host`: what a host lends to scripts
 - `measure`: the estimated size of the heap
+- `garbage`: weak tables
+- `limited`: what a call may use: steps, memory, depth
 """

@@ -32,7 +32,7 @@ UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
 _TEXT_A_STEP = 2  # characters that Python compiles
-FORMAT = 4  # part of every snapshot: lowering the same source differently needs a new number
+FORMAT = 4  # in every snapshot: it must change when the same source is lowered differently
 
 
 class Unit:
@@ -50,7 +50,11 @@ class Continuation:
     """The rest of a function behind one call.
 
     Attributes:
-        length: How many lines of generated code it has.
+        prototype: The function.
+        site: The call.
+        line: Its line in the source, counted from 1.
+        names: The variables that the rest needs.
+        length: The number of lines of generated code.
     """
 
     __slots__ = ("_function", "length", "line", "names", "prototype", "site")
@@ -86,8 +90,8 @@ class Prototype:
     """One function of a chunk.
 
     Attributes:
-        numeric_parameters: None for a function that anything may call. Of a direct one, the
-            positions of the parameters that its code takes to be numbers.
+        numeric_parameters: The positions of the parameters that the code of a direct function takes
+            to be numbers; None for a function that any code may call.
     """
 
     __slots__ = (
@@ -111,7 +115,12 @@ class Prototype:
         self._continuations: dict[int, Continuation] = {}
 
     def continuation(self, ordinal: int) -> Continuation:
-        """Return the code behind a call site, compiling it at the first use."""
+        """Return the code behind a call site, compiling it at the first use.
+
+        Raises:
+            LookupError: The function has no call with this number.
+            LuauSyntaxError: Python cannot compile the code.
+        """
         known = self._continuations.get(ordinal)
         if known is None:
             known = self._continuations[ordinal] = self._compile(self.sites[ordinal])
@@ -125,7 +134,7 @@ class Prototype:
             self.index, self.block, site, names, counts_depth=recursion_is_unchecked()
         )
         made = self.chunk.compile(writer, f"{self.index}/{site.ordinal}")
-        length = sum(map(bool, writer.lines))  # others depend on the version of Python
+        length = sum(map(bool, writer.lines))  # the others depend on the version of Python
         return Continuation(self, site, made[f"M{self.index}"](None), names, length)
 
 
@@ -144,8 +153,8 @@ class Chunk:
         Args:
             source: The source, one character a byte.
             name: The chunk name, ``=x``, ``@x``, or source text.
-            names: What generated code may call.
-            charge: Called with a number of steps before the work they stand for.
+            names: The names that generated code may use.
+            charge: Called with a number of steps before the work they pay for.
 
         Raises:
             LuauSyntaxError: The source is not Luau, or too deeply nested.
@@ -181,7 +190,11 @@ class Chunk:
     def compile(
         self, writer: Writer, name: str, into: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Compile and run a unit's text; return the names it defines."""
+        """Compile and run the text of a unit; return the names it defines.
+
+        Raises:
+            LuauSyntaxError: The code is nested too deeply for Python.
+        """
         filename = f"{UNIT_PREFIX}{name}>"
         self.units[filename] = Unit(writer)
         text = "\n".join(writer.text) + "\n"
@@ -199,7 +212,7 @@ class Chunk:
         return made
 
     def main(self, environment: Any) -> Callable[..., Any]:
-        """Return the chunk's main function with this table of globals."""
+        """Return the main function, with a table of globals."""
         function: Callable[..., Any] = self.namespace["M0"](environment)
         return function
 
@@ -233,9 +246,10 @@ def is_generated(code: CodeType) -> bool:
 
 
 class CheckedFunction(NativeFunction):
-    """A direct function as scripts may hold it, found by its place on the stack.
+    """A direct function that a script has found by its place on the stack.
 
-    Its code fits the calls in its chunk, and trusts their arguments. Here they are checked.
+    The code of the function fits the calls in its chunk and trusts their arguments, so they are
+    checked here.
     """
 
     __slots__ = ("function",)
@@ -270,7 +284,7 @@ def is_direct(function: Any) -> bool:
 
 
 def checked(function: FunctionType) -> Any:
-    """Return a Luau function as scripts may hold it, the same one every time."""
+    """Return a Luau function in the form that scripts may hold, the same one every time."""
     if not is_direct(function):
         return function
     if "checked" not in function.__dict__:
@@ -279,7 +293,7 @@ def checked(function: FunctionType) -> Any:
 
 
 def environment_cell(function: Any) -> CellType | None:
-    """Return where a Luau function keeps its globals; None if it uses none."""
+    """Return the cell of a Luau function's globals; None if it uses no globals."""
     if function.__class__ is CheckedFunction:
         function = function.function
     if not isinstance(function, FunctionType) or not is_generated(function.__code__):
@@ -322,7 +336,7 @@ def prototype_in(code: CodeType, names: dict[str, Any]) -> Prototype:
 
 
 def locate(frame: FrameType, line: int | None = None) -> tuple[Prototype, int]:
-    """Return the prototype and Luau line of a generated frame."""
+    """Return the prototype and the Luau line of a generated frame."""
     code = frame.f_code
     chunk: Chunk = frame.f_globals["CHUNK"]
     unit = chunk.units[code.co_filename]

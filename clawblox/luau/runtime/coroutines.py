@@ -1,4 +1,4 @@
-"""Coroutines: running them, suspending them, and what a resumption does with saved frames."""
+"""Resumes, suspends and closes coroutines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_LEVELS = 1000  # of a traceback
 
 
 class WrapFunction(NativeFunction):
-    """What ``coroutine.wrap`` returns."""
+    """A function that ``coroutine.wrap`` returns."""
 
     __slots__ = ("coroutine",)
 
@@ -42,7 +42,12 @@ class WrapFunction(NativeFunction):
 
 
 def yield_values(values: tuple[Any, ...]) -> Any:
-    """Suspend the running coroutine."""
+    """Suspend the running coroutine.
+
+    Raises:
+        Yield: Always, if the coroutine may yield here.
+        RuntimeFault: No coroutine runs, or a callback is active in it.
+    """
     vm = current.vm
     if vm.c_calls > vm.base_c_calls or vm.running is None:
         if vm.running is None:
@@ -56,6 +61,9 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
 
     Returns:
         Whether it went well, and the values it yielded or returned, or the error value.
+
+    Raises:
+        BaseException: The host's own code raised it; the coroutine is dead.
     """
     if coroutine.status != "suspended":
         what = "dead" if coroutine.status == "dead" else "non-suspended"
@@ -135,7 +143,14 @@ def _recover(frames: list[Frame], error: LuaError) -> Any:
 
 
 def close(coroutine: Coroutine) -> tuple[Any, ...]:
-    """Kill a coroutine that does not run."""
+    """Kill a coroutine that does not run.
+
+    Returns:
+        True; or False and the error that had killed it.
+
+    Raises:
+        RuntimeFault: It is running, or waiting for a coroutine that it has resumed.
+    """
     if coroutine.status not in ("suspended", "dead"):
         raise RuntimeFault(f"cannot close {coroutine.status} coroutine")
     error, coroutine.error = coroutine.error, None

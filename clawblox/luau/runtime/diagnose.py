@@ -1,7 +1,7 @@
 """Errors in the terms of the script: positions, messages, and the Luau stack.
 
-Python exceptions from generated code are understood here, where they are caught, so that code
-without errors pays nothing for them.
+Python exceptions from generated code are translated here, where they are caught, so code without
+errors pays nothing for them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _PYTHON_TYPES = {
     "MetaTable": "table", "SlowTable": "table", "FrozenTable": "table", "Vector": "vector",
     "Buffer": "buffer", "Coroutine": "thread", "Userdata": "userdata",
 }  # fmt: skip
-BUILTIN_CODES: dict[CodeType, str] = {}  # the Python code of built-in functions, and their names
-RESUME_CODES: set[CodeType] = set()  # where a coroutine's stack begins
+BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by their Python code
+RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack begins
 _MAX_TRACEBACK = 22
-_MAX_TRACED = 1000  # levels of an error's traceback
+_MAX_TRACED = 1000  # levels in an error's traceback
 _LEVELS_A_CHARGE = 16
 _STEPS_A_LEVEL = 2
 
 
 class Level(NamedTuple):
-    """One call of the Luau stack; a built-in function has no prototype."""
+    """One call of the Luau stack; a built-in function has no prototype, and line -1."""
 
     name: str
     prototype: Prototype | None
@@ -44,7 +44,7 @@ def to_luau_error(error: BaseException) -> LuaError:
     """Return an exception from the VM as a Luau error with its position.
 
     Raises:
-        BaseException: The exception itself, if it is none of the script's doing.
+        BaseException: The exception itself, if the script did not cause it.
     """
     if isinstance(error, LuaError):
         fault = error
@@ -167,9 +167,15 @@ def _failed_subscript(link: TracebackType, unit: Unit) -> python.Subscript:
 
 
 def stack(frame: FrameType | None) -> Iterator[Level]:
-    """Go through the Luau stack seen from a Python frame, innermost first, of one coroutine.
+    """Go through the Luau stack of one coroutine, innermost call first.
 
     Going far costs steps.
+
+    Args:
+        frame: The Python frame to begin at.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
     """
     vm = current.vm
     levels = 0
@@ -186,7 +192,11 @@ def stack(frame: FrameType | None) -> Iterator[Level]:
 
 
 def charged_levels(frames: list[Any]) -> list[Level]:
-    """Return the Luau stack of suspended frames, innermost first; that costs steps."""
+    """Return the Luau stack of suspended frames, innermost first; this costs steps.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
     if len(frames) >= _LEVELS_A_CHARGE:
         current.vm.charge_work(len(frames) * _STEPS_A_LEVEL)
     return suspended_levels(frames)
@@ -214,7 +224,7 @@ def suspended_levels(frames: list[Any]) -> list[Level]:
 
 
 def describe(levels: list[Level]) -> str:
-    """Return a traceback, one call a line."""
+    """Return a traceback with one call a line."""
     lines = []
     for level in levels:
         if level.prototype is None:
@@ -244,7 +254,14 @@ def _trace_text(error: BaseException) -> str:
 
 
 def run_handler(handler: Function, error: LuaError) -> Any:
-    """Return what ``xpcall`` returns: the handler's results, or what its own error leaves."""
+    """Call the handler of an ``xpcall`` with an error.
+
+    Returns:
+        The result of ``xpcall``: False, and the handler's value or the error of the handler.
+
+    Raises:
+        BaseException: The host's own code raised it.
+    """
     vm = current.vm
     outer, outer_calls = vm.error_stack, vm.c_calls
     vm.error_stack = error.traceback

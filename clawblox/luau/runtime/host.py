@@ -1,4 +1,4 @@
-"""What a host lends to scripts: functions by name, objects by id, and conversions of values."""
+"""Functions and objects that a host lends to scripts, and conversions of values."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from clawblox.luau.runtime.suspension import Yield
 
 
 class HostFunction(NativeFunction):
-    """A Python function scripts can call.
+    """A Python function that scripts can call.
 
-    It gets Python values and may return one, a tuple of several, or None; see `to_luau`. A
-    `LuaError` it raises is an error of the script, and so are arguments that it does not take;
-    anything else is an error of the host, which no ``pcall`` catches.
+    It gets Python values and returns one, a tuple of several, or None for no value; see `to_luau`.
+    A `LuaError` it raises is an error of the script, and so are arguments that it does not take.
+    Any other exception is an error of the host, which no ``pcall`` catches.
 
     Args:
         name: Its name in snapshots, unique in its host.
-        function: What it does.
+        function: The Python function.
     """
 
     __slots__ = ("function", "name")
@@ -53,7 +53,11 @@ class HostFunction(NativeFunction):
 
 
 def results(values: tuple[Any, ...]) -> Any:
-    """Return Python values as the results of a function."""
+    """Return Python values as the results of a function.
+
+    Raises:
+        HostError: A value has no Luau form.
+    """
     return to_luau(values[0]) if len(values) == 1 else tuple(map(to_luau, values))
 
 
@@ -61,7 +65,7 @@ class HostType:
     """A kind of host objects.
 
     Args:
-        name: What ``typeof`` returns.
+        name: Its name, which ``typeof`` returns.
         properties: Getters by name; each gets the object.
         setters: Setters by name; each gets the object and the new value.
         methods: Methods by name; each gets the object and the arguments.
@@ -99,16 +103,16 @@ class HostObject(Userdata):
     """An object of the host.
 
     Args:
-        host_type: What it can do.
-        ident: Its id, by which snapshots refer to it; a string.
-        value: What the host keeps with it.
+        host_type: Its type.
+        ident: Its id, by which snapshots refer to it.
+        value: The host's own data about it.
     """
 
     __slots__ = ("host_type", "ident", "value")
 
     @property
     def type_name(self) -> str:  # type: ignore[override]
-        """What ``typeof`` returns."""
+        """Its type, as ``typeof`` names it."""
         return self.host_type.name
 
     def __init__(self, host_type: HostType, ident: str, value: Any = None) -> None:
@@ -138,14 +142,23 @@ class HostObject(Userdata):
 
 
 class Host:
-    """All that a host lends to one VM."""
+    """The functions, types and objects that a host lends to one VM.
+
+    Attributes:
+        functions: The registered functions by name.
+        types: The registered types by name.
+    """
 
     def __init__(self) -> None:
         self.functions: dict[str, HostFunction] = {}
         self.types: dict[str, HostType] = {}
 
     def function(self, name: str) -> Callable[[Callable[..., Any]], HostFunction]:
-        """Register a function: ``@host.function("wait")``."""
+        """Register a function: ``@host.function("wait")``.
+
+        Raises:
+            HostError: A function with this name is registered already.
+        """
 
         def register(function: Callable[..., Any]) -> HostFunction:
             return self._add(HostFunction(name, function))
@@ -154,30 +167,41 @@ class Host:
 
     def _add(self, function: HostFunction) -> HostFunction:
         if function.name in self.functions:
-            raise HostError(f"there is a host function {function.name!r} already")
+            raise HostError(
+                f"{function.name}: a host function with this name is registered already"
+            )
         self.functions[function.name] = function
         return function
 
     def type(self, host_type: HostType) -> HostType:
-        """Register a type of objects, and its methods and operators."""
+        """Register a type of objects, with its methods and operators; return it.
+
+        Raises:
+            HostError: A function with the name of a method is registered already.
+        """
         self.types[host_type.name] = host_type
         for function in host_type.functions():
             self._add(function)
         return host_type
 
     def find_object(self, ident: str) -> HostObject | None:
-        """Return the object of an id when a snapshot is restored; None if there is none."""
+        """Return the object with an id, or None; called when a snapshot is restored.
+
+        A host with objects overrides it.
+        """
         return None
 
 
 def suspend(*values: Any) -> Yield:
-    """Return what a host function raises to suspend the calling coroutine.
+    """Return the exception that a host function raises to suspend the calling coroutine.
 
-    The values go to whoever resumes the coroutine; what it is resumed with becomes the result of
-    the host function.
+    Args:
+        values: The values to yield. When the coroutine is resumed with other values, those are the
+            result of the host function.
 
     Raises:
         LuaError: The coroutine cannot be suspended here.
+        HostError: A value has no Luau form.
     """
     try:
         yield_values(tuple(map(to_luau, values)))
@@ -189,11 +213,11 @@ def suspend(*values: Any) -> Yield:
 def to_luau(value: Any) -> Any:
     """Return a Python value as a Luau value.
 
-    Integers become numbers, text becomes UTF-8 bytes, bytes strings; dictionaries and lists become
-    new tables. Luau values stay as they are.
+    Integers become numbers, text becomes UTF-8 bytes, bytes become strings, and dictionaries and
+    lists become new tables. Luau values stay as they are.
 
     Raises:
-        HostError: There is no Luau value for it.
+        HostError: The value has no Luau form.
     """
     if value is None or isinstance(value, (bool, LuaTable, Userdata, Vector, Buffer)):
         return value
@@ -214,11 +238,11 @@ def to_luau(value: Any) -> Any:
         return table
     if callable(value) or type(value).__module__.startswith("clawblox.luau"):
         return value
-    raise HostError(f"{type(value).__name__} has no Luau value")
+    raise HostError(f"{type(value).__name__}: a value of this type has no Luau form")
 
 
 def to_python(value: Any) -> Any:
-    """Return a Luau value as hosts like it: strings as text; all else stays as it is."""
+    """Return a Luau value for Python code: strings become text, other values stay as they are."""
     if value.__class__ is str:
         return str(value).encode("latin-1").decode("utf-8", "surrogateescape")
     return value

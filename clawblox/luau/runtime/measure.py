@@ -1,12 +1,12 @@
-"""Estimates the size of a VM's heap, the same on every machine."""
+"""Estimates the size of a VM's heap; the estimate is the same on every machine."""
 
 from __future__ import annotations
 
 from types import FrameType, FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 from clawblox.luau.core.limits import SHORT_TEXT
-from clawblox.luau.core.machine import Coroutine, Machine
+from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import Buffer, LuaTable
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
 from clawblox.luau.runtime.coroutines import WrapFunction
@@ -16,15 +16,37 @@ _TABLE_BYTES = 120
 _ENTRY_BYTES = 60
 _OBJECT_BYTES = 100
 _TOKEN_BYTES = 400  # of compiled source
-_STRING_BYTES = 50  # beside its own
+_STRING_BYTES = 50  # besides its characters
 _LOOKS_A_STEP = 4
 _LOOKS_A_CHARGE = 4096
 
 
-def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
-    """Return an estimate of what the globals, coroutines and running frames keep alive.
+class Measured(Protocol):
+    """The part of a VM that measuring needs."""
 
-    Looking costs steps.
+    @property
+    def globals(self) -> dict[Any, Any]:
+        """The table of globals."""
+
+    @property
+    def running(self) -> Coroutine | None:
+        """The running coroutine; None outside any."""
+
+    def charge_work(self, steps: int) -> None:
+        """Take steps for work that adds nothing to the heap."""
+
+
+def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
+    """Return an estimate of the bytes that globals, coroutines and running frames keep alive.
+
+    This costs steps.
+
+    Args:
+        vm: The VM.
+        frame: The running frame; None while no script runs.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
     """
     pending: list[Any] = [vm.globals, vm.running]
     while frame is not None:
@@ -41,7 +63,7 @@ def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
         if value is None or value.__class__ in (float, bool, int, type):
             continue
         if value.__class__ is str and len(value) <= SHORT_TEXT:
-            # Which of them are one object is not the script's doing, nor saved.
+            # Whether equal ones are one object is up to Python, and not saved.
             total += _STRING_BYTES + len(value)
         elif id(value) not in seen:
             seen.add(id(value))

@@ -1,7 +1,7 @@
 """How running code becomes data.
 
-A `Yield` passes through the Python stack, and every generated function, ``pcall`` and ``xpcall``
-on its way leaves a frame behind.
+A `Yield` passes through the Python stack, and each generated function, ``pcall`` and ``xpcall`` on
+its way adds a frame to it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _LINES_A_STEP = 2  # of generated code
 
 
 class Yield(BaseException):
-    """A coroutine's way out.
+    """The exception with which a coroutine suspends.
 
     Attributes:
-        values: What it yields.
-        frames: The frames left behind so far, innermost first.
+        values: The values it yields.
+        frames: The frames added so far, innermost first.
     """
 
     def __init__(self, values: tuple[Any, ...]) -> None:
@@ -37,8 +37,8 @@ class ScriptFrame(Frame):
     """A Luau function suspended at a call.
 
     Attributes:
-        continuation: What is left of it.
-        values: The variables that needs.
+        continuation: The rest of the function.
+        values: The variables that the rest needs.
         environment: The cell of the function's globals, which it shares with the function.
     """
 
@@ -52,7 +52,7 @@ class ScriptFrame(Frame):
         self.environment = environment
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
-        """Return the rest of the function and what it needs; nothing else may keep that alive."""
+        """Return the rest of the function and its variables; nothing else may keep those alive."""
         return self.continuation.function(self.environment), [*self.values, result]
 
 
@@ -65,7 +65,7 @@ class ProtectedFrame(Frame):
         self.handler = handler
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
-        """Return what reports success."""
+        """Return the function that reports success."""
         return _succeed, result
 
 
@@ -76,10 +76,17 @@ def _succeed(result: Any) -> Any:
 def save(
     suspended: Yield, prototype: Prototype, variables: dict[str, Any], environment: FunctionType
 ) -> None:
-    """Leave the frame of the function a `Yield` is passing through.
+    """Add the frame of the function that a `Yield` is passing through.
 
-    The last argument is a closure over its globals alone. It also makes every function that calls
-    another have them at hand: ``getfenv`` and ``setfenv`` look for them there.
+    Args:
+        suspended: The exception.
+        prototype: The function.
+        variables: Its variables.
+        environment: A closure over its globals alone. Making it also gives each function that calls
+            another a reference to them, where ``getfenv`` and ``setfenv`` look.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
     """
     trace = suspended.__traceback__
     assert trace is not None

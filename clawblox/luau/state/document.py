@@ -29,7 +29,11 @@ class WholeMachine(Machine, Protocol):
     allocated: int
 
     def compile(self, source: str, name: str) -> Chunk:
-        """Compile a chunk at the host's expense."""
+        """Compile a chunk without a charge.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau.
+        """
 
 
 def digest(source: str) -> str:

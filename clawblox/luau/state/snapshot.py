@@ -1,7 +1,7 @@
 """Writes the whole state of a VM as a JSON-able document, which `restore` reads.
 
-A document refers to objects by their number, which is the order in which they are found from the
-roots: a restored VM saved again gives the same document. `docs/luau.md` says how it reads.
+A document refers to objects by number, in the order in which they are found from the roots; so a
+restored VM gives the same document again. `docs/luau.md` describes the format.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ class Saver:
         self._sources: list[Json] = []
 
     def save(self) -> Json:
-        """Return the document."""
+        """Return the document.
+
+        Raises:
+            SnapshotError: A coroutine runs, or something that the host has not registered is in
+                reach.
+        """
         vm = self._vm
         roots = {
             "globals": self.value(vm.globals),
@@ -63,7 +68,7 @@ class Saver:
             "main": self.value(vm.main_coroutine),
             "kept": {name: self.value(vm.roots[name]) for name in sorted(vm.roots)},
         }
-        objects = [self._object(found) for found in self._found]  # which grows meanwhile
+        objects = [self._object(found) for found in self._found]  # the list grows meanwhile
         document = {
             "format": NAME,
             "version": FORMAT,
@@ -104,7 +109,7 @@ class Saver:
         return serials
 
     def value(self, value: Any) -> Json:
-        """Return a value as it stands in the document."""
+        """Return a value in the form that the document has for it."""
         kind = value.__class__
         if value is None or kind is bool:
             return value
@@ -129,7 +134,7 @@ class Saver:
         return self._inner_value(value)
 
     def _inner_value(self, value: Any) -> Json:
-        """Return what only frames hold, or a reference to an object."""
+        """Return a value that only frames hold, or a reference to an object."""
         if value.__class__ is int:
             return ["i", value]
         if value.__class__ is tuple:
@@ -143,7 +148,7 @@ class Saver:
         return ["r", number]
 
     def _long_text(self, text: str) -> Json:
-        """Return a reference to a string, which is in the document once."""
+        """Return a reference to a string that stands in the document once."""
         number = self._texts.get(text)
         if number is None:
             number = self._texts[text] = len(self._found)
@@ -165,7 +170,7 @@ class Saver:
             return self._function(found)
         save = _SAVERS.get(found.__class__)
         if save is None:
-            raise SnapshotError(f"a {type(found).__name__} cannot be saved")
+            raise SnapshotError(f"{type(found).__name__}: a value of this type cannot be saved")
         return save(self, found)
 
     def _text(self, found: str) -> Json:
@@ -223,7 +228,7 @@ class Saver:
         prototype = find_prototype(function)
         if prototype is None:
             raise SnapshotError(
-                f"the function {function.__qualname__} is not registered with the host"
+                f"{function.__qualname__}: this Python function is not registered with the host"
             )
         cells = upvalue_cells(function, prototype)
         upvalues = [self.value(cell.cell_contents) for cell in cells.values()]
@@ -271,12 +276,12 @@ _SAVERS: dict[type, Callable[[Saver, Any], Json]] = {
 
 
 def _letter(table: LuaTable) -> str:
-    """Return what a document calls a table's class."""
+    """Return the letter of a table's class."""
     return CLASS_LETTERS.get(table.__class__, "o")
 
 
 def _sequence_size(keys: list[Any]) -> int:
-    """Return how many keys are 1, 2, 3, … from the start."""
+    """Return the number of keys at the start that are 1, 2, 3, and so on."""
     size = 0
     for size, key in enumerate(keys):
         if key != size + 1 or key.__class__ is not float:

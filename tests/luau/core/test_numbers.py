@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.luau.core.numbers import format_number, parse_number
-from clawblox.luau.core.operators import floor_divide, modulo, raise_to
+from clawblox.luau.core.numbers import floor_divide, format_number, modulo, parse_number, raise_to
 from tests.luau.support import run_plainly, value, values
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

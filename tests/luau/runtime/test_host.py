@@ -182,7 +182,7 @@ def test_host_functions_have_one_name_each(zoo: Zoo) -> None:
 
 
 def test_values_without_a_luau_form_are_refused() -> None:
-    with pytest.raises(HostError, match="object has no Luau value"):
+    with pytest.raises(HostError, match="object: a value of this type has no Luau form"):
         to_luau(object())
     table = to_luau({"a": [1, None, "x"], 2: b"\xff"})
     assert (table["a"][1.0], table["a"][3.0], table[2.0]) == (1.0, "x", "\xff")

@@ -1,7 +1,7 @@
 """Finds the local functions that are only ever called by their name.
 
-All their calls are in sight, so what they get and give is known: they need no room for surplus
-arguments, and where they always return one value, callers need not look.
+All their calls are known, and so are their arguments and results: they need no room for surplus
+arguments, and where they always return one value, callers need not check.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ class DirectFunctions:
 
     Attributes:
         calls: Their calls, by the local that names them.
-        returns: Their ``return`` statements.
-        single: Those that always return exactly one value.
+        names: The locals that name them, by function.
+        returns: Their ``return`` statements, by that local.
+        single: The locals of those that always return exactly one value.
     """
 
     def __init__(self, functions: list[ast.FunctionBody]) -> None:
@@ -39,7 +40,7 @@ class DirectFunctions:
         self.single = self._find_single()
 
     def body(self, local: ast.Local) -> ast.FunctionBody:
-        """Return the function a direct function's local names."""
+        """Return the function that a direct function's local names."""
         return self._bodies[local]
 
     def callee(self, expression: ast.Expression) -> ast.Local | None:
@@ -85,7 +86,7 @@ class DirectFunctions:
 
 
 def always_returns(block: list[ast.Statement]) -> bool:
-    """Return whether a block cannot be left at its end."""
+    """Return whether a block never runs to its end."""
     if not block:
         return False
     last = block[-1]
@@ -104,7 +105,7 @@ def is_multiple(expression: ast.Expression) -> bool:
 
 
 def walk(block: list[ast.Statement]) -> Iterator[ast.Node]:
-    """Go through all nodes of a block, but not into functions within it, in no certain order."""
+    """Go through all nodes of a block in no particular order, but not into functions in it."""
     pending: list[Any] = [block]
     while pending:
         part = pending.pop()

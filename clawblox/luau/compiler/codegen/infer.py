@@ -9,7 +9,13 @@ ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "^"))
 
 
 class NumberLocals:
-    """The locals of a chunk that provably hold numbers, and the functions that return them."""
+    """The locals of a chunk that provably hold numbers, and the functions that return them.
+
+    Attributes:
+        direct: The functions that are only called by name.
+        numbers: The locals.
+        numeric_functions: The locals that name functions which always return one number.
+    """
 
     def __init__(self, functions: list[ast.FunctionBody]) -> None:
         self.direct = direct = DirectFunctions(functions)
@@ -52,7 +58,7 @@ class NumberLocals:
         return bool(wrong)
 
     def is_number(self, expression: ast.Expression | None) -> bool:
-        """Return whether an expression always gives a number; None stands for anything."""
+        """Return whether an expression always gives a number; None stands for any value."""
         if isinstance(expression, ast.Constant):
             return type(expression.value) is float
         if isinstance(expression, ast.LocalName):

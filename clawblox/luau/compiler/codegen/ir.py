@@ -1,8 +1,8 @@
 """The structured code of one function, and its two written forms.
 
-A function is a tree of `Line`, `If` and `Loop`. `write_function` prints it as one Python function;
-`write_continuation` prints what is left of it behind one call: the rest of the innermost block,
-then the rest of every block around it, every enclosing loop entered in the middle.
+A function is a tree of `Line`, `If` and `Loop`. `write_function` writes it as one Python function;
+`write_continuation` writes the code behind one call: the rest of the innermost block, then the rest
+of each block around it, with loops entered in the middle.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 _LENGTH_A_STEP = 4000  # characters
-_LINE_LENGTH = 20  # what a line costs beside its characters
+_LINE_LENGTH = 20  # that a line counts for besides its characters
 
 
 @dataclass(slots=True, eq=False)
@@ -19,12 +19,12 @@ class Site:
 
     Attributes:
         ordinal: Its number within the function, in order of lowering; part of every snapshot.
-        target: The variable its result goes to; None where it is dropped.
+        target: The variable that takes the result; None if the result is dropped.
         is_return: Whether the function returns the result as it is.
         visible: The variables in scope.
         method: The method name for messages, if this is a method call.
-        receiver: The variable whose method that is.
-        callee: The number of the direct function that is called, if it is one.
+        receiver: The variable that holds the method's object.
+        callee: The number of the direct function that is called; None for any other call.
         key: The variable that says that a loop has to call its iterator, if this is that call.
     """
 
@@ -61,7 +61,7 @@ class If:
 class Loop:
     """A Python ``for``; ``resumed`` is its header when it is entered in the middle.
 
-    A charged loop runs on the step iterator, and goes on with a new one when that is used up.
+    A charged loop runs on the iterator of steps, and continues with a new one when that is used up.
     """
 
     header: str
@@ -136,7 +136,7 @@ class Writer:
             self.put(indent + 1, node.otherwise, node.line)
 
     def rest(self, block: Block, site: Site, indent: int) -> bool:
-        """Append what follows a site in a block; False if the site is not in it."""
+        """Append the code behind a site in a block; return False if the site is not in it."""
         for index, node in enumerate(block):
             if self._enter(node, site, indent):
                 for following in block[index + 1 :]:
@@ -187,12 +187,12 @@ def charged_loop(line: int) -> Loop:
 
 
 def toll(line: int) -> Loop:
-    """Return the charge of one step."""
+    """Return the code that takes one step."""
     return Loop("for _ in B:", "for _ in B:", line, [Line("break", line)], "more()")
 
 
 def add_tolls(block: Block) -> int:
-    """Charge a step for every stretch of code that is long; return the length of the rest."""
+    """Charge a step for each long stretch of code; return the length of the rest."""
     made: Block = []
     length = 0
     for node in block:
@@ -213,15 +213,15 @@ def add_tolls(block: Block) -> int:
 def write_function(
     writer: Writer, index: int, signature: str, body: Block, *, indent: int, counts_depth: bool
 ) -> None:
-    """Append a function; it saves itself when a `Yield` passes through.
+    """Append a function; it saves its state when a `Yield` passes through.
 
     Args:
-        writer: Where to.
+        writer: The writer to append to.
         index: The function's number in its chunk.
         signature: Its Python parameters.
         body: Its code.
-        indent: How deep it stands.
-        counts_depth: Whether it has to guard against recursion itself.
+        indent: The indentation, in characters.
+        counts_depth: Whether it guards against recursion itself.
     """
     writer.put(indent, f"def F{index}({signature}):", 0)
     if not holds(body):
@@ -247,10 +247,17 @@ def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: boo
 def write_continuation(
     index: int, body: Block, site: Site, needed: list[str], *, counts_depth: bool
 ) -> Writer:
-    """Return the continuation behind a site, which needs these variables.
+    """Return the continuation behind a site.
 
     It is a closure over the function's globals, as the function itself is. It gets its variables
     and the result of the call in a list, which it empties.
+
+    Args:
+        index: The function's number in its chunk.
+        body: Its code.
+        site: The call.
+        needed: The variables that the rest of the function needs.
+        counts_depth: Whether it guards against recursion itself.
     """
     writer = Writer()
     writer.put(0, f"def M{index}(E):", 0)

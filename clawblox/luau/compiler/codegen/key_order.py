@@ -34,7 +34,7 @@ def _turn(value: int, by: int) -> int:
 
 
 def literal_order(keys: list[str]) -> list[str]:
-    """Return different keys, inserted in this order into a table of their size, as iterated."""
+    """Return different keys, inserted in this order into a new table, in iteration order."""
     size = 1
     while size < len(keys):
         size *= 2

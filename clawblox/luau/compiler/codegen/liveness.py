@@ -1,7 +1,7 @@
-"""Finds what the rest of a function behind a call needs: the variables of its frame.
+"""Finds the variables that the rest of a function behind a call needs: those of its frame.
 
-A variable is needed if the rest may read it before it has certainly set it. What a line reads and
-sets is known from its Python syntax tree, so that strings may look like anything.
+A variable is needed if the rest may read it before it has certainly set it. The Python syntax tree
+of a line says what it reads and sets, so strings may look like code.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class _Effect(NamedTuple):
 
     Attributes:
         reads: The variables it may read before it sets them.
-        sets: Those it certainly sets.
-        leaves: Whether nothing behind it in its block runs.
+        sets: The variables it certainly sets.
+        leaves: Whether the rest of its block does not run.
     """
 
     reads: _Names
@@ -46,7 +46,7 @@ class Liveness:
         self._needed: set[str] = set()
 
     def needed(self, site: Site) -> list[str]:
-        """Return the variables that what follows a site needs, sorted."""
+        """Return the variables that the code behind a site needs, sorted."""
         self._needed = set()
         self._follow(self._block, site, frozenset({site.target} if site.target else ()))
         return sorted(name for name in self._needed if self._has_value(name, site))
@@ -55,8 +55,8 @@ class Liveness:
         variable = self._variables.get(name)
         return variable is not None and (variable.is_temporary or name in site.visible)
 
-    # Every method takes the variables that are set for certain, and returns them as they are
-    # afterwards; None stands for a place that is never reached.
+    # Each method takes the variables that are certainly set before, and returns those that are
+    # certainly set afterwards; None stands for a place that is never reached.
 
     def _follow(self, block: Block, site: Site, known: _Names) -> tuple[bool, _Names | None]:
         """Go through what follows a site in a block; return first whether the site is in it."""

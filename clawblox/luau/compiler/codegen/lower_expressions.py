@@ -15,7 +15,7 @@ from clawblox.luau.compiler.codegen.lower_operators import (
 from clawblox.luau.compiler.codegen.lowering import Value
 from clawblox.luau.compiler.grammar import syntax as ast
 
-_FEW_FIELDS = 8  # for which there is room without asking
+_FEW_FIELDS = 8  # that need no check of memory
 _Pairs = list[tuple[Value | None, Value]]  # keys, None for positional items, and values
 
 
@@ -23,7 +23,11 @@ class ExpressionLowering(OperatorLowering):
     """All expressions."""
 
     def expression(self, expression: ast.Expression) -> Value:
-        """Lower an expression to one value."""
+        """Lower an expression to one value.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         value = _LOWERERS[type(expression)](self, expression)
         if len(value.text) > MAX_TEXT or (
             not value.simple and expression.line != self.line and _can_fail(expression)
@@ -125,7 +129,11 @@ class ExpressionLowering(OperatorLowering):
         return f"large({table})" if len(texts) > _FEW_FIELDS else table
 
     def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
-        """Emit a call; return the variable of its result. See `Lowering.call`."""
+        """Emit a call as `Lowering.call` says; return the variable of its result.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         method, receiver = None, ""
         if isinstance(expression, ast.MethodCall):
             method = expression.name

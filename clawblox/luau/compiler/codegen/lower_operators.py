@@ -10,11 +10,11 @@ from clawblox.luau.compiler.codegen.lowering import Lowering, Value, is_short
 from clawblox.luau.compiler.grammar import syntax as ast
 from clawblox.luau.core.limits import LONG_TEXT
 
-MAX_TEXT = 700  # characters of one Python expression, which keeps its nesting within limits
+MAX_TEXT = 700  # characters of one Python expression, which limits its nesting
 _HELPERS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "idiv", "%": "mod", "^": "power",
 }  # fmt: skip
-_SHORT_LITERALS = 100  # bytes: a step is charged for as much as this anyway
+_SHORT_LITERALS = 100  # bytes, which the charge for a step covers
 _COMPARE = {"<": "less", "<=": "less_equal"}
 
 
@@ -122,7 +122,7 @@ class OperatorLowering(Lowering):
             value.constant and value.kind == "str" and len(value.text) <= _SHORT_LITERALS
             for value in values
         ]
-        if not any(literals):  # doubling a string has to be charged
+        if not any(literals):  # doubling a string must be charged
             return Value(f"concat({texts})", kind)
         literal, other = values if literals[0] else values[::-1]
         first, again = self.twice(other)
@@ -172,7 +172,11 @@ class OperatorLowering(Lowering):
         return f"({text} is not None and {again} is not False)", again
 
     def condition(self, expression: ast.Expression) -> str:
-        """Lower an expression to a Python truth value."""
+        """Lower an expression to a Python truth value.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         while isinstance(expression, ast.Single):
             expression = expression.inner
         if isinstance(expression, ast.Constant):
@@ -280,7 +284,7 @@ class OperatorLowering(Lowering):
 
 
 def _alike(first: str, other: str) -> str:
-    """Return the test that two operands are of a class and quickly compared."""
+    """Return the test that two operands are of one class and short enough to compare."""
     return (
         f"(c := {first}.__class__) is {other}.__class__ "
         f"and (c is not str or len({other}) < {LONG_TEXT})"

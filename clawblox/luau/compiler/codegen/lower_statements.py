@@ -22,7 +22,11 @@ class FunctionLowering(ExpressionLowering):
     """Lowers one function."""
 
     def compile(self) -> tuple[str, Block]:
-        """Return the Python signature and the structured body."""
+        """Return the Python signature and the structured body.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         body = self.body
         for parameter in body.params:
             self.show_local(parameter)
@@ -38,7 +42,11 @@ class FunctionLowering(ExpressionLowering):
         return ", ".join([*parameters, "*va" if body.is_vararg else "*_"]), self.block
 
     def statements(self, block: list[ast.Statement]) -> None:
-        """Lower a block; its locals end with it."""
+        """Lower a block; its locals end with it.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         visible = len(self.visible)
         for statement in block:
             self.line = statement.line

@@ -1,7 +1,7 @@
-"""What lowering a function's code keeps, and what all of it does: output, order, fields.
+"""The state of lowering one function, and what all of it shares: output, order, fields.
 
-Every call is a statement of its own, so that the line of a call tells which one it is. Whatever
-was computed before a call and is needed after it is pinned to a temporary first.
+Each call is a statement of its own, so that its line identifies it. A value that is computed before
+a call and needed after it is first pinned to a temporary.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Value:
 
     Attributes:
         text: A Python expression of exactly one Luau value.
-        kind: What is known of its type: num, str, bool, nil, table, func, or any.
+        kind: Its type: num, str, bool, nil, table, func; any if that is not known.
         stable: Whether it may be evaluated later, even behind a call.
         simple: Whether it may be evaluated twice.
         constant: Whether it is a literal.
@@ -48,7 +48,7 @@ class Value:
 
 
 def is_short(value: Value) -> bool:
-    """Return whether a string is known to be short; `LONG_TEXT` says how short."""
+    """Return whether a string is certainly shorter than `LONG_TEXT`."""
     return len(value.text) < LONG_TEXT if value.constant else value.short
 
 
@@ -137,14 +137,14 @@ class Lowering:
         self.show(self.local_name(local), self.local_variable(local))
 
     def local_variable(self, local: ast.Local) -> Variable:
-        """Return what a local holds."""
+        """Return the kind of variable that a local is."""
         if local in self.numbers.direct.calls:
             function = self.numbers.direct.body(local).index
             return Variable("func", is_boxed=local.boxed, function=function)
         return Variable(self.local_kind(local), is_boxed=local.boxed)
 
     def local_kind(self, local: ast.Local) -> str:
-        """Return what is known of a local's type."""
+        """Return the kind of a local."""
         if local in self.numbers.numbers:
             return "num"
         return "any" if local.boxed else self.kinds.get(local, "any")
@@ -165,13 +165,13 @@ class Lowering:
         return Value(name, value.kind, stable=True, simple=True)
 
     def force(self, value: Value, line: int) -> Value:
-        """Put a literal into a variable: Python warns of operations it knows to fail."""
+        """Put a literal into a variable: Python warns of operations that will certainly fail."""
         name = self.temporary()
         self.emit(f"{name} = {value.text}", line)
         return Value(name, "any", stable=True, simple=True)
 
     def twice(self, value: Value) -> tuple[str, str]:
-        """Return the text that evaluates a value, and the text that uses it again."""
+        """Return the text that evaluates a value, and the text that uses its result again."""
         if value.simple:
             return value.text, value.text
         name = self.temporary(value.kind)
@@ -217,7 +217,11 @@ class Lowering:
         return False
 
     def ordered(self, expressions: list[ast.Expression]) -> list[Value]:
-        """Lower several expressions so that their texts can be used together afterwards."""
+        """Lower expressions so that their texts can be used together afterwards.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         last_call = max(
             (index for index, part in enumerate(expressions) if self.has_call(part)), default=-1
         )
@@ -230,7 +234,11 @@ class Lowering:
         return values
 
     def value_list(self, expressions: list[ast.Expression]) -> tuple[str, bool]:
-        """Return the text of an argument list, and whether its end is spread."""
+        """Return the text of an argument list, and whether its end is spread.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         if not expressions or not is_multiple(expressions[-1]):
             return ", ".join(value.text for value in self.ordered(expressions)), False
         *firsts, last = expressions
@@ -241,14 +249,22 @@ class Lowering:
         return ", ".join([*texts, f"*{self.spread(last)}"]), True
 
     def spread(self, expression: ast.Expression) -> str:
-        """Lower a multiple expression to the text of a tuple."""
+        """Lower an expression of any number of values to the text of a tuple.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         if isinstance(expression, ast.Vararg):
             return _few("va")
         result = self.call(expression, "many")
         return f"({_few(result)} if {result}.__class__ is tuple else ({result},))"
 
     def adjusted(self, expressions: list[ast.Expression], count: int) -> list[Value]:
-        """Lower a list to exactly ``count`` values."""
+        """Lower a list to exactly ``count`` values.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         nil = Value("None", "nil", stable=True, simple=True, constant=True)
         if not expressions or len(expressions) > count or not is_multiple(expressions[-1]):
             values = self.ordered(expressions)
@@ -339,7 +355,11 @@ class Lowering:
         self.block.append(node)
 
     def expression(self, expression: ast.Expression) -> Value:
-        """Lower an expression to one value."""
+        """Lower an expression to one value.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
         raise NotImplementedError
 
     def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
@@ -349,5 +369,8 @@ class Lowering:
             expression: The call.
             want: ``one`` value, ``many`` (as functions return them), ``drop``, or ``return``.
             target: The variable; None takes a new temporary.
+
+        Raises:
+            LuaError: `charge` refuses.
         """
         raise NotImplementedError

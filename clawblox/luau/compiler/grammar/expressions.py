@@ -26,7 +26,7 @@ _CONSTANTS = {"nil": None, "true": True, "false": False}
 
 
 class ExpressionParser(TokenReader):
-    """Reads expressions; statements are its subclass's."""
+    """Reads expressions; its subclass reads statements."""
 
     def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
         super().__init__(source, chunk_name, charge)
@@ -34,13 +34,21 @@ class ExpressionParser(TokenReader):
         self.types = TypeReader(self, self.expression, self.attributes)
 
     def block_statements(self) -> list[ast.Statement]:
-        """Read statements up to the end of their block."""
+        """Read statements up to the end of their block.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         raise NotImplementedError
 
     def function_body(
         self, opener: Token, name: str, *, is_method: bool = False
     ) -> ast.FunctionExpression:
-        """Read a function from its parameters to its ``end``."""
+        """Read a function from its parameters to its ``end``.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         with self.scope.enter_function(name, opener.line) as body:
             if is_method:
                 body.params.append(self.scope.declare("self", opener.line))
@@ -79,7 +87,11 @@ class ExpressionParser(TokenReader):
             body.params.append(self.scope.declare(name.value, name.line))
 
     def attributes(self) -> None:
-        """Read attributes and forget them."""
+        """Read attributes and forget them.
+
+        Raises:
+            LuauSyntaxError: An attribute is unknown or malformed.
+        """
         while self.token.kind == "@":
             self.next()
             if self.token.kind == "[":
@@ -109,7 +121,11 @@ class ExpressionParser(TokenReader):
             self.fail(f"Invalid attribute '@{name.value}'", name.line)
 
     def room(self, count: int, name: Token) -> None:
-        """Refuse more locals than the reference has registers for."""
+        """Check that the reference has registers for more locals.
+
+        Raises:
+            LuauSyntaxError: It has not.
+        """
         if not self.scope.has_room(count):
             self.fail(
                 f"Out of local registers when trying to allocate {name.value}: "
@@ -118,14 +134,22 @@ class ExpressionParser(TokenReader):
             )
 
     def typed_name(self, context: str = "") -> Token:
-        """Read a name and the type behind it."""
+        """Read a name and the type behind it.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         name = self.expect_name(context)
         if self.accept(":"):
             self.types.type()
         return name
 
     def expressions(self) -> list[ast.Expression]:
-        """Read a list of expressions."""
+        """Read a list of expressions.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         expressions = [self.expression()]
         while self.accept(","):
             if self.token.kind == ")":
@@ -134,7 +158,11 @@ class ExpressionParser(TokenReader):
         return expressions
 
     def expression(self, limit: int = 0) -> ast.Expression:
-        """Read an expression whose binary operators bind tighter than ``limit``."""
+        """Read an expression whose binary operators bind tighter than ``limit``.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         self.enter("expression")
         left = self._unary()
         while True:
@@ -255,7 +283,11 @@ class ExpressionParser(TokenReader):
         return ast.LocalName(token.line, local)
 
     def primary(self) -> ast.Expression:
-        """Read a name or a parenthesis and all that follows it: fields, calls."""
+        """Read a name or a parenthesis and the fields and calls that follow it.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         expression = self._prefix()
         self.enter("expression")
         started = self.depth

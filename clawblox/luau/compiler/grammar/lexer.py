@@ -1,4 +1,4 @@
-"""Cuts Luau source into tokens; knows nothing of grammar.
+"""Cuts Luau source into tokens, without any grammar.
 
 Source text is a ``str`` of bytes: every character is one byte (Latin-1), as everywhere in the VM.
 """
@@ -42,8 +42,8 @@ class Token(NamedTuple):
 
     ``kind`` is ``name``, ``number``, ``string``, ``eof``, for pieces of a backtick string
     ``interp-begin``, ``interp-mid``, ``interp-end`` and ``interp-simple``, else the symbol or
-    keyword itself; ``value`` holds the name or the decoded literal and ``text`` how error messages
-    show it. ``end_line`` differs from ``line`` for long strings.
+    keyword itself. ``value`` is the name or the decoded literal, ``text`` the form that error
+    messages show. ``end_line`` differs from ``line`` for long strings.
     """
 
     kind: str
@@ -57,9 +57,9 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """Tokenises one chunk; ``tokens()`` raises `LuauSyntaxError` at the first malformed token.
+    """Cuts one chunk into tokens.
 
-    Tokens are charged for what reading and compiling them takes.
+    Each token is charged for reading and compiling it.
     """
 
     def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
@@ -73,7 +73,12 @@ class Lexer:
         self._tokens: list[Token] = []
 
     def tokens(self) -> list[Token]:
-        """Return all tokens, the last of kind ``eof``."""
+        """Return all tokens, the last of kind ``eof``.
+
+        Raises:
+            LuauSyntaxError: A token is malformed.
+            LuaError: `charge` refuses.
+        """
         if self._source.startswith("#!"):
             self._position = self._find("\n")
         length = len(self._source)
@@ -93,7 +98,11 @@ class Lexer:
         return len(self._source) if found < 0 else found
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
-        """Raise a syntax error at the current line."""
+        """Raise a syntax error at the current line.
+
+        Raises:
+            LuauSyntaxError: Always.
+        """
         raise LuauSyntaxError(self._chunk_name, line or self._line, message)
 
     def _count_lines(self, start: int, end: int) -> None:
@@ -203,7 +212,7 @@ class Lexer:
         self._add("string", value, start, text=f'"{self._source[start + 1 : self._position - 1]}"')
 
     def _scan_interpolated(self, start: int, before_value: str, at_end: str) -> None:
-        """Read text up to the closing backtick or the next ``{``; we stand behind the opener."""
+        """Read text from behind its opener to the closing backtick or the next ``{``."""
         value = self._text(_INTERP_RUN, "`{")
         stop = self._source[self._position : self._position + 1]
         if not stop or stop not in "`{":

@@ -16,15 +16,19 @@ _NOT_A_KEYWORD = ast.Statement(0)
 
 
 def parse(source: str, chunk_name: str, charge: Charge) -> tuple[list[ast.FunctionBody], int]:
-    """Return all functions of a chunk, the main one first, and how many tokens it has.
+    """Parse a chunk.
 
     Args:
         source: The source, one character a byte.
         chunk_name: The chunk's name, with its ``=`` or ``@`` if it has one.
-        charge: Called before the work.
+        charge: Called with a number of steps before the work they pay for.
+
+    Returns:
+        All functions of the chunk, the main one first, and the number of tokens.
 
     Raises:
         LuauSyntaxError: The chunk is not Luau.
+        LuaError: `charge` refuses.
     """
     parser = Parser(source, chunk_name, charge)
     return parser.chunk(), len(parser.tokens)
@@ -34,7 +38,11 @@ class Parser(ExpressionParser):
     """A recursive descent over the tokens of one chunk."""
 
     def chunk(self) -> list[ast.FunctionBody]:
-        """Read the whole chunk."""
+        """Read the whole chunk.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         with self.scope.enter_function("", 1) as main:
             main.is_vararg = True
             main.body = self.block_statements()
@@ -48,7 +56,11 @@ class Parser(ExpressionParser):
             return self.block_statements()
 
     def block_statements(self) -> list[ast.Statement]:
-        """Read statements up to the end of their block."""
+        """Read statements up to the end of their block.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         self.enter("block")
         statements: list[ast.Statement] = []
         while self.token.kind not in _BLOCK_END:

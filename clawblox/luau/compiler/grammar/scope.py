@@ -1,4 +1,4 @@
-"""Binds names to locals while the parser runs; refuses what Luau's registers cannot hold."""
+"""Binds names to locals while the parser runs, within the limits of Luau's registers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Loop:
     """A loop around the parser's place.
 
     Attributes:
-        continue_line: The line of its first ``continue``; None while it has none.
-        locals_before: How many locals the chunk has declared before that.
+        continue_line: The line of its first ``continue``; None while it has no such statement.
+        locals_before: The number of locals that the chunk has declared before that.
     """
 
     continue_line: int | None = None
@@ -77,7 +77,7 @@ class Scope:
 
     @contextmanager
     def enter_condition(self, loop: Loop) -> Iterator[list[Local]]:
-        """Open the condition behind a loop's body; give those it uses of the locals jumped over."""
+        """Open the condition behind a loop's body; give the skipped locals that it uses."""
         used: list[Local] = []
         if loop.continue_line is not None:
             self._jumps.append((loop.locals_before, self._next_ident, used))
@@ -92,12 +92,12 @@ class Scope:
         return local
 
     def make(self, name: str, line: int) -> Local:
-        """Return a local that is not visible yet."""
+        """Return a new local that is not visible yet."""
         self._next_ident += 1
         return Local(name, self._next_ident, self.function, line)
 
     def bind(self, local: Local) -> bool:
-        """Make a local visible; False where the function has too many."""
+        """Make a local visible; return False if the function now has too many."""
         self._bindings.setdefault(local.name, []).append(local)
         self._blocks[-1].append(local)
         count = self._active.get(local.owner, 0) + 1
@@ -105,11 +105,11 @@ class Scope:
         return count <= MAX_LOCALS
 
     def has_room(self, count: int) -> bool:
-        """Return whether the current function can take ``count`` more locals."""
+        """Return whether the current function can have ``count`` more locals."""
         return self._active.get(self.function, 0) + count <= MAX_LOCALS
 
     def find(self, name: str) -> Local | None:
-        """Return the local a name means, and note the capture if another function owns it."""
+        """Return the local that a name means, or None; mark it if another function owns it."""
         visible = self._bindings.get(name)
         if not visible:
             return None

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class Local:
-    """A local variable; ``writes`` counts assignments after its declaration."""
+    """A local variable.
+
+    Attributes:
+        ident: Its number in the chunk.
+        owner: The function that declares it.
+        captured: Whether another function uses it.
+        writes: The number of assignments after its declaration.
+        self_function: The function it names, if ``local function`` declares it.
+    """
 
     name: str
     ident: int
@@ -15,7 +23,7 @@ class Local:
     line: int
     captured: bool = False
     writes: int = 0
-    self_function: FunctionBody | None = None  # `local function f`: the function it names
+    self_function: FunctionBody | None = None
 
     @property
     def boxed(self) -> bool:
@@ -41,7 +49,7 @@ class FunctionBody:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """Anything with a place in the source."""
+    """A part of the tree with a place in the source."""
 
     line: int
 

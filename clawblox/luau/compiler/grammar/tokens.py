@@ -1,4 +1,4 @@
-"""Steps through the tokens of a chunk, with Luau's complaints about those that do not fit."""
+"""Steps through the tokens of a chunk, and raises Luau's errors about those that do not fit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from clawblox.luau.compiler.grammar.lexer import Lexer, Token
 from clawblox.luau.core.errors import LuauSyntaxError
 from clawblox.luau.core.limits import Charge
 
-MAX_DEPTH = 1000  # nesting of blocks and expressions; the generated code has limits of its own
+MAX_DEPTH = 1000  # of blocks and expressions; generated code has limits of its own
 EXPERIMENTAL = {"const", "class"}
 
 
 class TokenReader:
-    """The tokens of one chunk, and a place among them."""
+    """The tokens of one chunk, and the reader's place among them."""
 
     def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
         self.chunk_name = chunk_name
@@ -24,11 +24,19 @@ class TokenReader:
         self.depth = 0
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
-        """Raise a syntax error at a line, or at the current token."""
+        """Raise a syntax error at a line; without one, at the current token.
+
+        Raises:
+            LuauSyntaxError: Always.
+        """
         raise LuauSyntaxError(self.chunk_name, line or self.token.line, message)
 
     def unexpected(self, wanted: str, context: str = "") -> NoReturn:
-        """Raise Luau's complaint about the current token."""
+        """Raise Luau's error about the current token.
+
+        Raises:
+            LuauSyntaxError: Always.
+        """
         if self.token.kind == "name" and self.token.value in EXPERIMENTAL:
             self._refuse_experimental()
         during = f" when parsing {context}" if context else ""
@@ -57,19 +65,31 @@ class TokenReader:
         return True
 
     def expect(self, kind: str, context: str = "") -> Token:
-        """Step over a token that has to be here."""
+        """Step over a token that must be here.
+
+        Raises:
+            LuauSyntaxError: The current token is another.
+        """
         if self.token.kind != kind:
             self.unexpected(f"'{kind}'", context)
         return self.next()
 
     def expect_name(self, context: str = "") -> Token:
-        """Step over an identifier that has to be here."""
+        """Step over an identifier that must be here.
+
+        Raises:
+            LuauSyntaxError: The current token is no identifier.
+        """
         if self.token.kind != "name":
             self.unexpected("identifier", context)
         return self.next()
 
     def expect_match(self, kind: str, opener: Token) -> Token:
-        """Step over the token that closes ``opener``."""
+        """Step over the token that closes ``opener``.
+
+        Raises:
+            LuauSyntaxError: The current token is another.
+        """
         if self.token.kind == kind:
             return self.next()
         if self.token.line == opener.line:
@@ -79,7 +99,11 @@ class TokenReader:
         self.fail(f"Expected '{kind}' (to close '{opener.kind}' at {place}), got {self.token.text}")
 
     def enter(self, what: str) -> None:
-        """Go one level deeper, if that is not too deep."""
+        """Go one level deeper.
+
+        Raises:
+            LuauSyntaxError: That is too deep.
+        """
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(
@@ -87,5 +111,5 @@ class TokenReader:
             )
 
     def leave(self) -> None:
-        """Come back from a level."""
+        """Return from a level."""
         self.depth -= 1

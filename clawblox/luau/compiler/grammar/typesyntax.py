@@ -29,7 +29,11 @@ class TypeReader:
         self._skip_attributes = skip_attributes
 
     def alias(self) -> None:
-        """Read an alias from behind the word ``type``."""
+        """Read an alias from behind the word ``type``.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         tokens = self._tokens
         tokens.expect_name("type name")
         self.generics(defaults=True)
@@ -37,7 +41,11 @@ class TypeReader:
         self.type()
 
     def generics(self, *, defaults: bool = False) -> None:
-        """Read ``<T, U...>`` if it is here."""
+        """Read ``<T, U...>`` if the current token begins one.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         tokens = self._tokens
         if tokens.token.kind != "<":
             return
@@ -52,7 +60,11 @@ class TypeReader:
         tokens.expect_match(">", opener)
 
     def instantiation(self) -> None:
-        """Read ``<<A, B>>`` behind a function's name."""
+        """Read ``<<A, B>>`` behind a function's name.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         tokens = self._tokens
         opener = tokens.next()
         inner = tokens.expect("<")
@@ -61,7 +73,11 @@ class TypeReader:
         tokens.expect_match(">", opener)
 
     def return_type(self) -> None:
-        """Read a return type, or that of ``...``: ``T``, ``...T``, ``T...`` or a pack."""
+        """Read a return type, or that of ``...``: ``T``, ``...T``, ``T...`` or a pack.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         tokens = self._tokens
         tokens.accept("...")
         self.type()
@@ -83,7 +99,11 @@ class TypeReader:
                 break
 
     def type(self) -> None:
-        """Read one type."""
+        """Read one type.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
         tokens = self._tokens
         tokens.enter("type annotation")
         if tokens.token.kind in ("|", "&"):

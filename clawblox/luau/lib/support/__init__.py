@@ -6,5 +6,4 @@
 - `textformat`, `packing`: ``string.format``, ``string.pack`` and ``string.unpack``
 - `sorting`: ``table.sort``
 - `noise`: ``math.noise``
-- `garbage`: weak tables
 """

@@ -15,8 +15,8 @@ class Registry:
     """Built-in functions by full name, such as ``string.rep``.
 
     Attributes:
-        functions: Those a script finds in its globals.
-        internal: Those it only gets as values, such as the function ``ipairs`` returns.
+        functions: The functions that a script finds in its globals.
+        internal: Functions that it only gets as values, such as the one ``ipairs`` returns.
     """
 
     def __init__(self) -> None:
@@ -32,15 +32,19 @@ class Registry:
         BUILTIN_CODES[function.__code__] = name.rpartition(".")[2]
 
     def find_name(self, function: Any) -> str | None:
-        """Return a function's name, or None if it is not built in."""
+        """Return a function's name; None if it is not built in."""
         return self._names.get(id(function))
 
     def find(self, name: str) -> Any:
-        """Return the function of a name, or None."""
+        """Return the function with a name, or None."""
         return self.functions.get(name) or self.internal.get(name)
 
     def serial_number(self, name: str) -> int:
-        """Return the serial number of a function, the same in every VM."""
+        """Return the serial number of a function, the same in every VM.
+
+        Raises:
+            LookupError: There is no such function.
+        """
         if not self._numbers:
             names = sorted([*self.functions, *self.internal])
             self._numbers = {known: 0x1000 + 16 * at for at, known in enumerate(names)}
