@@ -46,7 +46,11 @@ _DIGITS_A_STEP = 64
 
 @builtin("assert")
 def assert_(*args: Any) -> Any:
-    """Return the arguments if the first is true, else fail with the second as message."""
+    """Return the arguments if the first is true, else fail with the second as message.
+
+    Raises:
+        LuaError: The first argument is nil or false; the error is the message.
+    """
     if not truth(arg.any_value(args, 0)):
         raise RuntimeFault(arg.optional_string(args, 1, "assert", "assertion failed!"))
     return as_result(args)
@@ -54,7 +58,11 @@ def assert_(*args: Any) -> Any:
 
 @builtin("error")
 def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
-    """Raise a value; a string or number gets the position of the calling level in front."""
+    """Raise a value; a string or number gets the position of a calling level in front.
+
+    Raises:
+        LuaError: Always; its value is the first argument.
+    """
     depth = 1 if level is None else arg.integer((value, level), 1, "error")
     if value.__class__ in (str, float) and depth > 0:
         value = join([_position(stack(sys._getframe(1)), depth), to_text(value)])
@@ -115,25 +123,42 @@ _install_protected_call("xpcall", has_handler=True)
 
 @builtin("type")
 def type_(*args: Any) -> str:
-    """Return the type of a value."""
+    """Return the type of a value.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     return type_name(arg.any_value(args, 0))
 
 
 @builtin("typeof")
 def typeof(*args: Any) -> str:
-    """Return the type of a value; userdata may have a name of its own."""
+    """Return the type of a value; host objects have types of their own.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     return shown_type(arg.any_value(args, 0))
 
 
 @builtin("tostring")
 def tostring(*args: Any) -> str:
-    """Return a value as text."""
+    """Return a value as text.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     return to_text(arg.any_value(args, 0))
 
 
 @builtin("tonumber")
 def tonumber(*args: Any) -> float | None:
-    """Return a value as a number, perhaps in another base."""
+    """Return a value as a number, perhaps in another base.
+
+    Raises:
+        RuntimeFault: The value is missing, the base is not a whole number from 2 to 36, or a value
+            in another base than 10 is not a string.
+    """
     base = arg.optional_integer(args, 1, "tonumber", 10)
     if base == 10:
         return to_number(arg.any_value(args, 0))
@@ -146,7 +171,7 @@ def tonumber(*args: Any) -> float | None:
 
 @builtin("print")
 def print_(*args: Any) -> tuple[()]:
-    """Hand a line to the host's output."""
+    """Pass a line to the host's output."""
     arg.charge(args)
     text = join([to_text(value) for value in args], "\t")
     output = current.vm.output
@@ -157,7 +182,12 @@ def print_(*args: Any) -> tuple[()]:
 
 @builtin("select")
 def select(*args: Any) -> Any:
-    """Return the arguments from a position on, or their number."""
+    """Return the arguments from a position on, or their number.
+
+    Raises:
+        RuntimeFault: The first argument is neither ``#`` nor a number, or the position is out of
+            range.
+    """
     if args and args[0].__class__ is str and args[0][:1] == "#":
         return float(len(args) - 1)
     at = arg.integer(args, 0, "select")
@@ -170,14 +200,23 @@ def select(*args: Any) -> Any:
 
 @builtin("rawget")
 def rawget(*args: Any) -> Any:
-    """Read a field without metamethods."""
+    """Read a field without metamethods.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the second argument is missing.
+    """
     table = arg.table(args, 0, "rawget")
     return raw_get(table, table_key(arg.any_value(args, 1)))
 
 
 @builtin("rawset")
 def rawset(*args: Any) -> Any:
-    """Write a field without metamethods."""
+    """Write a field without metamethods.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, another is missing, the table is frozen, or
+            the key is nil or NaN.
+    """
     table = arg.table(args, 0, "rawset")
     key = table_key(arg.any_value(args, 1))
     value = arg.any_value(args, 2)
@@ -189,13 +228,21 @@ def rawset(*args: Any) -> Any:
 
 @builtin("rawequal")
 def rawequal(*args: Any) -> bool:
-    """Compare without metamethods."""
+    """Compare without metamethods.
+
+    Raises:
+        RuntimeFault: An argument is missing.
+    """
     return raw_equal(arg.any_value(args, 0), arg.any_value(args, 1))
 
 
 @builtin("rawlen")
 def rawlen(*args: Any) -> float:
-    """Return a length without metamethods."""
+    """Return a length without metamethods.
+
+    Raises:
+        RuntimeFault: The argument is neither a table nor a string.
+    """
     value = arg.any_value(args, 0)
     if isinstance(value, LuaTable):
         return border(value)
@@ -206,20 +253,32 @@ def rawlen(*args: Any) -> float:
 
 @builtin("next")
 def next_(*args: Any) -> Any:
-    """Return the entry of a table behind a key."""
+    """Return the entry of a table that follows a key.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the table does not have the key.
+    """
     table = arg.table(args, 0, "next")
     return next_entry(table, table_key(args[1]) if len(args) > 1 else None)
 
 
 @builtin("pairs")
 def pairs(*args: Any) -> Any:
-    """Return an iterator over a table's entries."""
+    """Return an iterator over a table's entries.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     return next_, arg.table(args, 0, "pairs"), None
 
 
 @builtin("ipairs.next", internal=True)
 def inext(*args: Any) -> Any:
-    """Return the entry behind an index."""
+    """Return the entry that follows an index.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the second argument is not a number.
+    """
     table = arg.table(args, 0, "ipairs")
     at = arg.number(args, 1, "ipairs") + 1.0
     value = raw_get(table, at)
@@ -228,13 +287,21 @@ def inext(*args: Any) -> Any:
 
 @builtin("ipairs")
 def ipairs(*args: Any) -> Any:
-    """Return an iterator over 1, 2, 3, … up to the first nil."""
+    """Return an iterator over the values at 1, 2, 3 and so on, up to the first nil.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     return inext, arg.table(args, 0, "ipairs"), 0.0
 
 
 @builtin("getmetatable")
 def getmetatable(*args: Any) -> Any:
-    """Return a metatable, or what its ``__metatable`` says instead."""
+    """Return a value's metatable, or its ``__metatable`` instead.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     value = arg.any_value(args, 0)
     if value.__class__ is str:
         return raw_get(current.vm.string_metatable, "__metatable")
@@ -247,7 +314,12 @@ def getmetatable(*args: Any) -> Any:
 
 @builtin("setmetatable")
 def setmetatable(*args: Any) -> Any:
-    """Give a table a metatable."""
+    """Give a table a metatable.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, the second is neither nil nor a table, the
+            table is frozen, or its metatable is protected.
+    """
     table = arg.table(args, 0, "setmetatable")
     meta = args[1] if len(args) > 1 else None
     if len(args) < 2 or not (meta is None or isinstance(meta, LuaTable)):
@@ -263,7 +335,11 @@ def setmetatable(*args: Any) -> Any:
 
 @builtin("newproxy")
 def newproxy(*args: Any) -> Userdata:
-    """Return a new userdata, with an empty metatable if asked."""
+    """Return a new userdata, with an empty metatable if the argument is true.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a boolean.
+    """
     wants = args[0] if args else None
     if wants is not None and wants.__class__ is not bool:
         arg.wrong_type(args, 0, "newproxy", "nil or boolean")
@@ -272,7 +348,12 @@ def newproxy(*args: Any) -> Userdata:
 
 @builtin("loadstring")
 def loadstring(*args: Any) -> Any:
-    """Compile a chunk; return its function, or nil and the message."""
+    """Compile a chunk; return its function, or nil and the error message.
+
+    Raises:
+        RuntimeFault: The first argument is not a string, or the second argument is neither nil nor
+            a string.
+    """
     source = arg.string(args, 0, "loadstring")
     name = arg.optional_string(args, 1, "loadstring", source)
     try:
@@ -283,7 +364,11 @@ def loadstring(*args: Any) -> Any:
 
 @builtin("collectgarbage")
 def collectgarbage(*args: Any) -> Any:
-    """Collect garbage, or return the size of the heap in KB."""
+    """Collect garbage, or return the size of the heap in KB.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a string, or the option is unknown.
+    """
     option = arg.optional_string(args, 0, "collectgarbage", "collect")
     if option == "collect":
         charge_work(_STEPS_TO_COLLECT)
@@ -307,7 +392,12 @@ def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
 
 @builtin("getfenv")
 def getfenv(*args: Any) -> Any:
-    """Return the globals of a function, of a level of the stack, or of the thread (0)."""
+    """Return the globals of a function, of a level of the stack, or of the thread (0).
+
+    Raises:
+        RuntimeFault: The argument is neither nil, a function nor a number, or there is no such
+            level.
+    """
     target = args[0] if args and args[0] is not None else 1.0
     if is_function(target):
         cell = environment_cell(target)
@@ -326,7 +416,12 @@ def getfenv(*args: Any) -> Any:
 
 @builtin("setfenv")
 def setfenv(*args: Any) -> Any:
-    """Set the globals of a function, of a level of the stack, or of the thread (0)."""
+    """Set the globals of a function, of a level of the stack, or of the thread (0).
+
+    Raises:
+        RuntimeFault: The first argument is neither a function nor a number, the second is not a
+            table, there is no such level, or the function has no globals.
+    """
     environment = arg.table(args, 1, "setfenv")
     closure = args[0]
     if not is_function(closure):

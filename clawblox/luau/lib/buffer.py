@@ -73,7 +73,11 @@ for _kind, _form in _KINDS.items():
 
 @builtin("buffer.create")
 def create(*args: Any) -> Buffer:
-    """Return a buffer of zeros."""
+    """Return a buffer of zeros.
+
+    Raises:
+        RuntimeFault: The argument is not a number, or the size is negative or too large.
+    """
     size = arg.integer(args, 0, "create")
     if size < 0:
         arg.wrong(0, "create", "size")
@@ -85,25 +89,42 @@ def create(*args: Any) -> Buffer:
 
 @builtin("buffer.fromstring")
 def fromstring(*args: Any) -> Buffer:
-    """Return a buffer with the bytes of a string."""
+    """Return a buffer with the bytes of a string.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return Buffer(bytearray(account_text(arg.string(args, 0, "fromstring")).encode("latin-1")))
 
 
 @builtin("buffer.tostring")
 def tostring(*args: Any) -> str:
-    """Return the bytes as a string."""
+    """Return the bytes as a string.
+
+    Raises:
+        RuntimeFault: The argument is not a buffer.
+    """
     return account_text(arg.buffer(args, 0, "tostring").data.decode("latin-1"))
 
 
 @builtin("buffer.len")
 def len_(*args: Any) -> float:
-    """Return the size in bytes."""
+    """Return the size in bytes.
+
+    Raises:
+        RuntimeFault: The argument is not a buffer.
+    """
     return float(len(arg.buffer(args, 0, "len").data))
 
 
 @builtin("buffer.readstring")
 def readstring(*args: Any) -> str:
-    """Return some bytes as a string."""
+    """Return some bytes as a string.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or the range lies outside the
+            buffer.
+    """
     data = arg.buffer(args, 0, "readstring").data
     offset, size = arg.integer(args, 1, "readstring"), arg.integer(args, 2, "readstring")
     if size < 0:
@@ -115,7 +136,12 @@ def readstring(*args: Any) -> str:
 
 @builtin("buffer.writestring")
 def writestring(*args: Any) -> tuple[()]:
-    """Write a string's bytes."""
+    """Write a string's bytes.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the range lies outside the
+            buffer, or is longer than the string.
+    """
     data = arg.buffer(args, 0, "writestring").data
     offset = arg.integer(args, 1, "writestring")
     text = arg.string(args, 2, "writestring")
@@ -133,7 +159,12 @@ def writestring(*args: Any) -> tuple[()]:
 
 @builtin("buffer.copy")
 def copy(*args: Any) -> tuple[()]:
-    """Copy bytes from one buffer to another."""
+    """Copy bytes from one buffer to another.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or a range lies outside its
+            buffer.
+    """
     target = arg.buffer(args, 0, "copy").data
     to = arg.integer(args, 1, "copy")
     source = arg.buffer(args, 2, "copy").data
@@ -148,7 +179,12 @@ def copy(*args: Any) -> tuple[()]:
 
 @builtin("buffer.fill")
 def fill(*args: Any) -> tuple[()]:
-    """Set bytes to a value."""
+    """Set bytes to a value.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or the range lies outside the
+            buffer.
+    """
     data = arg.buffer(args, 0, "fill").data
     offset = arg.integer(args, 1, "fill")
     value = arg.integer(args, 2, "fill") & 255
@@ -173,7 +209,12 @@ def _bit_range(args: arg.Arguments, function: str, length: int) -> tuple[int, in
 
 @builtin("buffer.readbits")
 def readbits(*args: Any) -> float:
-    """Return up to 32 bits from a bit offset."""
+    """Return up to 32 bits from a bit offset.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the range lies outside the
+            buffer, or is wider than 32 bits.
+    """
     data = arg.buffer(args, 0, "readbits").data
     offset, count = _bit_range(args, "readbits", len(data))
     piece = int.from_bytes(data[offset // 8 : (offset + count + 7) // 8], "little")
@@ -182,7 +223,12 @@ def readbits(*args: Any) -> float:
 
 @builtin("buffer.writebits")
 def writebits(*args: Any) -> tuple[()]:
-    """Write up to 32 bits at a bit offset."""
+    """Write up to 32 bits at a bit offset.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the range lies outside the
+            buffer, or is wider than 32 bits.
+    """
     data = arg.buffer(args, 0, "writebits").data
     offset, count = _bit_range(args, "writebits", len(data))
     value = _wrapped(arg.number(args, 3, "writebits"), 32, signed=False) & (1 << count) - 1

@@ -25,32 +25,53 @@ def _new(args: arg.Arguments, function: str) -> Coroutine:
 
 @builtin("coroutine.create")
 def create(*args: Any) -> Coroutine:
-    """Return a coroutine that will run a function."""
+    """Return a coroutine that will run a function.
+
+    Raises:
+        RuntimeFault: The argument is not a function.
+    """
     return _new(args, "create")
 
 
 @builtin("coroutine.wrap")
 def wrap(*args: Any) -> WrapFunction:
-    """Return a function that resumes a new coroutine."""
+    """Return a function that resumes a new coroutine.
+
+    Raises:
+        RuntimeFault: The argument is not a function.
+    """
     return WrapFunction(_new(args, "wrap"))
 
 
 @builtin("coroutine.resume")
 def resume(*args: Any) -> Any:
-    """Resume a coroutine; return true and what it yields, or false and the error."""
+    """Resume a coroutine; return true and its values, or false and the error.
+
+    Raises:
+        RuntimeFault: The first argument is not a coroutine.
+    """
     ok, values = coroutines.resume(_thread(args, "resume"), args[1:])
     return (ok, *values)
 
 
 @builtin("coroutine.yield")
 def yield_(*args: Any) -> Any:
-    """Suspend the running coroutine."""
+    """Suspend the running coroutine.
+
+    Raises:
+        Yield: The coroutine suspends.
+        RuntimeFault: The coroutine may not yield here.
+    """
     return coroutines.yield_values(args)
 
 
 @builtin("coroutine.status")
 def status(*args: Any) -> str:
-    """Return what a coroutine is doing."""
+    """Return the status of a coroutine.
+
+    Raises:
+        RuntimeFault: The argument is not a coroutine.
+    """
     return _thread(args, "status").status
 
 
@@ -70,6 +91,11 @@ def isyieldable(*_: Any) -> bool:
 
 @builtin("coroutine.close")
 def close(*args: Any) -> Any:
-    """Kill a coroutine; return true, or false and the error that had killed it."""
+    """Kill a coroutine; return true, or false and the error that killed it before.
+
+    Raises:
+        RuntimeFault: The argument is not a coroutine, or the coroutine is running or waiting for
+            another.
+    """
     result = coroutines.close(_thread(args, "close"))
     return result[0] if len(result) == 1 else result

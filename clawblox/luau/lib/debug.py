@@ -29,7 +29,11 @@ _OPTIONS = "slnaf"
 
 @builtin("debug.traceback")
 def traceback(*args: Any) -> Any:
-    """Return the stack as text, behind a message, from a level on."""
+    """Return the stack from a level on as text, behind a message.
+
+    Raises:
+        RuntimeFault: The level is not a number.
+    """
     coroutine = args[0] if args and args[0].__class__ is Coroutine else None
     rest = args if coroutine is None else args[1:]
     message = rest[0] if rest else None
@@ -57,7 +61,12 @@ def _coroutine_levels(coroutine: Coroutine) -> list[Level]:
 
 @builtin("debug.info")
 def info(*args: Any) -> Any:
-    """Return facts of a function or of a level of the stack, by the letters ``slnaf``."""
+    """Return facts about a function or a level of the stack, chosen by the letters ``slnaf``.
+
+    Raises:
+        RuntimeFault: The subject is neither a function nor a level, or an option is unknown or
+            doubled.
+    """
     coroutine = args[0] if args and args[0].__class__ is Coroutine else None
     shift = 0 if coroutine is None else 1
     subject = args[shift] if len(args) > shift else None
@@ -136,7 +145,11 @@ def _find_builtin(frame: FrameType) -> Any:
 
 
 def frame_closure(frame: FrameType | ScriptFrame) -> Any:
-    """Return what a frame runs, the function with its code and its variables, or a continuation."""
+    """Return the function that a frame runs, with its variables; or a continuation.
+
+    Raises:
+        LuaError: The call has used up its steps.
+    """
     if isinstance(frame, ScriptFrame):
         return frame.continuation.function(frame.environment)
     current.vm.charge_search()
@@ -152,7 +165,11 @@ def frame_closure(frame: FrameType | ScriptFrame) -> Any:
 
 
 def whole_function(closure: Any) -> Any:
-    """Return the function that a closure is, or is the rest of; None if that is gone."""
+    """Return the function that a closure is, or is the rest of; None if that is gone.
+
+    Raises:
+        LuaError: The call has used up its steps.
+    """
     if not isinstance(closure, FunctionType):
         return closure
     if not is_continuation(closure.__code__):

@@ -30,13 +30,21 @@ _SPECIALS = frozenset("^$*+?.([%-")
 
 @builtin("string.len")
 def len_(*args: Any) -> float:
-    """Return the number of bytes."""
+    """Return the number of bytes.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return float(len(arg.string(args, 0, "len")))
 
 
 @builtin("string.sub")
 def sub(*args: Any) -> str:
-    """Return a part of a string."""
+    """Return a part of a string.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type.
+    """
     text = arg.string(args, 0, "sub")
     start = arg.position(arg.integer(args, 1, "sub"), len(text))
     end = arg.position(arg.optional_integer(args, 2, "sub", -1), len(text))
@@ -45,13 +53,21 @@ def sub(*args: Any) -> str:
 
 @builtin("string.upper")
 def upper(*args: Any) -> str:
-    """Return a string in capitals; only ASCII letters change."""
+    """Return a string in upper case; only ASCII letters change.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return _translated(arg.string(args, 0, "upper"), _UPPER)
 
 
 @builtin("string.lower")
 def lower(*args: Any) -> str:
-    """Return a string in small letters; only ASCII letters change."""
+    """Return a string in lower case; only ASCII letters change.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return _translated(arg.string(args, 0, "lower"), _LOWER)
 
 
@@ -66,7 +82,12 @@ _LOWER = bytes(range(256)).lower()
 
 @builtin("string.rep")
 def rep(*args: Any) -> str:
-    """Return a string repeated."""
+    """Return a string repeated.
+
+    Raises:
+        RuntimeFault: The first argument is not a string, the second is not a number, or the result
+            is too long.
+    """
     text = arg.string(args, 0, "rep")
     count = arg.integer(args, 1, "rep")
     size = len(text) * max(count, 0)
@@ -78,13 +99,21 @@ def rep(*args: Any) -> str:
 
 @builtin("string.reverse")
 def reverse(*args: Any) -> str:
-    """Return a string backwards."""
+    """Return a string backwards.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return account_text(arg.string(args, 0, "reverse")[::-1])
 
 
 @builtin("string.byte")
 def byte(*args: Any) -> Any:
-    """Return the codes of some bytes."""
+    """Return the codes of a range of bytes.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or there are too many bytes.
+    """
     text = arg.string(args, 0, "byte")
     start = arg.position(arg.optional_integer(args, 1, "byte", 1), len(text))
     end = arg.position(arg.optional_integer(args, 2, "byte", start), len(text))
@@ -96,7 +125,11 @@ def byte(*args: Any) -> Any:
 
 @builtin("string.char")
 def char(*args: Any) -> str:
-    """Return the string of some byte codes."""
+    """Return the string of byte codes.
+
+    Raises:
+        RuntimeFault: An argument is not a number, or a code is not from 0 to 255.
+    """
     arg.charge(args)
     codes = [arg.integer(args, at, "char") for at in range(len(args))]
     for at, code in enumerate(codes):
@@ -107,7 +140,12 @@ def char(*args: Any) -> str:
 
 @builtin("string.split")
 def split(*args: Any) -> LuaTable:
-    """Return the parts between separators."""
+    """Return the parts between separators.
+
+    Raises:
+        RuntimeFault: The first argument is not a string, or the second argument is neither nil nor
+            a string.
+    """
     text = arg.string(args, 0, "split")
     separator = arg.optional_string(args, 1, "split", ",")
     count = text.count(separator) + 1 if separator else len(text)
@@ -119,25 +157,41 @@ def split(*args: Any) -> LuaTable:
 
 @builtin("string.format")
 def format_(*args: Any) -> str:
-    """Return formatted text."""
+    """Return formatted text.
+
+    Raises:
+        RuntimeFault: The format is malformed, or a value does not fit it.
+    """
     return format_text(args)
 
 
 @builtin("string.pack")
 def pack(*args: Any) -> str:
-    """Return values as bytes."""
+    """Return values as bytes.
+
+    Raises:
+        RuntimeFault: The format is malformed, or a value does not fit it.
+    """
     return packing.pack(args)
 
 
 @builtin("string.unpack")
 def unpack(*args: Any) -> Any:
-    """Return values from bytes."""
+    """Return values from bytes.
+
+    Raises:
+        RuntimeFault: The format is malformed, or the data is too short.
+    """
     return as_result(packing.unpack(args))
 
 
 @builtin("string.packsize")
 def packsize(*args: Any) -> float:
-    """Return the size of a format."""
+    """Return the size of a format in bytes.
+
+    Raises:
+        RuntimeFault: The format is malformed, or its size varies.
+    """
     return packing.packsize(args)
 
 
@@ -146,7 +200,12 @@ def packsize(*args: Any) -> float:
 
 @builtin("string.find")
 def find(*args: Any) -> Any:
-    """Return where a pattern matches, and its captures."""
+    """Return the place of a pattern's first match, and its captures.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the pattern is malformed, or too
+            complex.
+    """
     text, pattern = arg.string(args, 0, "find"), arg.string(args, 1, "find")
     start = max(arg.position(arg.optional_integer(args, 2, "find", 1), len(text)), 1)
     if start > len(text) + 1:
@@ -170,7 +229,12 @@ def _is_plain(pattern: str) -> bool:
 
 @builtin("string.match")
 def match(*args: Any) -> Any:
-    """Return the captures of a pattern, or its whole match."""
+    """Return the captures of a pattern, or its whole match.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the pattern is malformed, or too
+            complex.
+    """
     text, pattern = arg.string(args, 0, "match"), arg.string(args, 1, "match")
     start = max(arg.position(arg.optional_integer(args, 2, "match", 1), len(text)), 1)
     if start > len(text) + 1:
@@ -180,7 +244,7 @@ def match(*args: Any) -> Any:
 
 
 class MatchIterator(NativeFunction):
-    """What ``string.gmatch`` returns."""
+    """An iterator that ``string.gmatch`` returns."""
 
     __slots__ = ("pattern", "position", "text")
 
@@ -203,13 +267,23 @@ class MatchIterator(NativeFunction):
 
 @builtin("string.gmatch")
 def gmatch(*args: Any) -> MatchIterator:
-    """Return an iterator over all matches."""
+    """Return an iterator over all matches.
+
+    Raises:
+        RuntimeFault: An argument is not a string.
+    """
     return MatchIterator(arg.string(args, 0, "gmatch"), arg.string(args, 1, "gmatch"))
 
 
 @builtin("string.gsub")
 def gsub(*args: Any) -> tuple[str, float]:
-    """Return a string with matches replaced, and their number."""
+    """Return a string with matches replaced, and their number.
+
+    Raises:
+        RuntimeFault: An argument is of the wrong type, the pattern or the replacement is malformed,
+            or the result is too long.
+        LuaError: The replacement function fails.
+    """
     text, pattern = arg.string(args, 0, "gsub"), arg.string(args, 1, "gsub")
     replacement = args[2] if len(args) > 2 else None
     if replacement.__class__ is float:

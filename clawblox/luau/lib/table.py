@@ -53,7 +53,12 @@ def _set(table: LuaTable, key: float, value: Any) -> None:
 
 @builtin("table.insert")
 def insert(*args: Any) -> tuple[()]:
-    """Insert a value at a position, by default at the end."""
+    """Insert a value at a position, by default at the end.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, the table is frozen, the position is not a
+            number, or there are not two or three arguments.
+    """
     if len(args) == 2 and args[0].__class__ is LuaTable and args[1] is not None:
         table = args[0]
         made_for = getattr(table, "_hint", 0.0)
@@ -81,7 +86,12 @@ def insert(*args: Any) -> tuple[()]:
 
 @builtin("table.remove")
 def remove(*args: Any) -> Any:
-    """Remove and return the value at a position, by default the last."""
+    """Remove and return the value at a position, by default the last.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, the table is frozen, or the position is not
+            a number.
+    """
     table = arg.table(args, 0, "remove")
     size = border(table)
     at = size
@@ -102,7 +112,12 @@ def remove(*args: Any) -> Any:
 
 @builtin("table.concat")
 def concat(*args: Any) -> str:
-    """Return the strings of a sequence in a row."""
+    """Return the strings of a sequence, joined.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or a value is neither a string
+            nor a number.
+    """
     table = arg.table(args, 0, "concat")
     separator = arg.optional_string(args, 1, "concat", "")
     start = arg.optional_integer(args, 2, "concat", 1)
@@ -123,7 +138,11 @@ def concat(*args: Any) -> str:
 
 @builtin("table.unpack")
 def unpack(*args: Any) -> Any:
-    """Return the values of a range."""
+    """Return the values of a range.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or there are too many values.
+    """
     table = arg.table(args, 0, "unpack")
     start = arg.optional_integer(args, 1, "unpack", 1)
     end = (
@@ -157,7 +176,11 @@ def pack(*args: Any) -> LuaTable:
 
 @builtin("table.create")
 def create(*args: Any) -> LuaTable:
-    """Return a table with room for, or full of, a number of values."""
+    """Return a table that has room for a number of values, or is full of one value.
+
+    Raises:
+        RuntimeFault: The first argument is not a number, or the size is out of range.
+    """
     size = arg.integer(args, 0, "create")
     if not 0 <= size <= _BIGGEST:
         arg.wrong(0, "create", "size out of range")
@@ -176,7 +199,11 @@ def create(*args: Any) -> LuaTable:
 
 @builtin("table.find")
 def find(*args: Any) -> float | None:
-    """Return where a value is in a sequence."""
+    """Return the position of a value in a sequence, or nil.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or the start is less than 1.
+    """
     table = arg.table(args, 0, "find")
     wanted = arg.any_value(args, 1)
     at = float(arg.optional_integer(args, 2, "find", 1))
@@ -197,7 +224,13 @@ def find(*args: Any) -> float | None:
 
 @builtin("table.sort")
 def sort(*args: Any) -> tuple[()]:
-    """Sort a sequence in place."""
+    """Sort a sequence in place.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, the table is frozen, values cannot be
+            compared, or the comparator is inconsistent.
+        LuaError: The comparator fails.
+    """
     table = _writable(args, "sort")
     size = int(border(table))
     comparator = None
@@ -216,7 +249,12 @@ def sort(*args: Any) -> tuple[()]:
 
 @builtin("table.move")
 def move(*args: Any) -> LuaTable:
-    """Copy a range to another place, perhaps of another table."""
+    """Copy a range to another place, possibly in another table.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the target is frozen, or the
+            ranges are too large.
+    """
     source = arg.table(args, 0, "move")
     start, end, to = (arg.integer(args, at, "move") for at in (1, 2, 3))
     target = arg.table(args, 4, "move") if len(args) > 4 and args[4] is not None else source
@@ -257,7 +295,11 @@ def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, t
 
 @builtin("table.clear")
 def clear(*args: Any) -> tuple[()]:
-    """Remove all entries; the table keeps the size it was made for."""
+    """Remove all entries; the table keeps the size it was made for.
+
+    Raises:
+        RuntimeFault: The argument is not a table, or the table is frozen.
+    """
     table = _writable(args, "clear")
     size = int(border(table))
     if size and not hasattr(table, "_hint"):
@@ -270,7 +312,12 @@ def clear(*args: Any) -> tuple[()]:
 
 @builtin("table.freeze")
 def freeze(*args: Any) -> LuaTable:
-    """Make a table read-only."""
+    """Make a table read-only.
+
+    Raises:
+        RuntimeFault: The argument is not a table, the table is frozen already, or its metatable is
+            protected.
+    """
     table = arg.table(args, 0, "freeze")
     if table.__class__ is FrozenTable:
         arg.wrong(0, "freeze", "table is already frozen")
@@ -282,13 +329,21 @@ def freeze(*args: Any) -> LuaTable:
 
 @builtin("table.isfrozen")
 def isfrozen(*args: Any) -> bool:
-    """Return whether a table is read-only."""
+    """Return whether a table is read-only.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     return arg.table(args, 0, "isfrozen").__class__ is FrozenTable
 
 
 @builtin("table.clone")
 def clone(*args: Any) -> LuaTable:
-    """Return a copy with the same metatable."""
+    """Return a copy with the same metatable.
+
+    Raises:
+        RuntimeFault: The argument is not a table, or the metatable is protected.
+    """
     table = arg.table(args, 0, "clone")
     if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
         arg.wrong(0, "clone", "table has a protected metatable")
@@ -303,13 +358,21 @@ def clone(*args: Any) -> LuaTable:
 
 @builtin("table.getn")
 def getn(*args: Any) -> float:
-    """Return the length of a sequence."""
+    """Return the length of a sequence.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     return border(arg.table(args, 0, "getn"))
 
 
 @builtin("table.maxn")
 def maxn(*args: Any) -> float:
-    """Return the largest number among the keys."""
+    """Return the largest number among the keys.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     table = arg.table(args, 0, "maxn")
     charge_work(len(table) // 16)
     return max((key for key in table if key.__class__ is float and key > 0.0), default=0.0)
@@ -317,7 +380,12 @@ def maxn(*args: Any) -> float:
 
 @builtin("table.foreach")
 def foreach(*args: Any) -> Any:
-    """Call a function for every entry until it returns something."""
+    """Call a function for each entry until it returns a value.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the second is not a function.
+        LuaError: The function fails.
+    """
     table = arg.table(args, 0, "foreach")
     function = arg.function(args, 1, "foreach")
     charge_iterations(len(table) + 1)
@@ -332,7 +400,12 @@ def foreach(*args: Any) -> Any:
 
 @builtin("table.foreachi")
 def foreachi(*args: Any) -> Any:
-    """Call a function for every index until it returns something."""
+    """Call a function for each index until it returns a value.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the second is not a function.
+        LuaError: The function fails.
+    """
     table = arg.table(args, 0, "foreachi")
     function = arg.function(args, 1, "foreachi")
     size = int(border(table))

@@ -1,4 +1,4 @@
-"""Weak tables: what ``collectgarbage`` finds unreachable disappears from them."""
+"""Weak tables: ``collectgarbage`` removes entries that nothing else refers to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ABSENT = object()
 
 
 def collect() -> None:
-    """Collect garbage, and drop the dead entries of weak tables."""
+    """Collect garbage, and remove the dead entries of weak tables."""
     tables = [
         found
         for found in gc.get_objects()

@@ -1,4 +1,4 @@
-"""What the libraries are made of; scripts see none of it.
+"""Parts of the libraries that scripts do not see.
 
 - `registry`: the names of all built-in functions
 - `arguments`: checks and conversions of arguments

@@ -18,13 +18,21 @@ FEW = 16
 
 
 def charge(args: Arguments) -> None:
-    """Charge going through the arguments if they are more than a few."""
+    """Charge going through more than a few arguments.
+
+    Raises:
+        LuaError: The call has used up its steps, or the host has interrupted it.
+    """
     if len(args) > FEW:
         current.vm.charge_work(len(args) // 2)
 
 
 def wrong_type(args: Arguments, at: int, function: str, wanted: str) -> NoReturn:
-    """Refuse an argument of the wrong type, or a missing one."""
+    """Refuse an argument of the wrong type, or a missing one.
+
+    Raises:
+        RuntimeFault: Always.
+    """
     if at >= len(args):
         raise RuntimeFault(f"missing argument #{at + 1} to '{function}' ({wanted} expected)")
     raise RuntimeFault(
@@ -34,25 +42,41 @@ def wrong_type(args: Arguments, at: int, function: str, wanted: str) -> NoReturn
 
 
 def wrong(at: int, function: str, why: str) -> NoReturn:
-    """Refuse an argument's value."""
+    """Refuse an argument's value.
+
+    Raises:
+        RuntimeFault: Always.
+    """
     raise RuntimeFault(f"invalid argument #{at + 1} to '{function}' ({why})")
 
 
 def check_results(args: Arguments, count: int, why: str) -> None:
-    """Refuse more results than the reference has room for, next to the arguments."""
+    """Check that the reference has room for results next to the arguments.
+
+    Raises:
+        RuntimeFault: It has not; ``why`` is the message.
+    """
     if len(args) + count > _MAX_STACK:
         raise RuntimeFault(why)
 
 
 def any_value(args: Arguments, at: int) -> Any:
-    """Return an argument that must be there."""
+    """Return an argument that must be there.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     if at >= len(args):
         raise RuntimeFault(f"missing argument #{at + 1}")
     return args[at]
 
 
 def number(args: Arguments, at: int, function: str) -> float:
-    """Return a number argument; strings that stand for numbers will do."""
+    """Return a number argument; a string that stands for a number will do.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a number.
+    """
     if at < len(args):
         value = args[at]
         if value.__class__ is float:
@@ -65,12 +89,16 @@ def number(args: Arguments, at: int, function: str) -> float:
 
 
 def optional_number(args: Arguments, at: int, function: str, default: float) -> float:
-    """Return a number argument, or a default for nil and none."""
+    """Return a number argument; a default if it is nil or missing.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a number.
+    """
     return default if at >= len(args) or args[at] is None else number(args, at, function)
 
 
 def to_integer(value: float) -> int:
-    """Return a number cut to an integer; what does not fit becomes the nearest that does."""
+    """Return a number cut to an integer; the nearest 64-bit integer if that does not fit."""
     if value != value:
         return 0
     if math.isinf(value):
@@ -79,12 +107,20 @@ def to_integer(value: float) -> int:
 
 
 def integer(args: Arguments, at: int, function: str) -> int:
-    """Return a number argument cut to an integer."""
+    """Return a number argument cut to an integer.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a number.
+    """
     return to_integer(number(args, at, function))
 
 
 def optional_integer(args: Arguments, at: int, function: str, default: int) -> int:
-    """Return an integer argument, or a default for nil and none."""
+    """Return an integer argument; a default if it is nil or missing.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a number.
+    """
     return default if at >= len(args) or args[at] is None else integer(args, at, function)
 
 
@@ -94,7 +130,11 @@ def position(value: int, length: int) -> int:
 
 
 def string(args: Arguments, at: int, function: str) -> str:
-    """Return a string argument; numbers will do."""
+    """Return a string argument; a number will do.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a string.
+    """
     if at < len(args):
         value = args[at]
         if value.__class__ is str:
@@ -105,40 +145,64 @@ def string(args: Arguments, at: int, function: str) -> str:
 
 
 def optional_string(args: Arguments, at: int, function: str, default: str) -> str:
-    """Return a string argument, or a default for nil and none."""
+    """Return a string argument; a default if it is nil or missing.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a string.
+    """
     return default if at >= len(args) or args[at] is None else string(args, at, function)
 
 
 def table(args: Arguments, at: int, function: str) -> LuaTable:
-    """Return a table argument."""
+    """Return a table argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a table.
+    """
     if at < len(args) and isinstance(args[at], LuaTable):
         return args[at]  # type: ignore[no-any-return]
     wrong_type(args, at, function, "table")
 
 
 def function(args: Arguments, at: int, name: str) -> Any:
-    """Return a function argument."""
+    """Return a function argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a function.
+    """
     if at < len(args) and is_function(args[at]):
         return args[at]
     wrong_type(args, at, name, "function")
 
 
 def boolean(args: Arguments, at: int, function: str) -> bool:
-    """Return a boolean argument."""
+    """Return a boolean argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a boolean.
+    """
     if at < len(args) and args[at].__class__ is bool:
         return args[at]  # type: ignore[no-any-return]
     wrong_type(args, at, function, "boolean")
 
 
 def buffer(args: Arguments, at: int, function: str) -> Buffer:
-    """Return a buffer argument."""
+    """Return a buffer argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a buffer.
+    """
     if at < len(args) and args[at].__class__ is Buffer:
         return args[at]  # type: ignore[no-any-return]
     wrong_type(args, at, function, "buffer")
 
 
 def vector(args: Arguments, at: int, function: str) -> Vector:
-    """Return a vector argument."""
+    """Return a vector argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a vector.
+    """
     if at < len(args) and args[at].__class__ is Vector:
         return args[at]  # type: ignore[no-any-return]
     wrong_type(args, at, function, "vector")

@@ -1,7 +1,7 @@
-"""Searching for patterns: by Python's ``re`` where that is exact and cannot run away.
+"""Searches for patterns with Python's ``re`` where that is exact and certainly quick.
 
 ``re`` cannot be interrupted, so it gets only patterns whose worst case on the subject is small.
-Everything else goes to the charged matcher in `patterns`.
+The charged matcher in `patterns` does the rest.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from clawblox.luau.core.limits import BYTES_A_STEP
 from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern
 
 _MAX_WORK = 1 << 22
-_MAX_POWER = 22  # of anything, even of 2, that is more
-_WORK_A_STEP = 1 << 13  # as the worst case is rare
+_MAX_POWER = 22  # 2 to more than this is more than `_MAX_WORK`
+_WORK_A_STEP = 1 << 13  # generous, as the worst case is rare
 _REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?"}
 
 
@@ -33,7 +33,11 @@ class Match:
         self._source = source
 
     def captures(self, *, whole: bool) -> tuple[Any, ...]:
-        """Return all captures; ``whole`` gives the whole match where there are none."""
+        """Return all captures; with ``whole``, the whole match if there are no captures.
+
+        Raises:
+            LuaError: A capture is unfinished, or there is no room for them.
+        """
         values = self._captures(whole=whole)
         if self.end - self.start >= BYTES_A_STEP:
             current.vm.allocate(sum(len(value) for value in values if value.__class__ is str))
@@ -53,7 +57,11 @@ class Match:
         return match.group(index + 1)
 
     def capture(self, index: int) -> Any:
-        """Return one capture; the whole match stands in for a first one that is not there."""
+        """Return a capture; the whole match if the first is asked for and there is no capture.
+
+        Raises:
+            RuntimeFault: There is no such capture, or it is unfinished.
+        """
         if isinstance(self._source, Matcher):
             return self._source.capture(index, self.start, self.end)
         match, program = self._source
@@ -67,9 +75,8 @@ class Program:
 
     Attributes:
         expression: The compiled expression.
-        captures: Which captures are positions.
-        power: The worst case on a subject of n characters is n to this power …
-        choices: … times 2 to this power.
+        captures: For each capture, whether it is a position.
+        power, choices: On a subject of n characters, the worst case is n ** power * 2 ** choices.
     """
 
     __slots__ = ("captures", "choices", "expression", "power")
@@ -83,7 +90,7 @@ class Program:
         self.choices = choices
 
     def worst_case(self, size: int) -> int | None:
-        """Return the work on a subject of a size; None if ``re`` must not do that."""
+        """Return the work on a subject of a size; None if it is too much for ``re``."""
         if self.power <= 1 and not self.choices:
             return size
         if self.power > _MAX_POWER or self.choices > _MAX_POWER:
@@ -93,13 +100,17 @@ class Program:
 
 
 def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = None) -> Match | None:
-    """Return the first match from a position on, or None.
+    """Return the first match at or behind a position, or None.
 
     Args:
         text: The subject.
-        pattern: The pattern; a leading ``^`` anchors it unless ``is_anchored`` says otherwise.
-        start: Where to begin, counted from 0.
-        is_anchored: False takes ``^`` for a character, as ``gmatch`` does.
+        pattern: The pattern; a leading ``^`` anchors it.
+        start: The position, counted from 0.
+        is_anchored: False takes ``^`` for a character, as ``gmatch`` does; None looks for it.
+
+    Raises:
+        RuntimeFault: The pattern is malformed or too complex.
+        LuaError: The call has used up its steps, or the host has interrupted it.
     """
     anchored = pattern.startswith("^") if is_anchored is None else is_anchored
     body = pattern[1:] if anchored else pattern
@@ -167,7 +178,7 @@ def _translate(body: str) -> Program | None:
 
 
 def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool]:
-    """Return the expression of an item, and whether it may have to be tried in several ways."""
+    """Return the expression of an item, and whether it may be tried in several ways."""
     chosen, suffix = item[1], item[2]
     text = _set_text(chosen)
     if suffix == "":
@@ -179,7 +190,7 @@ def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool]:
 
 
 def _follow(rest: list[Item]) -> tuple[frozenset[str], bool]:
-    """Return what characters can come next, and whether the pattern can end before them."""
+    """Return the characters that can come next, and whether the pattern can end before them."""
     follow: frozenset[str] = frozenset()
     for item in rest:
         if item[0] in ("open", "close"):

@@ -1,4 +1,4 @@
-"""What ``string.pack``, ``string.unpack`` and ``string.packsize`` do."""
+"""The work of ``string.pack``, ``string.unpack`` and ``string.packsize``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Reader:
         return size
 
     def option(self, total: int) -> tuple[str, int, int]:
-        """Return the next option, given how many bytes came before."""
+        """Return the next option, behind ``total`` bytes of others."""
         kind, size = self._plain()
         align = size
         if kind == "align":
@@ -119,7 +119,11 @@ class _Reader:
 
 
 def pack(args: arg.Arguments) -> str:
-    """Return values as bytes."""
+    """Return values as bytes.
+
+    Raises:
+        RuntimeFault: The format is malformed, or a value does not fit it.
+    """
     reader = _Reader(arg.string(args, 0, "pack"), "pack")
     pieces: list[bytes] = []
     total, at = 0, 0
@@ -175,7 +179,11 @@ def _pack_integer(kind: str, size: int, byteorder: Any, args: arg.Arguments, at:
 
 
 def packsize(args: arg.Arguments) -> float:
-    """Return how many bytes a format takes."""
+    """Return the size of a format in bytes.
+
+    Raises:
+        RuntimeFault: The format is malformed, or its size varies.
+    """
     reader = _Reader(arg.string(args, 0, "packsize"), "packsize")
     total = 0
     while reader:
@@ -189,7 +197,11 @@ def packsize(args: arg.Arguments) -> float:
 
 
 def unpack(args: arg.Arguments) -> tuple[Any, ...]:
-    """Return the values in a string of bytes, and the position behind them."""
+    """Return the values in a string of bytes, and the position behind them.
+
+    Raises:
+        RuntimeFault: The format is malformed, or the data is too short for it.
+    """
     reader = _Reader(arg.string(args, 0, "unpack"), "unpack")
     data = arg.string(args, 1, "unpack")
     position = arg.optional_integer(args, 2, "unpack", 1)

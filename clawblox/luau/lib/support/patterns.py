@@ -1,4 +1,4 @@
-"""Luau's string patterns: a backtracking matcher whose every step is charged to the budget."""
+"""Luau's string patterns: a backtracking matcher that charges each of its steps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from clawblox.luau.core.iteration import charge_work
 
 MAX_CAPTURES = 32
 MAX_DEPTH = 200
-_ITEM = 5  # as many characters are gone through in the time of an item
+_ITEM = 5  # characters that take as long as one item
 _CHARACTERS_A_STEP = 10
-_BYTES_A_CHARACTER = 64  # as many are copied and compared meanwhile
+_BYTES_A_CHARACTER = 64  # bytes whose copying and comparing take as long as one character
 _CHARACTERS_A_CHARGE = 1000
 _OPEN, _POSITION = -1, -2
 _ALL = frozenset(map(chr, range(256)))
@@ -35,7 +35,7 @@ Item = tuple[Any, ...]  # (kind, …): see `_Parser`
 
 
 def class_set(letter: str) -> frozenset[str] | None:
-    """Return the characters of ``%a`` and its like; None for an escaped character."""
+    """Return the characters of a class such as ``%a``; None for an escaped character."""
     chosen = _CLASSES.get(letter.lower())
     if chosen is None:
         return None
@@ -152,7 +152,7 @@ class _Parser:
         return _ALL - chosen if negated else frozenset(chosen)
 
     def _bracket_end(self, at: int) -> int | None:
-        """Return where the ``]`` of a set is: neither its first character nor behind a ``%``."""
+        """Return the place of a set's ``]``: neither its first character nor behind a ``%``."""
         first = at
         while at < len(self._pattern):
             character = self._pattern[at]
@@ -179,7 +179,12 @@ class Matcher:
         self._gone_through = 0
 
     def match(self, start: int) -> int | None:
-        """Return where a match that starts here ends, or None."""
+        """Return the end of a match that starts here, or None.
+
+        Raises:
+            RuntimeFault: The pattern is malformed or too complex.
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
         self.captures = []
         self._depth = 0
         return self._match(start, 0)
@@ -190,7 +195,11 @@ class Matcher:
             self.charge_rest()
 
     def charge_rest(self) -> None:
-        """Charge what has not been charged so far."""
+        """Charge the work that is not charged yet.
+
+        Raises:
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
         charge_work(self._gone_through // _CHARACTERS_A_STEP)
         self._gone_through = 0
 
@@ -303,7 +312,7 @@ class Matcher:
         raise RuntimeFault("invalid pattern capture")
 
     def _captured(self, digit: str) -> str | None:
-        """Return the text of a capture; None for a position, which nothing repeats."""
+        """Return the text of a capture; None for a position, which matches nothing."""
         index = ord(digit) - ord("1")
         if not 0 <= index < len(self.captures) or self.captures[index][1] == _OPEN:
             raise RuntimeFault(f"invalid capture index %{index + 1}")
@@ -329,7 +338,11 @@ class Matcher:
         return None
 
     def capture(self, index: int, start: int, end: int) -> Any:
-        """Return a capture's value; the whole match stands in for a first one that is not there."""
+        """Return a capture; the whole match if the first is asked for and there is no capture.
+
+        Raises:
+            RuntimeFault: There is no such capture, or it is unfinished.
+        """
         if index >= len(self.captures):
             if index == 0:
                 return self.subject[start:end]
@@ -342,6 +355,10 @@ class Matcher:
         return self.subject[begin : begin + length]
 
     def values(self, start: int, end: int, *, whole: bool) -> tuple[Any, ...]:
-        """Return all captures; ``whole`` gives the whole match where there are none."""
+        """Return all captures; with ``whole``, the whole match if there are no captures.
+
+        Raises:
+            RuntimeFault: A capture is unfinished.
+        """
         count = len(self.captures) or (1 if whole else 0)
         return tuple(self.capture(index, start, end) for index in range(count))

@@ -16,7 +16,11 @@ _Less = Callable[[Any, Any], bool]
 
 
 def charge_sorting(size: int, comparator: Any) -> None:
-    """Charge sorting a sequence of a size."""
+    """Charge sorting a sequence of a size.
+
+    Raises:
+        LuaError: The call has used up its steps, or the host has interrupted it.
+    """
     if size > 1:
         comparisons = size * size.bit_length()
         charge_work(comparisons if comparator is not None else comparisons // 4)
@@ -28,7 +32,12 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
     Args:
         values: The values of its sequence.
         comparator: The function; None for ``<``.
-        table: The table, which must not grow or shrink meanwhile.
+        table: The table, whose size must not change meanwhile.
+
+    Raises:
+        RuntimeFault: Values cannot be compared, the comparator is inconsistent, or it changes the
+            table.
+        LuaError: The comparator fails, or a limit is reached.
     """
     if comparator is None:
         kinds = {value.__class__ for value in values}

@@ -1,4 +1,4 @@
-"""What ``string.format`` does."""
+"""The work of ``string.format``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from clawblox.luau.lib.support import arguments as arg
 _SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
 _FEW_SPECS = 16  # characters
 _MAX_FLAGS = 5
-_MAX_PADDED = 100  # longer strings are longer than any width
+_MAX_PADDED = 100  # longer strings exceed any width
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"})
 
 
 def format_text(args: arg.Arguments) -> str:
-    """Return what ``string.format`` returns."""
+    """Return the text that ``string.format`` returns.
+
+    Raises:
+        RuntimeFault: The format is malformed, or a value does not fit it.
+    """
     form = arg.string(args, 0, "format")
     if len(form) > _FEW_SPECS:
         charge_work(form.count("%"))
@@ -78,7 +82,7 @@ def _string(spec: re.Match[str], text: str) -> str:
         return text
     if spec[3] is not None:
         text = text[: int(spec[4] or 0)]
-    return _pad(text.partition("\0")[0], spec)  # the reference leaves these to C
+    return _pad(text.partition("\0")[0], spec)  # as in the reference, which leaves these to C
 
 
 def _cut(value: float, *, signed: bool) -> int:
