@@ -69,13 +69,15 @@ return "OK"
 
 
 @pytest.mark.parametrize("torture", [(), ("--torture", "1"), ("--torture", "3")])
-def test_conformance_files_find_the_test_program(tmp_path: Path, torture: tuple[str, ...]) -> None:
+def test_conformance_files_find_the_globals_of_the_test_program(
+    tmp_path: Path, torture: tuple[str, ...]
+) -> None:
     path = tmp_path / "file.luau"
     path.write_text(CONFORMANCE)
     assert main(["run", str(path), "--conformance", *torture]) == 0
 
 
-def test_torture_goes_on_in_restored_vms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torture_continues_in_restored_vms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[VM] = []
     round_trip = ConformanceHost.round_trip
 

@@ -1,4 +1,4 @@
-"""Every construct of the language: run plainly, and saved and restored at every printed line."""
+"""Every construct of the language, run plainly and run with a restore at each printed line."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 @pytest.mark.parametrize(("source", "expected"), SCRIPTS.values(), ids=SCRIPTS)
-def test_it_prints(run: Callable[..., list[str]], source: str, expected: list[str]) -> None:
+def test_output(run: Callable[..., list[str]], source: str, expected: list[str]) -> None:
     assert run(source) == expected
 
 

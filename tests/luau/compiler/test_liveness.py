@@ -75,11 +75,13 @@ def saved_variables(source: str) -> list[Any]:
         ("local a, b = 1, 2 repeat local c = a coroutine.yield() until c == b", [1.0, 2.0, 1.0]),
     ],
 )
-def test_a_frame_holds_what_the_rest_needs(source: str, expected: list[float]) -> None:
+def test_a_frame_holds_the_variables_that_the_rest_needs(
+    source: str, expected: list[float]
+) -> None:
     assert saved_variables(source) == expected
 
 
-def test_what_a_loop_has_tested_may_become_garbage() -> None:
+def test_the_tested_value_of_a_loop_may_become_garbage() -> None:
     source = """
         local weak = setmetatable({}, {__mode = "v"})
         local function fresh() local t = {} weak[1] = t return {t = t} end

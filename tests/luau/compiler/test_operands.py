@@ -1,4 +1,4 @@
-"""Operators give the same for operands of every form: the generated code differs for each."""
+"""Operators give the same results for all forms of operands, whose generated code differs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _script(left: str, right: str) -> str:
 
 
 @pytest.mark.parametrize("left", VALUES)
-def test_the_form_of_the_operands_does_not_matter(left: str) -> None:
+def test_all_forms_of_operands_give_the_same_result(left: str) -> None:
     vm = VM()
     for right in VALUES:
         assert vm.call(vm.load(_script(left, right), "=test")) == ("",), right

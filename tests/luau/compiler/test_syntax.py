@@ -53,7 +53,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("source", "expected"), ERRORS.items())
-def test_the_error_is(source: str, expected: str) -> None:
+def test_error_message(source: str, expected: str) -> None:
     with pytest.raises(LuauSyntaxError) as caught:
         VM().load(source, "=chunk")
     assert str(caught.value) == f"chunk:{expected}"
@@ -91,6 +91,6 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("source", ACCEPTED.values(), ids=ACCEPTED)
-def test_it_compiles_and_runs(source: str) -> None:
+def test_valid_syntax_compiles_and_runs(source: str) -> None:
     vm = VM()
     vm.call(vm.load(source))

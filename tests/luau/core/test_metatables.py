@@ -152,5 +152,5 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 @pytest.mark.parametrize(("source", "expected"), SCRIPTS.values(), ids=SCRIPTS)
-def test_it_prints(run: Callable[..., list[str]], source: str, expected: list[str]) -> None:
+def test_output(run: Callable[..., list[str]], source: str, expected: list[str]) -> None:
     assert run(source) == expected

@@ -1,4 +1,4 @@
-"""Numbers: arithmetic as IEEE 754 and the reference have it, and text both ways."""
+"""Arithmetic as IEEE 754 and the reference define it, and numbers as text, both ways."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("number", "text"), TEXTS.items())
-def test_a_number_is_shown_as(number: float, text: str) -> None:
+def test_format_of_numbers(number: float, text: str) -> None:
     assert format_number(number) == text
 
 
@@ -59,7 +59,7 @@ def test_modulo_of_integers_has_the_sign_of_the_divisor(a: int, b: int) -> None:
 
 
 @given(finite, finite)
-def test_generated_arithmetic_is_that_of_the_helpers(a: float, b: float) -> None:
+def test_generated_arithmetic_agrees_with_the_helpers(a: float, b: float) -> None:
     source = f"local a, b = {a!r}, {b!r} local t = {{a = a, b = b}} return a % b, t.a % t.b, a // b"
     (one, two, three) = values(f"(function() {source} end)()")
     for got, wanted in ((one, modulo(a, b)), (two, modulo(a, b)), (three, floor_divide(a, b))):

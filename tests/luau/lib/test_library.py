@@ -92,7 +92,7 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize(("source", "expected"), EXPRESSIONS.items())
-def test_the_values_are(source: str, expected: tuple[object, ...]) -> None:
+def test_values(source: str, expected: tuple[object, ...]) -> None:
     assert values(source) == expected
 
 
@@ -132,7 +132,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         """,
         ["true\ttable: 0x0000000000010010", "true\ttrue"],
     ),
-    "random streams go on": (
+    "random streams continue": (
         """
         math.randomseed(7)
         local expected = {} for i = 1, 5 do expected[i] = math.random(1000) end
@@ -151,7 +151,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         """,
         ["nil\ttrue\ttrue", "5", "6", "1"],
     ),
-    "stable sorts of lies": (
+    "sorting with inconsistent comparators": (
         """
         local t = {} for i = 1, 8 do t[i] = {k = i % 2, n = i} end
         table.sort(t, function(a, b) return a.k < b.k end)
@@ -225,11 +225,11 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 @pytest.mark.parametrize(("source", "expected"), SCRIPTS.values(), ids=SCRIPTS)
-def test_it_prints(run: Callable[..., list[str]], source: str, expected: list[str]) -> None:
+def test_output(run: Callable[..., list[str]], source: str, expected: list[str]) -> None:
     assert run(source) == expected
 
 
-def test_every_function_has_arguments_checked_or_ignored() -> None:
+def test_every_function_checks_or_ignores_its_arguments() -> None:
     """No function of the library fails with anything but a Luau error."""
     vm = VM(memory_bytes=100_000_000)
     source = """
@@ -252,7 +252,7 @@ def test_every_function_has_arguments_checked_or_ignored() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ira"), st.integers(0, 12)), max_size=40))
-def test_a_border_is_a_border(changes: list[tuple[str, int]]) -> None:
+def test_a_border_is_followed_by_nil(changes: list[tuple[str, int]]) -> None:
     table = LuaTable()
     for change, at in changes:
         if change == "i":

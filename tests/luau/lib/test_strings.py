@@ -1,4 +1,4 @@
-"""The string library, its patterns above all."""
+"""The string library, and above all its patterns."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize(("source", "expected"), EXPRESSIONS.items())
-def test_the_values_are(source: str, expected: tuple[object, ...]) -> None:
+def test_values(source: str, expected: tuple[object, ...]) -> None:
     got = values(source)
     if "split" in source:
         got = tuple(got)
@@ -89,7 +89,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("source", "message"), REFUSED.items())
-def test_it_is_refused(source: str, message: str) -> None:
+def test_malformed_calls_are_refused(source: str, message: str) -> None:
     assert failure(f"return {source}") == f"test:1: {message}"
 
 
@@ -208,7 +208,7 @@ def test_packed_integers_come_back(items: list[tuple[str, int]], order: str) -> 
     assert got[-1] == value(f"string.packsize('{form}')") + 1
 
 
-def test_gmatch_goes_on_where_it_stopped() -> None:
+def test_gmatch_continues_where_it_stopped() -> None:
     assert run_plainly("for k, v in ('a=1, b=2'):gmatch('(%w+)=(%w+)') do print(k, v) end") == [
         "a\t1", "b\t2",
     ]  # fmt: skip

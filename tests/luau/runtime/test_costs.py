@@ -1,4 +1,4 @@
-"""What grows with its arguments is charged for that: steps bound the time of any script."""
+"""Work that grows with its arguments is charged, so steps bound the time of any script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEQUENCE = "local t = table.create(20000, 1)"
 HEAP = "local t = {} for i = 1, 5000 do t[i] = {} end"
 BUFFER = f"{TEXTS} local b = buffer.create(2e6)"
 
-# What comes before, what is done ten times, and the steps it takes at least each time: one for
+# The preparation, the work that is done ten times, and the fewest steps it takes each time: one for
 # each level, for each thousand bytes, or for a few entries.
 COSTS: dict[str, tuple[str, str, int]] = {
     "level of debug.info": (DEEP, "deep(2000, function() TEN debug.info(2000, 'l') END end)", 2000),
@@ -154,20 +154,20 @@ def test_large_values_of_literals_and_arguments_take_memory() -> None:
     assert failure(source, memory_bytes=10_000_000).endswith("not enough memory")
 
 
-def test_numbers_are_read_in_one_go() -> None:
+def test_numbers_are_read_without_backtracking() -> None:
     """A run of digits is never tried in another way."""
     source = "return tonumber(('1'):rep(300000) .. 'x'), tonumber('0x' .. ('1'):rep(300000) .. 'x')"
     vm = VM()
     assert vm.call(vm.load(source)) == (None, None)
 
 
-def test_large_numbers_in_a_base_are_the_largest() -> None:
+def test_numbers_too_large_for_their_base_become_the_largest() -> None:
     assert value("tonumber(('1'):rep(5000), 7)") == float(2**64 - 1)
     assert value("tonumber(('0'):rep(5000) .. '12', 7)") == 9.0
     assert value("tonumber(('1'):rep(5000) .. '7', 7)") is None
 
 
-def test_messages_of_the_runtime_are_cut() -> None:
+def test_messages_of_the_runtime_are_truncated() -> None:
     vm = VM()
     function = vm.load("local s = ('x'):rep(1e6) assert(false, s)")
     with pytest.raises(LuaError) as caught:

@@ -66,11 +66,11 @@ FAULTS = {
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 @pytest.mark.parametrize(("source", "expected"), FAULTS.items())
-def test_the_error_is(run: Callable[..., list[str]], source: str, expected: str) -> None:
+def test_error_message(run: Callable[..., list[str]], source: str, expected: str) -> None:
     assert run(f"\nprint(); {source}") == ["", f"error: test:2: {expected}"]
 
 
-def test_a_position_is_that_of_the_operation() -> None:
+def test_an_error_has_the_position_of_its_operation() -> None:
     assert failure("local t = {}\nlocal x = 1 +\n  2 +\n  t.a.b") == (
         "test:4: attempt to index nil with 'b'"
     )
@@ -121,7 +121,7 @@ def test_handlers_see_the_stack_of_the_error(run: Callable[..., list[str]]) -> N
     assert lines == ["f", "test:2: why\ntest:2 function f\ntest:4\ntest:4\n"] * 2
 
 
-def test_the_traceback_of_a_resumed_coroutine_is_whole() -> None:
+def test_the_traceback_of_a_resumed_coroutine_is_complete() -> None:
     vm = VM()
     source = "local function f()\n  coroutine.yield()\n  error('why')\nend\n\nf()"
     coroutine = vm.coroutine(vm.load(source, "=chunk"))

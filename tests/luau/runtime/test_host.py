@@ -1,4 +1,4 @@
-"""What a host lends to scripts, and calls both ways."""
+"""Functions and objects that a host lends to scripts, and calls both ways."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def run(zoo: Zoo, source: str) -> tuple[Any, ...]:
     return vm.call(vm.load(source, "=zoo"))
 
 
-def test_functions_get_and_give_python_values(zoo: Zoo) -> None:
+def test_functions_take_and_return_python_values(zoo: Zoo) -> None:
     assert run(zoo, "return hear('ü', 1, nil, true)") == (4.0, "ok")
     assert zoo.heard == [("ü", 1.0, None, True)]
 
@@ -96,7 +96,7 @@ def test_objects_have_operators(zoo: Zoo) -> None:
     )  # fmt: skip
 
 
-def test_what_an_object_lacks_is_an_error_of_the_script(zoo: Zoo) -> None:
+def test_an_unknown_member_is_an_error_of_the_script(zoo: Zoo) -> None:
     assert run(zoo, "return pcall(function() return ant.Wings end)") == (
         False, "zoo:1: 'Wings' is not a valid member of Animal",
     )  # fmt: skip
@@ -138,7 +138,7 @@ def test_luau_calls_python_calls_luau(zoo: Zoo) -> None:
         vm.call(vm.load("twice(function() error('inner') end, 1)"))
 
 
-def test_what_the_host_calls_cannot_yield_past_it(zoo: Zoo) -> None:
+def test_a_function_called_by_the_host_cannot_yield(zoo: Zoo) -> None:
     vm = zoo.lend(VM())
 
     @zoo.function("call")
@@ -152,7 +152,7 @@ def test_what_the_host_calls_cannot_yield_past_it(zoo: Zoo) -> None:
     )  # fmt: skip
 
 
-def test_a_coroutine_that_a_host_error_passed_through_is_dead(zoo: Zoo) -> None:
+def test_a_host_error_kills_the_coroutine_it_passes_through(zoo: Zoo) -> None:
     vm = zoo.lend(VM())
     co = vm.coroutine(vm.load("coroutine.yield() fail('python')"))
     vm.resume(co)
@@ -176,7 +176,7 @@ def test_snapshots_name_objects_and_functions_by_the_hosts_ids(zoo: Zoo) -> None
     assert zoo.animals["b2"].value["name"] == "Bee!!!"
 
 
-def test_host_functions_have_one_name_each(zoo: Zoo) -> None:
+def test_two_host_functions_cannot_share_a_name(zoo: Zoo) -> None:
     with pytest.raises(HostError, match="wait"):
         zoo.function("wait")(lambda: None)
 
@@ -201,7 +201,7 @@ SHOW = """
 """
 
 
-def test_a_script_with_objects_goes_on_in_restored_vms() -> None:
+def test_a_script_with_objects_continues_in_restored_vms() -> None:
     def finish(*, every_time: bool) -> list[tuple[Any, ...]]:
         zoo = Zoo()
         vm = zoo.lend(VM())

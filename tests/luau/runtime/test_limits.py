@@ -55,7 +55,7 @@ def test_it_runs_out_of_steps(run: Callable[..., list[str]], source: str) -> Non
     assert run(f"print(); {source}", steps=100_000)[-1].endswith(STEPS)
 
 
-def test_arguments_and_results_share_the_room_of_a_function() -> None:
+def test_arguments_and_results_share_one_limit() -> None:
     source = """
         local t, s = table.create(8000, 1), ("x"):rep(8000)
         print(pcall(function() return select("#", table.unpack(t, 1, 7997)) end))
@@ -75,7 +75,7 @@ def test_sorting_needs_steps_but_no_memory() -> None:
     assert vm.call(vm.load(source)) == (-30000.0,)
 
 
-def test_what_a_comparator_adds_to_the_heap_is_counted() -> None:
+def test_allocations_of_a_comparator_are_counted() -> None:
     source = """
         local t, kept = {}, {}
         for i = 1, 4000 do t[i] = i % 100 end
@@ -84,7 +84,7 @@ def test_what_a_comparator_adds_to_the_heap_is_counted() -> None:
     assert failure(source, memory_bytes=2 << 20).endswith("not enough memory")
 
 
-def test_the_budget_is_that_of_one_call() -> None:
+def test_each_call_gets_a_budget_of_its_own() -> None:
     vm = VM(steps=1000)
     count = vm.load("for i = 1, 600 do end return true")
     assert [vm.call(count) for _ in range(5)] == [(True,)] * 5
@@ -162,7 +162,7 @@ def test_pcall_that_may_not_yield_is_a_callback() -> None:
     assert vm.call(vm.load(source)) == (200.0,)
 
 
-def test_unpacking_without_end_runs_out_of_stack_before_the_heap() -> None:
+def test_endless_unpacking_runs_out_of_stack_before_the_heap() -> None:
     source = """
         local function f(...) return f(table.unpack(table.create(4000, 1))) + 1 end
         f()
@@ -171,7 +171,7 @@ def test_unpacking_without_end_runs_out_of_stack_before_the_heap() -> None:
         assert failure(source, memory_bytes=megabytes << 20).endswith("too many results to unpack")
 
 
-def test_the_vm_goes_on_after_a_stack_overflow() -> None:
+def test_the_vm_works_after_a_stack_overflow() -> None:
     assert (
         run_plainly("""
         local function f() return f() + 1 end
@@ -197,14 +197,14 @@ def test_compiling_is_charged_by_the_size_of_the_source() -> None:
         assert 9 * small <= large <= 11 * small
 
 
-def test_what_compiling_takes_for_a_while_must_fit() -> None:
+def test_memory_needed_while_compiling_is_limited() -> None:
     source = "return loadstring(string.rep('x=1\\n', 40000)) ~= nil"
     assert failure(source, memory_bytes=64 << 20).endswith("not enough memory")
     vm = VM(memory_bytes=256 << 20)
     assert vm.call(vm.load(source)) == (True,)
 
 
-def test_compiling_stops_when_the_steps_do() -> None:
+def test_compiling_stops_when_the_steps_are_used_up() -> None:
     source = "loadstring(string.rep('x=1\\n', 400000))"
     assert failure(source, steps=50_000).endswith(STEPS)
 
@@ -219,7 +219,7 @@ def test_compiling_can_be_interrupted() -> None:
     timer.join()
 
 
-def test_a_budget_hands_out_no_more_than_it_has() -> None:
+def test_a_budget_never_hands_out_more_than_it_has() -> None:
     budget = Budget()
     budget.steps_left = 1500
     assert (budget.take_batch(), budget.take_batch()) == (1000, 500)
@@ -231,7 +231,7 @@ def test_a_budget_hands_out_no_more_than_it_has() -> None:
         budget.take(1)
 
 
-def test_work_that_the_budget_does_not_cover_is_not_begun() -> None:
+def test_work_beyond_the_budget_is_not_begun() -> None:
     source = """
         local t = table.create(100000, 1)
         print(pcall(table.concat, t))
@@ -298,7 +298,7 @@ def test_garbage_does_not_count() -> None:
     assert run_plainly(source, memory_bytes=5_000_000) == ["done"]
 
 
-def test_comparators_that_lie_end_in_an_error_or_an_order() -> None:
+def test_inconsistent_comparators_end_in_an_error_or_an_order() -> None:
     for body in ("return true", "return false", "return a < b == (a % 3 < 1)"):
         source = f"""
             local t = {{}} for i = 1, 500 do t[i] = (i * 7919) % 1009 end
@@ -333,7 +333,7 @@ def test_control_c_ends_the_script() -> None:
     assert vm.call(vm.load("return 1")) == (1.0,)
 
 
-def test_the_probe_of_the_interpreter_answers_once() -> None:
+def test_the_interpreter_is_probed_once() -> None:
     started = time.monotonic()
     assert recursion_is_unchecked() in (True, False)
     assert run_deep(recursion_is_unchecked) == recursion_is_unchecked()

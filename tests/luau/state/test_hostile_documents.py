@@ -1,4 +1,4 @@
-"""A document that no VM wrote is refused, or makes a VM like any other: with Luau errors and limits."""
+"""A document that no VM wrote is refused, or gives a VM that keeps to Luau errors and limits."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ HOG = "local s = 'xxxxxxxx' for i = 1, 20 do s = s .. s end"
 
 @functools.cache
 def documents() -> list[tuple[str, Any]]:
-    """Return documents of both scripts, and what they are of."""
+    """Return documents of both scripts, with their names."""
     saved = []
     worlds: list[tuple[str, Callable[[], VM]]] = [
         ("world", begin),
@@ -112,7 +112,7 @@ def begin_everything() -> VM:
 
 
 def live(document: Any) -> None:
-    """Restore a document, and do all that a VM can do; only Luau's errors may come of it."""
+    """Restore a document and use the VM in every way; only Luau errors may result."""
     try:
         vm = VM.restore(document, **LIMITS)
     except SnapshotError:
@@ -152,7 +152,7 @@ OTHERS: list[Any] = [
 
 
 def mutate(document: Any, choice: random.Random) -> str:
-    """Replace one or two nodes of a document; return what was done."""
+    """Replace one or two nodes of a document; return a description."""
     done = []
     for _ in range(choice.choice((1, 1, 2))):
         found = list(places(some_part(document, choice)))
@@ -192,7 +192,7 @@ ROUNDS = 40  # for each seed
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(more, marks=pytest.mark.thorough) for more in range(2, 20))]
 )
-def test_a_changed_document_is_refused_or_makes_a_usable_vm(seed: int) -> None:
+def test_a_changed_document_is_refused_or_gives_a_usable_vm(seed: int) -> None:
     choice = random.Random(seed)
     originals = documents()
     for _ in range(ROUNDS):
@@ -242,7 +242,7 @@ def refused(document: Any) -> bool:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
-def test_what_code_trusts_is_checked_in_every_frame(steps: int) -> None:
+def test_every_frame_is_checked_for_what_code_trusts(steps: int) -> None:
     """Code that knows a variable to be a number must never find a string in it."""
     document, frames = suspended(steps)
     assert not refused(document)
@@ -284,7 +284,7 @@ def test_a_box_of_numbers_holds_a_number_and_has_one_owner() -> None:
     assert refused(document)
 
 
-def test_boxes_and_unchecked_functions_are_no_values() -> None:
+def test_boxes_and_unchecked_functions_are_not_values() -> None:
     document, _ = suspended(1)
     kinds = [saved[0] for saved in document["objects"]]
     add = next(
@@ -309,7 +309,7 @@ def test_a_call_waits_for_the_function_whose_result_it_trusts() -> None:
         assert refused(document)
 
 
-def test_a_loop_and_its_key_fit() -> None:
+def test_a_loop_and_its_key_must_match() -> None:
     document, (frame,) = suspended(5)
     at = next(
         at for at, saved in enumerate(frame[4]) if isinstance(saved, list) and saved[0] == "l"
@@ -381,14 +381,14 @@ def test_counts_are_checked(name: str, values: list[Any]) -> None:
         ["function", 0, 0, [5.0]],
     ],
 )
-def test_no_object_may_be_damaged(damage: Any) -> None:
+def test_a_damaged_object_is_refused(damage: Any) -> None:
     document, _ = suspended(1)
     document["roots"]["kept"]["found"] = ["r", len(document["objects"])]
     document["objects"].append(damage)
     assert refused(document)
 
 
-def test_a_restored_circle_of_metatables_ends_as_before() -> None:
+def test_a_restored_circle_of_metatables_fails_as_before() -> None:
     vm = VM()
     vm.call(vm.load("m = {} for i = 1, 3 do t = setmetatable({}, m) end m.__index = t"))
     (before,) = vm.call(vm.load("return select(2, pcall(function() return t.x end))"))
@@ -397,7 +397,7 @@ def test_a_restored_circle_of_metatables_ends_as_before() -> None:
     assert vm.call(vm.load("return select(2, pcall(function() return t.x end))")) == (before,)
 
 
-def test_what_a_refused_document_leaves_does_not_hinder_a_collection() -> None:
+def test_collection_works_after_a_refused_document() -> None:
     vm = VM()
     vm.call(vm.load("x = setmetatable({}, {__index = {}})"))
     document = vm.snapshot()

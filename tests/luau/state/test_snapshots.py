@@ -1,4 +1,4 @@
-"""Documents: what they hold, what they refuse, and that their format stays."""
+"""Snapshots: their content, the documents that are refused, and their stable format."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def finish(vm: VM, *, every_time: bool) -> list[tuple[Any, ...]]:
     return seen
 
 
-def test_a_world_goes_on_from_any_point_without_a_difference() -> None:
+def test_a_world_continues_from_any_point_unchanged() -> None:
     plain = finish(begin(), every_time=False)
     assert len(plain) == 43
     assert finish(begin(), every_time=True) == plain
@@ -72,7 +72,7 @@ def test_a_world_goes_on_from_any_point_without_a_difference() -> None:
 
 STEP = """
 import json, sys
-from clawblox.luau.vm import VM
+from clawblox.luau import VM
 vm = VM.restore(json.load(sys.stdin))
 print(json.dumps([vm.resume(vm.roots["main"]), vm.snapshot()]))
 """
@@ -88,7 +88,7 @@ def in_new_process(document: Any, interpreter: str = sys.executable) -> tuple[li
     return values, after
 
 
-def test_a_world_goes_on_in_other_processes() -> None:
+def test_a_world_continues_in_other_processes() -> None:
     plain = finish(begin(), every_time=False)
     vm = begin()
     for expected in plain[:20]:
@@ -163,7 +163,8 @@ def test_a_frame_with_too_few_variables_is_refused() -> None:
     document = damaged()
     coroutine = next(saved for saved in document["objects"] if saved[0] == "coroutine")
     coroutine[4][0][4].pop()
-    with pytest.raises(SnapshotError, match="damaged"):
+    number = document["objects"].index(coroutine)
+    with pytest.raises(SnapshotError, match=f"damaged at object {number}: "):
         VM.restore(document)
 
 
@@ -175,7 +176,7 @@ def test_a_long_string_is_in_the_document_once() -> None:
     assert vm.call(vm.load("return t[1000] == s, u[s] == s, g()")) == (True, True, "x")
 
 
-def test_weak_tables_go_on_losing_what_is_dead() -> None:
+def test_restored_weak_tables_still_lose_dead_entries() -> None:
     vm = VM()
     vm.call(vm.load("weak = setmetatable({{}}, {__mode = 'v'}) for i = 1, 200000 do end"))
     vm = round_trip(vm)
@@ -193,7 +194,7 @@ def test_a_changed_source_is_refused() -> None:
         VM.restore(damaged(chunks=[[name, digest, source + " "]]))
 
 
-def test_what_the_host_lacks_is_named() -> None:
+def test_a_missing_host_function_or_object_is_named() -> None:
     vm = VM()
     document = vm.snapshot()
     document["roots"]["kept"]["f"] = ["h", "wait"]
@@ -236,7 +237,7 @@ def test_dead_coroutines_keep_their_error() -> None:
     assert vm.call(vm.globals["coroutine"]["close"], vm.roots["co"]) == (False, "chunk:1: why")
 
 
-def test_a_half_done_next_goes_on() -> None:
+def test_a_loop_over_next_continues() -> None:
     vm = VM()
     vm.call(vm.load("t = {a = 1, b = 2, c = 3} k = next(t) t[k] = nil"))
     vm = round_trip(vm)
@@ -259,7 +260,7 @@ def test_frozen_state_and_sandboxes_come_back() -> None:
 @pytest.mark.parametrize(
     ("kept", "complaint"), [(2000, "not enough memory"), (200, "allowed number of steps")]
 )
-def test_limits_strike_where_they_would_without_a_restore(kept: int, complaint: str) -> None:
+def test_limits_apply_as_they_would_without_a_restore(kept: int, complaint: str) -> None:
     source = f"""
         t, n = {{}}, 0
         local prefix = ("x"):rep(300)
