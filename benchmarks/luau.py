@@ -21,8 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from clawblox.luau.deep import run_deep
-from clawblox.luau.vm import VM
+from clawblox.luau import VM, run_deep
 
 LUAU = {
     "fib": """

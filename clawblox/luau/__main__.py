@@ -1,4 +1,4 @@
-"""What ``python -m clawblox.luau`` runs."""
+"""Runs the command ``python -m clawblox.luau``."""
 
 from clawblox.luau.cli import main
 

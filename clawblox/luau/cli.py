@@ -7,29 +7,41 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clawblox.luau.conformance import ConformanceHost
-from clawblox.luau.errors import LuaError
-from clawblox.luau.host import to_python
+from clawblox.luau.core.errors import LuaError
+from clawblox.luau.reference_globals import ConformanceHost
+from clawblox.luau.runtime.host import to_python
 from clawblox.luau.vm import VM
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m clawblox.luau", description=__doc__)
+    """Run the command.
+
+    Args:
+        arguments: The command line without the program; None means that of the process.
+
+    Returns:
+        The exit code: 0 for success, 1 for an error in the script.
+
+    Raises:
+        SystemExit: The command line is wrong, or asks for help.
+        OSError: The file cannot be read.
+    """
+    parser = argparse.ArgumentParser(prog="python -m clawblox.luau", description="Run Luau files.")
     commands = parser.add_subparsers(required=True)
-    run = commands.add_parser("run", help="run a file as a coroutine")
-    run.add_argument("file", type=Path)
+    run = commands.add_parser("run", help="run a file as a coroutine in a sandbox")
+    run.add_argument("file", type=Path, help="the Luau source")
     run.add_argument(
         "--conformance",
         action="store_true",
-        help="silence print; succeed only if the chunk's last value is 'OK'",
+        help="add the globals of the reference's test program, silence print, and fail unless the "
+        "file returns 'OK'",
     )
     run.add_argument(
         "--torture",
         type=int,
         default=0,
         metavar="N",
-        help="with --conformance, go on in a restored VM at every Nth assertion",
+        help="with --conformance: at every Nth assertion, save and restore the VM",
     )
     options = parser.parse_args(arguments)
     host = ConformanceHost(options.torture) if options.conformance else None
@@ -37,7 +49,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_file(path: Path, host: ConformanceHost | None) -> int:
-    """Run a file, as a conformance file if a test host is given; return 0 if it went well."""
+    """Run a file.
+
+    Args:
+        path: The file.
+        host: The host with the globals of a conformance file; None runs a plain file.
+
+    Returns:
+        The exit code: 0 for success, 1 for an error in the script.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     vm = VM(output=_write_line if host is None else None)
     if host is not None:
         host.prepare(vm)
@@ -48,7 +71,7 @@ def run_file(path: Path, host: ConformanceHost | None) -> int:
         sys.stderr.write(f"{error}\n{to_python(error.traceback)}")
         return 1
     if host is not None and (not values or values[-1] != "OK"):
-        sys.stderr.write(f"the last value is not 'OK': {values!r}\n")
+        sys.stderr.write(f"{path}: the last value is not 'OK': {values!r}\n")
         return 1
     return 0
 
@@ -61,7 +84,7 @@ def _run(vm: VM, path: Path, host: ConformanceHost | None) -> tuple[Any, ...]:
     coroutine = vm.main_coroutine = vm.coroutine(main_function)
     values = vm.resume(coroutine)
     while host is not None and coroutine.status == "suspended":
-        vm = host.reborn(vm)
+        vm = host.round_trip(vm)
         assert vm.main_coroutine is not None
         coroutine = vm.main_coroutine
         values = vm.resume(coroutine)

@@ -7,10 +7,10 @@ import textwrap
 from operator import length_hint
 from typing import Any
 
-from clawblox.luau.context import current
-from clawblox.luau.errors import LuaError, RuntimeFault
-from clawblox.luau.host import Host, suspend, to_luau
-from clawblox.luau.operators import to_text
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import LuaError, RuntimeFault
+from clawblox.luau.core.operators import to_text
+from clawblox.luau.runtime.host import Host, suspend, to_luau
 from clawblox.luau.vm import VM
 
 _PLENTY = 10**12
@@ -52,7 +52,7 @@ def run_plainly(source: str, **options: Any) -> list[str]:
 
 
 def run_tortured(source: str, **options: Any) -> list[str]:
-    """Do the same, but go on in a restored VM after every line, and check the document."""
+    """Do the same, but continue in a restored VM after each line, and check the document."""
     lines: list[str] = []
     host = TortureHost(lines)
     vm = VM(**options)
@@ -63,12 +63,12 @@ def run_tortured(source: str, **options: Any) -> list[str]:
             vm.resume(vm.roots["main"])
         except LuaError as error:
             lines.append(f"error: {error}")
-        vm = reborn(vm, host, **options)
+        vm = round_trip(vm, host, **options)
     return lines
 
 
-def reborn(vm: VM, host: Host | None = None, **options: Any) -> VM:
-    """Return the VM after saving and restoring; saving again must give the same text."""
+def round_trip(vm: VM, host: Host | None = None, **options: Any) -> VM:
+    """Return a restored copy of a VM, which must give the same document."""
     document = json.dumps(vm.snapshot())
     restored = VM.restore(json.loads(document), host=host, **options)
     assert json.dumps(restored.snapshot()) == document
@@ -91,7 +91,7 @@ def value(source: str) -> Any:
 
 
 def steps_taken(source: str) -> int:
-    """Return how many steps a script takes."""
+    """Return the number of steps that a script takes."""
     vm = VM(steps=_PLENTY)
     vm.call(vm.load(textwrap.dedent(source), "=test"))
     left = vm._budget.steps_left

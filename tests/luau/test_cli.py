@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.luau.cli import main
-from clawblox.luau.conformance import ConformanceHost
+from clawblox.luau.reference_globals import ConformanceHost
 from clawblox.luau.vm import VM
 
 
@@ -69,21 +69,23 @@ return "OK"
 
 
 @pytest.mark.parametrize("torture", [(), ("--torture", "1"), ("--torture", "3")])
-def test_conformance_files_find_the_test_program(tmp_path: Path, torture: tuple[str, ...]) -> None:
+def test_conformance_files_find_the_globals_of_the_test_program(
+    tmp_path: Path, torture: tuple[str, ...]
+) -> None:
     path = tmp_path / "file.luau"
     path.write_text(CONFORMANCE)
     assert main(["run", str(path), "--conformance", *torture]) == 0
 
 
-def test_torture_goes_on_in_restored_vms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torture_continues_in_restored_vms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[VM] = []
-    reborn = ConformanceHost.reborn
+    round_trip = ConformanceHost.round_trip
 
     def note(host: ConformanceHost, vm: VM) -> VM:
         saved.append(vm)
-        return reborn(host, vm)
+        return round_trip(host, vm)
 
-    monkeypatch.setattr(ConformanceHost, "reborn", note)
+    monkeypatch.setattr(ConformanceHost, "round_trip", note)
     path = tmp_path / "file.luau"
     path.write_text("for i = 1, 7 do assert(i) end return 'OK'")
     assert main(["run", str(path), "--conformance", "--torture", "2"]) == 0

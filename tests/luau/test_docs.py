@@ -1,4 +1,4 @@
-"""The programs in docs/luau.md run as they stand there."""
+"""The programs in docs/luau.md run without a change."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
-def test_it_runs(program: str) -> None:
+def test_the_program_runs(program: str) -> None:
     exec(compile(program, "docs/luau.md", "exec"), {"__name__": "docs"})

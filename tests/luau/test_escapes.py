@@ -1,4 +1,4 @@
-"""Whatever a script does, Python's own semantics and errors stay out of its sight and the host's."""
+"""No script makes Python's own semantics or errors visible to itself or to the host."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from clawblox.luau.errors import LuaError, SnapshotError
-from clawblox.luau.host import Host
-from clawblox.luau.lib import BUILTINS
+from clawblox.luau.core.errors import LuaError, SnapshotError
+from clawblox.luau.lib.support.registry import BUILTINS
+from clawblox.luau.runtime.host import Host
 from clawblox.luau.vm import VM
-from tests.luau.support import MODES, reborn
+from tests.luau.support import MODES, round_trip
 
 # How a script gets hold of `add`, which its chunk calls with numbers alone.
 ESCAPES = {
@@ -51,7 +51,7 @@ def escaped(way: str) -> VM:
 def test_a_function_that_escapes_checks_its_arguments(way: str, is_restored: bool) -> None:
     vm = escaped(way)
     if is_restored:
-        vm = reborn(vm)
+        vm = round_trip(vm)
     vm.call(vm.load("co, found_before = nil, found"))
     if way == "a suspended coroutine":  # this one yields
         assert vm.call(vm.load("return coroutine.resume(coroutine.create(found), 1, 2)")) == (True,)
@@ -63,15 +63,15 @@ def test_a_function_that_escapes_checks_its_arguments(way: str, is_restored: boo
         assert (ok, message) == (False, complaint)
 
 
-def test_an_escaped_function_is_one_value_with_all_facts() -> None:
-    for vm in (escaped("its own level"), reborn(escaped("its own level"))):
+def test_an_escaped_function_is_one_value_with_complete_debug_info() -> None:
+    for vm in (escaped("its own level"), round_trip(escaped("its own level"))):
         check = """
             local is_same = getfenv(found) == getfenv() and type(found) == "function"
             return is_same, debug.info(found, "nsal")
         """
         assert vm.call(vm.load(check)) == (True, "add", "add", 2.0, False, 1.0)
         shown = vm.call(vm.load("return tostring(found)"))
-        assert reborn(vm).call(vm.load("return tostring(found)")) == shown
+        assert round_trip(vm).call(vm.load("return tostring(found)")) == shown
         vm.call(vm.load("setfenv(found, {})"))
         with pytest.raises(LuaError, match="attempt to index nil with 'info'"):
             vm.call(vm.load("found(1, 2)"))
@@ -108,7 +108,7 @@ def test_loops_take_any_bounds(source: str, mode: str) -> None:
     assert MODES[mode](source) == LEAKS[source]
 
 
-def test_a_key_that_was_gone_during_a_restore_is_still_a_boolean() -> None:
+def test_a_key_removed_before_a_restore_is_still_a_boolean() -> None:
     vm = VM()
     source = """
         t = {a = 1, [true] = 1}
@@ -117,13 +117,13 @@ def test_a_key_that_was_gone_during_a_restore_is_still_a_boolean() -> None:
     vm.roots["co"] = vm.coroutine(vm.load(source))
     vm.resume(vm.roots["co"])
     vm.call(vm.load("t[true] = nil"))
-    vm = reborn(vm)
+    vm = round_trip(vm)
     vm.resume(vm.roots["co"])
     vm.resume(vm.roots["co"])
     assert vm.globals["kind"] == "boolean"
 
 
-def test_arguments_a_host_function_does_not_take_are_the_scripts_fault() -> None:
+def test_wrong_arguments_to_a_host_function_are_an_error_of_the_script() -> None:
     host, vm = Host(), VM()
 
     @host.function("wait")
@@ -137,7 +137,7 @@ def test_arguments_a_host_function_does_not_take_are_the_scripts_fault() -> None
         assert message.startswith("script:1: invalid arguments to 'wait': ")
 
 
-def test_a_type_error_within_a_host_function_is_the_hosts() -> None:
+def test_a_type_error_in_a_host_function_is_an_error_of_the_host() -> None:
     host, vm = Host(), VM()
 
     @host.function("broken")
@@ -159,7 +159,7 @@ ODD_VALUES = """
 """
 
 
-def test_library_functions_take_anything_or_raise_luau_errors() -> None:
+def test_library_functions_accept_any_arguments_or_raise_luau_errors() -> None:
     choice = random.Random(1)
     vm = VM(steps=2000, memory_bytes=4 << 20)
     values = vm.call(vm.load(f"return {ODD_VALUES}"))
@@ -194,7 +194,7 @@ def test_numbers_without_an_integer_do_not_reach_python(
     assert vm.call(vm.load(f"return pcall({function}, {arguments}")) == expected
 
 
-def test_the_name_of_a_chunk_is_bytes_to_scripts() -> None:
+def test_scripts_see_the_name_of_a_chunk_as_bytes() -> None:
     vm = VM()
     vm.roots["f"] = vm.load("local ok, message = pcall(error, 'x') error('y')", "=世界")
     with pytest.raises(LuaError, match="世界:1: y"):

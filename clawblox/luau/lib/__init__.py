@@ -1,46 +1,10 @@
-"""The standard library: one module a library; functions are registered by their full names."""
+"""The standard library: one module a library, named as Luau names it.
 
-from __future__ import annotations
+- `base`, `bit32`, `buffer`, `coroutine`, `debug`, `math`, `os`, `string`, `table`, `utf8`,
+  `vector`: the functions scripts find in their globals
+- `global_table`: the globals of a new VM
+- `support`: modules that several libraries, or one large function, need
 
-from clawblox.luau.lib import (
-    base,
-    bit32,
-    buffer,
-    coroutine,
-    debug,
-    math,
-    os,
-    string,
-    table,
-    utf8,
-    vector,
-)
-from clawblox.luau.lib.registry import BUILTINS
-from clawblox.luau.values import LuaTable
-
-LIBRARIES = (string, table, math, bit32, utf8, buffer, vector, coroutine, os, debug)
-
-
-def build_globals() -> tuple[LuaTable, LuaTable]:
-    """Return the globals of a new VM, and its string library."""
-    globals_table = LuaTable()
-    # Not in the order in which some program has come to import these modules.
-    for name, function in sorted(BUILTINS.functions.items()):
-        library, dot, field = name.partition(".")
-        if not dot:
-            globals_table[name] = function
-            continue
-        if library not in globals_table:
-            globals_table[library] = LuaTable()
-        globals_table[library][field] = function
-    for name, value in (math.CONSTANTS | utf8.CONSTANTS | vector.CONSTANTS).items():
-        library, _, field = name.partition(".")
-        globals_table[library][field] = value
-    globals_table["_VERSION"] = "Luau"
-    globals_table["_G"] = globals_table
-    globals_table["unpack"] = globals_table["table"]["unpack"]
-    string_library = globals_table["string"]
-    return globals_table, string_library
-
-
-__all__ = ["BUILTINS", "LIBRARIES", "base", "build_globals"]
+The ``Raises:`` of a library function are about its arguments. Functions whose work grows with their
+arguments also raise `LuaError` when the call has used up its steps or its memory.
+"""

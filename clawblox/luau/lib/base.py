@@ -8,29 +8,21 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from clawblox.luau.chunk import environment_cell, prototype_of
-from clawblox.luau.context import MAX_C_CALLS, current
-from clawblox.luau.deep import HEADROOM
-from clawblox.luau.diagnose import Level, run_handler, settle, stack
-from clawblox.luau.errors import LuaError, LuauSyntaxError, RuntimeFault
-from clawblox.luau.iteration import builtin_iterators, next_entry, work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.debug import closure_of_frame, whole_function
-from clawblox.luau.lib.garbage import collect
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.measure import heap_bytes
-from clawblox.luau.numbers import parse_in_base, to_number
-from clawblox.luau.operators import join, raw_equal, shown_type, to_text
-from clawblox.luau.suspension import ProtectedFrame, ScriptFrame, Yield
-from clawblox.luau.values import (
-    FrozenTable,
+from clawblox.luau.core.border import border
+from clawblox.luau.core.context import MAX_C_CALLS, current, thread_environment
+from clawblox.luau.core.deep import HEADROOM
+from clawblox.luau.core.errors import LuaError, LuauSyntaxError, RuntimeFault
+from clawblox.luau.core.iteration import builtin_iterators, charge_work, next_entry
+from clawblox.luau.core.numbers import parse_in_base, to_number
+from clawblox.luau.core.operators import join, raw_equal, shown_type, to_text
+from clawblox.luau.core.values import (
     LuaTable,
     Userdata,
     as_result,
-    border,
     check_key,
+    check_writable,
+    find_metatable,
     is_function,
-    metatable_of,
     raw_assign,
     raw_get,
     raw_has,
@@ -39,6 +31,14 @@ from clawblox.luau.values import (
     truth,
     type_name,
 )
+from clawblox.luau.lib.debug import frame_closure, whole_function
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.runtime.chunk import environment_cell, find_prototype
+from clawblox.luau.runtime.diagnose import Level, run_handler, stack, to_luau_error
+from clawblox.luau.runtime.garbage import collect
+from clawblox.luau.runtime.measure import heap_bytes
+from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
 _STEPS_TO_COLLECT = 1000
 _DIGITS_A_STEP = 64
@@ -46,7 +46,11 @@ _DIGITS_A_STEP = 64
 
 @builtin("assert")
 def assert_(*args: Any) -> Any:
-    """Return the arguments if the first is true, else fail with the second as message."""
+    """Return the arguments if the first is true, else fail with the second as message.
+
+    Raises:
+        LuaError: The first argument is nil or false; the error is the message.
+    """
     if not truth(arg.any_value(args, 0)):
         raise RuntimeFault(arg.optional_string(args, 1, "assert", "assertion failed!"))
     return as_result(args)
@@ -54,7 +58,11 @@ def assert_(*args: Any) -> Any:
 
 @builtin("error")
 def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
-    """Raise a value; a string or number gets the position of the calling level in front."""
+    """Raise a value; a string or number gets the position of a calling level in front.
+
+    Raises:
+        LuaError: Always; its value is the first argument.
+    """
     depth = 1 if level is None else arg.integer((value, level), 1, "error")
     if value.__class__ in (str, float) and depth > 0:
         value = join([_position(stack(sys._getframe(1)), depth), to_text(value)])
@@ -68,89 +76,94 @@ def _position(levels: Iterator[Level], depth: int) -> str:
     return f"{found.prototype.chunk.shown_name}:{found.line}: "
 
 
-@builtin("pcall")
-def pcall(*args: Any) -> Any:
-    """Call a function; return true and its results, or false and the error."""
-    arg.any_value(args, 0)
-    vm = current.vm
-    vm.protect()
-    counts = vm.c_calls > vm.base_c_calls  # where it cannot yield, it is a callback as any other
-    vm.c_calls += counts
-    try:
-        if counts and vm.c_calls >= MAX_C_CALLS:
-            vm.check_c_calls()
-        results = args[0](*args[1:])
-        return (True, *results) if results.__class__ is tuple else (True, results)
-    except Yield as suspended:
-        suspended.frames.append(ProtectedFrame(None))
-        raise
-    except Exception as caught:  # noqa: BLE001 - settle raises what is not the script's
+def _install_protected_call(name: str, *, has_handler: bool) -> None:
+    """Register ``pcall`` or ``xpcall``.
+
+    Each call has to be one Python frame, as each call of the reference is one of its own.
+    """
+    first_argument = 2 if has_handler else 1
+
+    def call(*args: Any) -> Any:
+        if has_handler:
+            handler = arg.function(args, 1, name)
+        else:
+            handler = None
+            arg.any_value(args, 0)
+        vm = current.vm
+        vm.protect()
+        counts = vm.c_calls > vm.base_c_calls  # where it cannot yield, it is a callback like others
+        vm.c_calls += counts
         try:
-            return False, settle(caught).value
-        except RecursionError:  # the stack is full; the next protected call takes this back
-            sys.setrecursionlimit(sys.getrecursionlimit() + HEADROOM)
-            vm.has_headroom = True
-            return False, settle(caught).value
-    finally:
-        vm.c_calls -= counts
-        vm.depth -= 1
+            if counts and vm.c_calls >= MAX_C_CALLS:
+                vm.check_c_calls()
+            results = args[0](*args[first_argument:])
+            return (True, *results) if results.__class__ is tuple else (True, results)
+        except Yield as suspended:
+            suspended.frames.append(ProtectedFrame(handler))
+            raise
+        except Exception as caught:  # noqa: BLE001 - to_luau_error raises what is not the script's
+            try:
+                error = to_luau_error(caught)
+            except RecursionError:  # the stack is full; the next protected call takes this back
+                sys.setrecursionlimit(sys.getrecursionlimit() + HEADROOM)
+                vm.has_headroom = True
+                error = to_luau_error(caught)
+            return (False, error.value) if handler is None else run_handler(handler, error)
+        finally:
+            vm.c_calls -= counts
+            vm.depth -= 1
+
+    call.__code__ = call.__code__.replace(co_name=name)  # tracebacks find the name by the code
+    builtin(name)(call)
 
 
-@builtin("xpcall")
-def xpcall(*args: Any) -> Any:
-    """Call a function; return true and its results, or false and what the handler returns."""
-    handler = arg.function(args, 1, "xpcall")
-    vm = current.vm
-    vm.protect()
-    counts = vm.c_calls > vm.base_c_calls
-    vm.c_calls += counts
-    try:
-        if counts and vm.c_calls >= MAX_C_CALLS:
-            vm.check_c_calls()
-        results = args[0](*args[2:])
-        return (True, *results) if results.__class__ is tuple else (True, results)
-    except Yield as suspended:
-        suspended.frames.append(ProtectedFrame(handler))
-        raise
-    except Exception as caught:  # noqa: BLE001
-        try:
-            error = settle(caught)
-        except RecursionError:
-            sys.setrecursionlimit(sys.getrecursionlimit() + HEADROOM)
-            vm.has_headroom = True
-            error = settle(caught)
-        return run_handler(handler, error)
-    finally:
-        vm.c_calls -= counts
-        vm.depth -= 1
+_install_protected_call("pcall", has_handler=False)
+_install_protected_call("xpcall", has_handler=True)
 
 
 @builtin("type")
 def type_(*args: Any) -> str:
-    """Return the type of a value."""
+    """Return the type of a value.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     return type_name(arg.any_value(args, 0))
 
 
 @builtin("typeof")
 def typeof(*args: Any) -> str:
-    """Return the type of a value; userdata may have a name of its own."""
+    """Return the type of a value; host objects have types of their own.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     return shown_type(arg.any_value(args, 0))
 
 
 @builtin("tostring")
 def tostring(*args: Any) -> str:
-    """Return a value as text."""
+    """Return a value as text.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     return to_text(arg.any_value(args, 0))
 
 
 @builtin("tonumber")
 def tonumber(*args: Any) -> float | None:
-    """Return a value as a number, perhaps in another base."""
+    """Return a value as a number, perhaps in another base.
+
+    Raises:
+        RuntimeFault: The value is missing, the base is not a whole number from 2 to 36, or a value
+            in another base than 10 is not a string.
+    """
     base = arg.optional_integer(args, 1, "tonumber", 10)
     if base == 10:
         return to_number(arg.any_value(args, 0))
     text = arg.string(args, 0, "tonumber")
-    work(len(text) // _DIGITS_A_STEP)
+    charge_work(len(text) // _DIGITS_A_STEP)
     if not 2 <= base <= 36:
         arg.wrong(1, "tonumber", "base out of range")
     return parse_in_base(text, base)
@@ -158,7 +171,7 @@ def tonumber(*args: Any) -> float | None:
 
 @builtin("print")
 def print_(*args: Any) -> tuple[()]:
-    """Hand a line to the host's output."""
+    """Pass a line to the host's output."""
     arg.charge(args)
     text = join([to_text(value) for value in args], "\t")
     output = current.vm.output
@@ -169,7 +182,12 @@ def print_(*args: Any) -> tuple[()]:
 
 @builtin("select")
 def select(*args: Any) -> Any:
-    """Return the arguments from a position on, or their number."""
+    """Return the arguments from a position on, or their number.
+
+    Raises:
+        RuntimeFault: The first argument is neither ``#`` nor a number, or the position is out of
+            range.
+    """
     if args and args[0].__class__ is str and args[0][:1] == "#":
         return float(len(args) - 1)
     at = arg.integer(args, 0, "select")
@@ -182,19 +200,27 @@ def select(*args: Any) -> Any:
 
 @builtin("rawget")
 def rawget(*args: Any) -> Any:
-    """Read a field without metamethods."""
+    """Read a field without metamethods.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the second argument is missing.
+    """
     table = arg.table(args, 0, "rawget")
     return raw_get(table, table_key(arg.any_value(args, 1)))
 
 
 @builtin("rawset")
 def rawset(*args: Any) -> Any:
-    """Write a field without metamethods."""
+    """Write a field without metamethods.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, another is missing, the table is frozen, or
+            the key is nil or NaN.
+    """
     table = arg.table(args, 0, "rawset")
     key = table_key(arg.any_value(args, 1))
     value = arg.any_value(args, 2)
-    if table.__class__ is FrozenTable:
-        raise RuntimeFault("attempt to modify a readonly table")
+    check_writable(table)
     check_key(key)
     raw_assign(table, key, value)
     return table
@@ -202,13 +228,21 @@ def rawset(*args: Any) -> Any:
 
 @builtin("rawequal")
 def rawequal(*args: Any) -> bool:
-    """Compare without metamethods."""
+    """Compare without metamethods.
+
+    Raises:
+        RuntimeFault: An argument is missing.
+    """
     return raw_equal(arg.any_value(args, 0), arg.any_value(args, 1))
 
 
 @builtin("rawlen")
 def rawlen(*args: Any) -> float:
-    """Return a length without metamethods."""
+    """Return a length without metamethods.
+
+    Raises:
+        RuntimeFault: The argument is neither a table nor a string.
+    """
     value = arg.any_value(args, 0)
     if isinstance(value, LuaTable):
         return border(value)
@@ -219,20 +253,32 @@ def rawlen(*args: Any) -> float:
 
 @builtin("next")
 def next_(*args: Any) -> Any:
-    """Return the entry of a table behind a key."""
+    """Return the entry of a table that follows a key.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the table does not have the key.
+    """
     table = arg.table(args, 0, "next")
     return next_entry(table, table_key(args[1]) if len(args) > 1 else None)
 
 
 @builtin("pairs")
 def pairs(*args: Any) -> Any:
-    """Return an iterator over a table's entries."""
+    """Return an iterator over a table's entries.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     return next_, arg.table(args, 0, "pairs"), None
 
 
 @builtin("ipairs.next", internal=True)
 def inext(*args: Any) -> Any:
-    """Return the entry behind an index."""
+    """Return the entry that follows an index.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the second argument is not a number.
+    """
     table = arg.table(args, 0, "ipairs")
     at = arg.number(args, 1, "ipairs") + 1.0
     value = raw_get(table, at)
@@ -241,17 +287,25 @@ def inext(*args: Any) -> Any:
 
 @builtin("ipairs")
 def ipairs(*args: Any) -> Any:
-    """Return an iterator over 1, 2, 3, … up to the first nil."""
+    """Return an iterator over the values at 1, 2, 3 and so on, up to the first nil.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     return inext, arg.table(args, 0, "ipairs"), 0.0
 
 
 @builtin("getmetatable")
 def getmetatable(*args: Any) -> Any:
-    """Return a metatable, or what its ``__metatable`` says instead."""
+    """Return a value's metatable, or its ``__metatable`` instead.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
     value = arg.any_value(args, 0)
     if value.__class__ is str:
         return raw_get(current.vm.string_metatable, "__metatable")
-    meta = metatable_of(value)
+    meta = find_metatable(value)
     if meta is None:
         return None
     shown = raw_get(meta, "__metatable")
@@ -260,15 +314,19 @@ def getmetatable(*args: Any) -> Any:
 
 @builtin("setmetatable")
 def setmetatable(*args: Any) -> Any:
-    """Give a table a metatable."""
+    """Give a table a metatable.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, the second is neither nil nor a table, the
+            table is frozen, or its metatable is protected.
+    """
     table = arg.table(args, 0, "setmetatable")
     meta = args[1] if len(args) > 1 else None
     if len(args) < 2 or not (meta is None or isinstance(meta, LuaTable)):
         arg.wrong_type(args, 1, "setmetatable", "nil or table")
     if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
         raise RuntimeFault("cannot change a protected metatable")
-    if table.__class__ is FrozenTable:
-        raise RuntimeFault("attempt to modify a readonly table")
+    check_writable(table)
     set_metatable(table, meta)
     if meta is not None and raw_has(meta, "__mode"):
         current.vm.has_weak_tables = True
@@ -277,7 +335,11 @@ def setmetatable(*args: Any) -> Any:
 
 @builtin("newproxy")
 def newproxy(*args: Any) -> Userdata:
-    """Return a new userdata, with an empty metatable if asked."""
+    """Return a new userdata, with an empty metatable if the argument is true.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a boolean.
+    """
     wants = args[0] if args else None
     if wants is not None and wants.__class__ is not bool:
         arg.wrong_type(args, 0, "newproxy", "nil or boolean")
@@ -286,22 +348,30 @@ def newproxy(*args: Any) -> Userdata:
 
 @builtin("loadstring")
 def loadstring(*args: Any) -> Any:
-    """Compile a chunk; return its function, or nil and the message."""
+    """Compile a chunk; return its function, or nil and the error message.
+
+    Raises:
+        RuntimeFault: The first argument is not a string, or the second argument is neither nil nor
+            a string.
+    """
     source = arg.string(args, 0, "loadstring")
     name = arg.optional_string(args, 1, "loadstring", source)
     try:
-        chunk = current.vm.compile_charged(source, name)
+        return current.vm.load_charged(source, name, thread_environment())
     except LuauSyntaxError as error:
         return None, error.value
-    return chunk.main(_thread_environment())
 
 
 @builtin("collectgarbage")
 def collectgarbage(*args: Any) -> Any:
-    """Collect garbage, or return the size of the heap in KB."""
+    """Collect garbage, or return the size of the heap in KB.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a string, or the option is unknown.
+    """
     option = arg.optional_string(args, 0, "collectgarbage", "collect")
     if option == "collect":
-        work(_STEPS_TO_COLLECT)
+        charge_work(_STEPS_TO_COLLECT)
         current.vm.charge_search()
         collect()
         return 0.0
@@ -313,11 +383,6 @@ def collectgarbage(*args: Any) -> Any:
 # Environments
 
 
-def _thread_environment() -> Any:
-    running = current.vm.running
-    return current.vm.main_environment if running is None else running.environment
-
-
 def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
     found = next(islice(stack(sys._getframe(2)), level - 1, None), None)
     if found is None:
@@ -327,26 +392,36 @@ def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
 
 @builtin("getfenv")
 def getfenv(*args: Any) -> Any:
-    """Return the globals of a function, of a level of the stack, or of the thread (0)."""
+    """Return the globals of a function, of a level of the stack, or of the thread (0).
+
+    Raises:
+        RuntimeFault: The argument is neither nil, a function nor a number, or there is no such
+            level.
+    """
     target = args[0] if args and args[0] is not None else 1.0
     if is_function(target):
         cell = environment_cell(target)
-        return _thread_environment() if cell is None else cell.cell_contents
+        return thread_environment() if cell is None else cell.cell_contents
     level = arg.integer((target,), 0, "getfenv")
     if level < 0:
         arg.wrong(0, "getfenv", "level must be non-negative")
     if level == 0:
-        return _thread_environment()
+        return thread_environment()
     frame = _frame_at(level, "getfenv")
     if isinstance(frame, ScriptFrame):
         return frame.environment.cell_contents
     environment = frame.f_locals.get("E") if frame is not None else None
-    return _thread_environment() if environment is None else environment
+    return thread_environment() if environment is None else environment
 
 
 @builtin("setfenv")
 def setfenv(*args: Any) -> Any:
-    """Set the globals of a function, of a level of the stack, or of the thread (0)."""
+    """Set the globals of a function, of a level of the stack, or of the thread (0).
+
+    Raises:
+        RuntimeFault: The first argument is neither a function nor a number, the second is not a
+            table, there is no such level, or the function has no globals.
+    """
     environment = arg.table(args, 1, "setfenv")
     closure = args[0]
     if not is_function(closure):
@@ -357,11 +432,11 @@ def setfenv(*args: Any) -> Any:
             _set_thread_environment(environment)
             return ()
         frame = _frame_at(level, "setfenv")
-        closure = None if frame is None else closure_of_frame(frame)
+        closure = None if frame is None else frame_closure(frame)
     cell = environment_cell(closure)
     if cell is not None:
         cell.cell_contents = environment
-    elif prototype_of(closure) is None:
+    elif find_prototype(closure) is None:
         raise RuntimeFault("'setfenv' cannot change environment of given object")
     return whole_function(closure)
 

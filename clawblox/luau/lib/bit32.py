@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
 
 _MASK = 0xFFFFFFFF
 
@@ -30,7 +30,11 @@ def _all(args: arg.Arguments, function: str) -> list[int]:
 
 @builtin("bit32.band")
 def band(*args: Any) -> float:
-    """Return the bits that are in all arguments."""
+    """Return the bits that are set in all arguments.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     result = _MASK
     for bits in _all(args, "band"):
         result &= bits
@@ -39,7 +43,11 @@ def band(*args: Any) -> float:
 
 @builtin("bit32.bor")
 def bor(*args: Any) -> float:
-    """Return the bits that are in any argument."""
+    """Return the bits that are set in any argument.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     result = 0
     for bits in _all(args, "bor"):
         result |= bits
@@ -48,7 +56,11 @@ def bor(*args: Any) -> float:
 
 @builtin("bit32.bxor")
 def bxor(*args: Any) -> float:
-    """Return the bits that are in an odd number of arguments."""
+    """Return the bits that are set in an odd number of arguments.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     result = 0
     for bits in _all(args, "bxor"):
         result ^= bits
@@ -57,13 +69,21 @@ def bxor(*args: Any) -> float:
 
 @builtin("bit32.bnot")
 def bnot(*args: Any) -> float:
-    """Return the other bits."""
+    """Return the bits that are not set.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return float(~_bits(args, 0, "bnot") & _MASK)
 
 
 @builtin("bit32.btest")
 def btest(*args: Any) -> bool:
-    """Return whether a bit is in all arguments."""
+    """Return whether some bit is set in all arguments.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     result = _MASK
     for bits in _all(args, "btest"):
         result &= bits
@@ -78,19 +98,31 @@ def _shift_left(bits: int, by: int) -> int:
 
 @builtin("bit32.lshift")
 def lshift(*args: Any) -> float:
-    """Shift to the left."""
+    """Shift to the left.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     return float(_shift_left(_bits(args, 0, "lshift"), _signed(args, 1, "lshift")))
 
 
 @builtin("bit32.rshift")
 def rshift(*args: Any) -> float:
-    """Shift to the right, filling with zeros."""
+    """Shift to the right, filling with zeros.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     return float(_shift_left(_bits(args, 0, "rshift"), -_signed(args, 1, "rshift")))
 
 
 @builtin("bit32.arshift")
 def arshift(*args: Any) -> float:
-    """Shift to the right, filling with the sign bit."""
+    """Shift to the right, filling with the sign bit.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     bits, by = _bits(args, 0, "arshift"), _signed(args, 1, "arshift")
     if by < 0 or not bits & 0x80000000:
         return float(_shift_left(bits, -by))
@@ -104,13 +136,21 @@ def _rotate(bits: int, by: int) -> float:
 
 @builtin("bit32.lrotate")
 def lrotate(*args: Any) -> float:
-    """Rotate to the left."""
+    """Rotate to the left.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     return _rotate(_bits(args, 0, "lrotate"), _signed(args, 1, "lrotate"))
 
 
 @builtin("bit32.rrotate")
 def rrotate(*args: Any) -> float:
-    """Rotate to the right."""
+    """Rotate to the right.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     return _rotate(_bits(args, 0, "rrotate"), -_signed(args, 1, "rrotate"))
 
 
@@ -128,7 +168,11 @@ def _field(args: arg.Arguments, at: int, function: str) -> tuple[int, int]:
 
 @builtin("bit32.extract")
 def extract(*args: Any) -> float:
-    """Return a field of bits."""
+    """Return a field of bits.
+
+    Raises:
+        RuntimeFault: An argument is not a number, or the field lies outside the 32 bits.
+    """
     bits = _bits(args, 0, "extract")
     start, mask = _field(args, 1, "extract")
     return float(bits >> start & mask)
@@ -136,7 +180,11 @@ def extract(*args: Any) -> float:
 
 @builtin("bit32.replace")
 def replace(*args: Any) -> float:
-    """Return a number with a field of bits replaced."""
+    """Return a number with a field of bits replaced.
+
+    Raises:
+        RuntimeFault: An argument is not a number, or the field lies outside the 32 bits.
+    """
     bits, value = _bits(args, 0, "replace"), _bits(args, 1, "replace")
     start, mask = _field(args, 2, "replace")
     return float(bits & ~(mask << start) | (value & mask) << start)
@@ -144,18 +192,30 @@ def replace(*args: Any) -> float:
 
 @builtin("bit32.countlz")
 def countlz(*args: Any) -> float:
-    """Return how many zeros lead."""
+    """Return the number of leading zeros.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return float(32 - _bits(args, 0, "countlz").bit_length())
 
 
 @builtin("bit32.countrz")
 def countrz(*args: Any) -> float:
-    """Return how many zeros trail."""
+    """Return the number of trailing zeros.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     bits = _bits(args, 0, "countrz")
     return float((bits & -bits).bit_length() - 1 if bits else 32)
 
 
 @builtin("bit32.byteswap")
 def byteswap(*args: Any) -> float:
-    """Return the bytes in the opposite order."""
+    """Return the bytes in the opposite order.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return float(int.from_bytes(_bits(args, 0, "byteswap").to_bytes(4, "little"), "big"))

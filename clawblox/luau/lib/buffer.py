@@ -6,15 +6,15 @@ import math
 import struct
 from typing import Any
 
-from clawblox.luau.context import current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.noise import single
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.limits import BYTES_A_STEP
-from clawblox.luau.operators import made
-from clawblox.luau.values import Buffer
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.operators import account_text
+from clawblox.luau.core.values import Buffer
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.noise import single
+from clawblox.luau.lib.support.registry import builtin
 
 MAX_SIZE = 1 << 30
 _KINDS = {
@@ -73,7 +73,11 @@ for _kind, _form in _KINDS.items():
 
 @builtin("buffer.create")
 def create(*args: Any) -> Buffer:
-    """Return a buffer of zeros."""
+    """Return a buffer of zeros.
+
+    Raises:
+        RuntimeFault: The argument is not a number, or the size is negative or too large.
+    """
     size = arg.integer(args, 0, "create")
     if size < 0:
         arg.wrong(0, "create", "size")
@@ -85,37 +89,59 @@ def create(*args: Any) -> Buffer:
 
 @builtin("buffer.fromstring")
 def fromstring(*args: Any) -> Buffer:
-    """Return a buffer with the bytes of a string."""
-    return Buffer(bytearray(made(arg.string(args, 0, "fromstring")).encode("latin-1")))
+    """Return a buffer with the bytes of a string.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
+    return Buffer(bytearray(account_text(arg.string(args, 0, "fromstring")).encode("latin-1")))
 
 
 @builtin("buffer.tostring")
 def tostring(*args: Any) -> str:
-    """Return the bytes as a string."""
-    return made(arg.buffer(args, 0, "tostring").data.decode("latin-1"))
+    """Return the bytes as a string.
+
+    Raises:
+        RuntimeFault: The argument is not a buffer.
+    """
+    return account_text(arg.buffer(args, 0, "tostring").data.decode("latin-1"))
 
 
 @builtin("buffer.len")
 def len_(*args: Any) -> float:
-    """Return the size in bytes."""
+    """Return the size in bytes.
+
+    Raises:
+        RuntimeFault: The argument is not a buffer.
+    """
     return float(len(arg.buffer(args, 0, "len").data))
 
 
 @builtin("buffer.readstring")
 def readstring(*args: Any) -> str:
-    """Return some bytes as a string."""
+    """Return some bytes as a string.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or the range lies outside the
+            buffer.
+    """
     data = arg.buffer(args, 0, "readstring").data
     offset, size = arg.integer(args, 1, "readstring"), arg.integer(args, 2, "readstring")
     if size < 0:
         arg.wrong(2, "readstring", "size")
     if offset < 0 or offset + size > len(data):
         _out_of_bounds()
-    return made(data[offset : offset + size].decode("latin-1"))
+    return account_text(data[offset : offset + size].decode("latin-1"))
 
 
 @builtin("buffer.writestring")
 def writestring(*args: Any) -> tuple[()]:
-    """Write a string's bytes."""
+    """Write a string's bytes.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the range lies outside the
+            buffer, or is longer than the string.
+    """
     data = arg.buffer(args, 0, "writestring").data
     offset = arg.integer(args, 1, "writestring")
     text = arg.string(args, 2, "writestring")
@@ -126,14 +152,19 @@ def writestring(*args: Any) -> tuple[()]:
         raise RuntimeFault("string length overflow")
     if offset < 0 or offset + size > len(data):
         _out_of_bounds()
-    work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_A_STEP)
     data[offset : offset + size] = text[:size].encode("latin-1")
     return ()
 
 
 @builtin("buffer.copy")
 def copy(*args: Any) -> tuple[()]:
-    """Copy bytes from one buffer to another."""
+    """Copy bytes from one buffer to another.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or a range lies outside its
+            buffer.
+    """
     target = arg.buffer(args, 0, "copy").data
     to = arg.integer(args, 1, "copy")
     source = arg.buffer(args, 2, "copy").data
@@ -141,21 +172,26 @@ def copy(*args: Any) -> tuple[()]:
     size = arg.optional_integer(args, 4, "copy", len(source) - start)
     if size < 0 or start < 0 or to < 0 or start + size > len(source) or to + size > len(target):
         _out_of_bounds()
-    work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_A_STEP)
     target[to : to + size] = source[start : start + size]
     return ()
 
 
 @builtin("buffer.fill")
 def fill(*args: Any) -> tuple[()]:
-    """Set bytes to a value."""
+    """Set bytes to a value.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or the range lies outside the
+            buffer.
+    """
     data = arg.buffer(args, 0, "fill").data
     offset = arg.integer(args, 1, "fill")
     value = arg.integer(args, 2, "fill") & 255
     size = arg.optional_integer(args, 3, "fill", len(data) - offset)
     if offset < 0 or size < 0 or offset + size > len(data):
         _out_of_bounds()
-    work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_A_STEP)
     data[offset : offset + size] = bytes([value]) * size
     return ()
 
@@ -173,7 +209,12 @@ def _bit_range(args: arg.Arguments, function: str, length: int) -> tuple[int, in
 
 @builtin("buffer.readbits")
 def readbits(*args: Any) -> float:
-    """Return up to 32 bits from a bit offset."""
+    """Return up to 32 bits from a bit offset.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the range lies outside the
+            buffer, or is wider than 32 bits.
+    """
     data = arg.buffer(args, 0, "readbits").data
     offset, count = _bit_range(args, "readbits", len(data))
     piece = int.from_bytes(data[offset // 8 : (offset + count + 7) // 8], "little")
@@ -182,7 +223,12 @@ def readbits(*args: Any) -> float:
 
 @builtin("buffer.writebits")
 def writebits(*args: Any) -> tuple[()]:
-    """Write up to 32 bits at a bit offset."""
+    """Write up to 32 bits at a bit offset.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the range lies outside the
+            buffer, or is wider than 32 bits.
+    """
     data = arg.buffer(args, 0, "writebits").data
     offset, count = _bit_range(args, "writebits", len(data))
     value = _wrapped(arg.number(args, 3, "writebits"), 32, signed=False) & (1 << count) - 1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau import coroutines
-from clawblox.luau.context import current
-from clawblox.luau.coroutines import Coroutine, WrapFunction
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
+from clawblox.luau.core.context import current, thread_environment
+from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.runtime import coroutines
+from clawblox.luau.runtime.coroutines import WrapFunction
 
 
 def _thread(args: arg.Arguments, function: str) -> Coroutine:
@@ -19,39 +20,58 @@ def _thread(args: arg.Arguments, function: str) -> Coroutine:
 
 
 def _new(args: arg.Arguments, function: str) -> Coroutine:
-    vm = current.vm
-    environment = vm.main_environment if vm.running is None else vm.running.environment
-    return Coroutine(arg.function(args, 0, function), environment)
+    return Coroutine(arg.function(args, 0, function), thread_environment())
 
 
 @builtin("coroutine.create")
 def create(*args: Any) -> Coroutine:
-    """Return a coroutine that will run a function."""
+    """Return a coroutine that will run a function.
+
+    Raises:
+        RuntimeFault: The argument is not a function.
+    """
     return _new(args, "create")
 
 
 @builtin("coroutine.wrap")
 def wrap(*args: Any) -> WrapFunction:
-    """Return a function that resumes a new coroutine."""
+    """Return a function that resumes a new coroutine.
+
+    Raises:
+        RuntimeFault: The argument is not a function.
+    """
     return WrapFunction(_new(args, "wrap"))
 
 
 @builtin("coroutine.resume")
 def resume(*args: Any) -> Any:
-    """Resume a coroutine; return true and what it yields, or false and the error."""
+    """Resume a coroutine; return true and its values, or false and the error.
+
+    Raises:
+        RuntimeFault: The first argument is not a coroutine.
+    """
     ok, values = coroutines.resume(_thread(args, "resume"), args[1:])
     return (ok, *values)
 
 
 @builtin("coroutine.yield")
 def yield_(*args: Any) -> Any:
-    """Suspend the running coroutine."""
+    """Suspend the running coroutine.
+
+    Raises:
+        Yield: The coroutine suspends.
+        RuntimeFault: The coroutine may not yield here.
+    """
     return coroutines.yield_values(args)
 
 
 @builtin("coroutine.status")
 def status(*args: Any) -> str:
-    """Return what a coroutine is doing."""
+    """Return the status of a coroutine.
+
+    Raises:
+        RuntimeFault: The argument is not a coroutine.
+    """
     return _thread(args, "status").status
 
 
@@ -71,6 +91,11 @@ def isyieldable(*_: Any) -> bool:
 
 @builtin("coroutine.close")
 def close(*args: Any) -> Any:
-    """Kill a coroutine; return true, or false and the error that had killed it."""
+    """Kill a coroutine; return true, or false and the error that killed it before.
+
+    Raises:
+        RuntimeFault: The argument is not a coroutine, or the coroutine is running or waiting for
+            another.
+    """
     result = coroutines.close(_thread(args, "close"))
     return result[0] if len(result) == 1 else result

@@ -8,22 +8,32 @@ from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
 
-from clawblox.luau.chunk import checked, environment_cell, is_continuation, prototype_of
-from clawblox.luau.context import current
-from clawblox.luau.coroutines import Coroutine
-from clawblox.luau.diagnose import Level, charged_levels, describe, stack
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import BUILTINS, builtin
-from clawblox.luau.operators import to_text
-from clawblox.luau.suspension import ScriptFrame
-from clawblox.luau.values import as_result, is_function
+from clawblox.luau.core.context import current
+from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.operators import to_text
+from clawblox.luau.core.values import as_result, is_function
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import BUILTINS, builtin
+from clawblox.luau.runtime.chunk import (
+    checked,
+    closure_cells,
+    environment_cell,
+    find_prototype,
+    is_continuation,
+)
+from clawblox.luau.runtime.diagnose import Level, charged_levels, describe, stack
+from clawblox.luau.runtime.suspension import ScriptFrame
 
 _OPTIONS = "slnaf"
 
 
 @builtin("debug.traceback")
 def traceback(*args: Any) -> Any:
-    """Return the stack as text, behind a message, from a level on."""
+    """Return the stack from a level on as text, behind a message.
+
+    Raises:
+        RuntimeFault: The level is not a number.
+    """
     coroutine = args[0] if args and args[0].__class__ is Coroutine else None
     rest = args if coroutine is None else args[1:]
     message = rest[0] if rest else None
@@ -41,22 +51,27 @@ def _stack_text(coroutine: Coroutine | None, level: int, frame: FrameType | None
         return (pending or "") + describe(levels[max(level - 1, 0) :])
     if coroutine.error is not None:
         return coroutine.error.traceback
-    return describe(_levels_of(coroutine)[max(level, 0) :])
+    return describe(_coroutine_levels(coroutine)[max(level, 0) :])
 
 
-def _levels_of(coroutine: Coroutine) -> list[Level]:
+def _coroutine_levels(coroutine: Coroutine) -> list[Level]:
     levels = charged_levels(coroutine.frames)
     return [Level("yield", None, -1, None), *levels] if levels else levels
 
 
 @builtin("debug.info")
 def info(*args: Any) -> Any:
-    """Return facts of a function or of a level of the stack, by the letters ``slnaf``."""
+    """Return facts about a function or a level of the stack, chosen by the letters ``slnaf``.
+
+    Raises:
+        RuntimeFault: The subject is neither a function nor a level, or an option is unknown or
+            doubled.
+    """
     coroutine = args[0] if args and args[0].__class__ is Coroutine else None
     shift = 0 if coroutine is None else 1
     subject = args[shift] if len(args) > shift else None
     if is_function(subject):
-        level = _level_of(subject)
+        level = _function_level(subject)
     elif subject.__class__ is float:
         number = arg.integer(args, shift, "info")
         if number < 0:
@@ -82,17 +97,17 @@ def info(*args: Any) -> Any:
 
 def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None) -> Level | None:
     if coroutine is not None and coroutine is not current.vm.running:
-        levels = _levels_of(coroutine)
+        levels = _coroutine_levels(coroutine)
         return levels[number] if number < len(levels) else None
     if number == 0:
         return Level("info", None, -1, None)
     return next(islice(stack(frame), number - 1, None), None)
 
 
-def _level_of(function: Any) -> Level:
-    prototype = prototype_of(function)
+def _function_level(function: Any) -> Level:
+    prototype = find_prototype(function)
     if prototype is None:
-        name = BUILTINS.name_of(function) or ""
+        name = BUILTINS.find_name(function) or ""
         return Level(name.rpartition(".")[2], None, -1, None)
     return Level(prototype.name, prototype, prototype.line, None)
 
@@ -117,11 +132,11 @@ def _function_at(level: Level) -> Any:
     if frame is None:
         return BUILTINS.find(f"debug.{level.name}")
     if level.prototype is None and isinstance(frame, FrameType):
-        return _builtin_of(frame)
-    return whole_function(closure_of_frame(frame))
+        return _find_builtin(frame)
+    return whole_function(frame_closure(frame))
 
 
-def _builtin_of(frame: FrameType) -> Any:
+def _find_builtin(frame: FrameType) -> Any:
     for functions in (BUILTINS.functions, BUILTINS.internal):
         for function in functions.values():
             if function.__code__ is frame.f_code:
@@ -129,8 +144,12 @@ def _builtin_of(frame: FrameType) -> Any:
     return None
 
 
-def closure_of_frame(frame: FrameType | ScriptFrame) -> Any:
-    """Return what a frame runs, the function with its code and its variables, or a continuation."""
+def frame_closure(frame: FrameType | ScriptFrame) -> Any:
+    """Return the function that a frame runs, with its variables; or a continuation.
+
+    Raises:
+        LuaError: The call has used up its steps.
+    """
     if isinstance(frame, ScriptFrame):
         return frame.continuation.function(frame.environment)
     current.vm.charge_search()
@@ -139,17 +158,18 @@ def closure_of_frame(frame: FrameType | ScriptFrame) -> Any:
         found for found in gc.get_referrers(frame.f_code) if isinstance(found, FunctionType)
     ]
     for function in candidates:
-        names = function.__code__.co_freevars
-        cells = function.__closure__ or ()
-        if all(
-            own.get(name) is cell.cell_contents for name, cell in zip(names, cells, strict=True)
-        ):
+        cells = closure_cells(function)
+        if all(own.get(name) is cell.cell_contents for name, cell in cells.items()):
             return function
     return None
 
 
 def whole_function(closure: Any) -> Any:
-    """Return the function that a closure is, or is the rest of; None if that is gone."""
+    """Return the function that a closure is, or is the rest of; None if that is gone.
+
+    Raises:
+        LuaError: The call has used up its steps.
+    """
     if not isinstance(closure, FunctionType):
         return closure
     if not is_continuation(closure.__code__):

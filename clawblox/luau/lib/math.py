@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.context import current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.noise import noise as perlin
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.operators import divide, raise_to
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.numbers import divide, raise_to
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.noise import noise as perlin
+from clawblox.luau.lib.support.registry import builtin
 
 _NOISE_STEPS = 16
 CONSTANTS: dict[str, Any] = {
@@ -92,25 +92,41 @@ for _name, _function, _overflow in (
 
 @builtin("math.floor")
 def floor(*args: Any) -> float:
-    """Return a number rounded down."""
+    """Return a number rounded down.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return _floor(args[0] if args and args[0].__class__ is float else arg.number(args, 0, "floor"))
 
 
 @builtin("math.ceil")
 def ceil(*args: Any) -> float:
-    """Return a number rounded up."""
+    """Return a number rounded up.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return _ceil(args[0] if args and args[0].__class__ is float else arg.number(args, 0, "ceil"))
 
 
 @builtin("math.abs")
 def abs_(*args: Any) -> float:
-    """Return a number without its sign."""
+    """Return a number without its sign.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return abs(arg.number(args, 0, "abs"))
 
 
 @builtin("math.log")
 def log(*args: Any) -> float:
-    """Return a logarithm, natural or to a base."""
+    """Return a logarithm, natural or to a base.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     value = arg.number(args, 0, "log")
     if len(args) < 2 or args[1] is None:
         return math.nan if value < 0 else _logarithm(value)
@@ -126,19 +142,31 @@ def log(*args: Any) -> float:
 
 @builtin("math.pow")
 def pow_(*args: Any) -> float:
-    """Return a power."""
+    """Return a power.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     return raise_to(arg.number(args, 0, "pow"), arg.number(args, 1, "pow"))
 
 
 @builtin("math.atan2")
 def atan2(*args: Any) -> float:
-    """Return the angle of a point."""
+    """Return the angle of a point given by y and x.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     return math.atan2(arg.number(args, 0, "atan2"), arg.number(args, 1, "atan2"))
 
 
 @builtin("math.fmod")
 def fmod(*args: Any) -> float:
-    """Return the remainder of a division that rounds towards zero."""
+    """Return the remainder of a division that rounds towards zero.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     try:
         return math.fmod(arg.number(args, 0, "fmod"), arg.number(args, 1, "fmod"))
     except ValueError:
@@ -147,7 +175,11 @@ def fmod(*args: Any) -> float:
 
 @builtin("math.modf")
 def modf(*args: Any) -> tuple[float, float]:
-    """Return the whole and the fractional part."""
+    """Return the whole and the fractional part.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     value = arg.number(args, 0, "modf")
     fraction, whole = math.modf(value)
     return whole, fraction
@@ -155,14 +187,22 @@ def modf(*args: Any) -> tuple[float, float]:
 
 @builtin("math.frexp")
 def frexp(*args: Any) -> tuple[float, float]:
-    """Return the mantissa and the exponent."""
+    """Return the mantissa and the exponent.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     mantissa, exponent = math.frexp(arg.number(args, 0, "frexp"))
     return mantissa, float(exponent)
 
 
 @builtin("math.ldexp")
 def ldexp(*args: Any) -> float:
-    """Return ``x * 2 ^ exponent``."""
+    """Return ``x * 2 ^ exponent``.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     value = arg.number(args, 0, "ldexp")
     try:
         return math.ldexp(value, max(-5000, min(5000, arg.integer(args, 1, "ldexp"))))
@@ -172,7 +212,11 @@ def ldexp(*args: Any) -> float:
 
 @builtin("math.min")
 def min_(*args: Any) -> float:
-    """Return the smallest argument."""
+    """Return the smallest argument.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     smallest = arg.number(args, 0, "min")
     if len(args) > arg.FEW:
         arg.charge(args)
@@ -185,7 +229,11 @@ def min_(*args: Any) -> float:
 
 @builtin("math.max")
 def max_(*args: Any) -> float:
-    """Return the largest argument."""
+    """Return the largest argument.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     largest = arg.number(args, 0, "max")
     if len(args) > arg.FEW:
         arg.charge(args)
@@ -198,7 +246,11 @@ def max_(*args: Any) -> float:
 
 @builtin("math.clamp")
 def clamp(*args: Any) -> float:
-    """Return the nearest number within bounds."""
+    """Return the nearest number within bounds.
+
+    Raises:
+        RuntimeFault: An argument is not a number, or the bounds are in the wrong order.
+    """
     value, low, high = (arg.number(args, at, "clamp") for at in range(3))
     if not low <= high:
         arg.wrong(2, "clamp", "max must be greater than or equal to min")
@@ -207,40 +259,64 @@ def clamp(*args: Any) -> float:
 
 @builtin("math.lerp")
 def lerp(*args: Any) -> float:
-    """Return a number between two others; exactly the second where t is 1."""
+    """Return a number between two others; exactly the second if t is 1.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     low, high, t = (arg.number(args, at, "lerp") for at in range(3))
     return high if t == 1.0 else low + (high - low) * t
 
 
 @builtin("math.map")
 def map_(*args: Any) -> float:
-    """Return a number carried from one range to another."""
+    """Return a number mapped from one range to another.
+
+    Raises:
+        RuntimeFault: An argument is not a number.
+    """
     x, in_low, in_high, out_low, out_high = (arg.number(args, at, "map") for at in range(5))
     return out_low + divide((x - in_low) * (out_high - out_low), in_high - in_low)
 
 
 @builtin("math.isnan")
 def isnan(*args: Any) -> bool:
-    """Return whether a number is NaN."""
+    """Return whether a number is NaN.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return math.isnan(arg.number(args, 0, "isnan"))
 
 
 @builtin("math.isinf")
 def isinf(*args: Any) -> bool:
-    """Return whether a number is infinite."""
+    """Return whether a number is infinite.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return math.isinf(arg.number(args, 0, "isinf"))
 
 
 @builtin("math.isfinite")
 def isfinite(*args: Any) -> bool:
-    """Return whether a number is neither infinite nor NaN."""
+    """Return whether a number is neither infinite nor NaN.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     return math.isfinite(arg.number(args, 0, "isfinite"))
 
 
 @builtin("math.noise")
 def noise(*args: Any) -> float:
-    """Return Perlin noise."""
-    work(_NOISE_STEPS)
+    """Return Perlin noise.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type.
+    """
+    charge_work(_NOISE_STEPS)
     return perlin(
         arg.number(args, 0, "noise"),
         arg.optional_number(args, 1, "noise", 0.0),
@@ -254,7 +330,12 @@ def _int32(value: int) -> int:
 
 @builtin("math.random")
 def random(*args: Any) -> float:
-    """Return a random fraction, or a random integer up to or between bounds."""
+    """Return a random fraction, or a random integer up to or between bounds.
+
+    Raises:
+        RuntimeFault: A bound is not a number, the bounds are in the wrong order, or there are more
+            than two.
+    """
     generator = current.vm.random
     if not args:
         return generator.fraction()
@@ -276,6 +357,10 @@ def random(*args: Any) -> float:
 
 @builtin("math.randomseed")
 def randomseed(*args: Any) -> tuple[()]:
-    """Start a random stream."""
+    """Start a random stream.
+
+    Raises:
+        RuntimeFault: The argument is not a number.
+    """
     current.vm.random.seed(_int32(arg.integer(args, 0, "randomseed")))
     return ()

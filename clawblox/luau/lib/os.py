@@ -1,18 +1,18 @@
-"""``os``: clocks and dates, nothing that touches the machine."""
+"""The ``os`` library: clocks and dates, without access to the machine."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from clawblox.luau.context import current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.numbers import to_number
-from clawblox.luau.operators import join
-from clawblox.luau.values import LuaTable, raw_get
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.numbers import to_number
+from clawblox.luau.core.operators import join
+from clawblox.luau.core.values import LuaTable, raw_get
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
 
 _EPOCH = 719469  # 1970-01-01 counted as `_days` counts
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
@@ -20,13 +20,17 @@ _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
 
 @builtin("os.clock")
 def clock(*_: Any) -> float:
-    """Return a time in seconds for measuring."""
+    """Return a time in seconds, to measure with."""
     return current.vm.clock()
 
 
 @builtin("os.time")
 def time_(*args: Any) -> Any:
-    """Return the current time, or the time a table of UTC fields stands for."""
+    """Return the current time, or the time that a table of UTC fields stands for.
+
+    Raises:
+        RuntimeFault: The argument is not a table, or a field of the date is missing.
+    """
     if not args or args[0] is None:
         return float(int(current.vm.wall_clock()))
     table = arg.table(args, 0, "time")
@@ -62,7 +66,12 @@ def _field(table: LuaTable, name: str, default: int | None) -> int:
 
 @builtin("os.date")
 def date(*args: Any) -> Any:
-    """Return a date as text, or as a table (``*t``)."""
+    """Return a date as text, or as a table (``*t``).
+
+    Raises:
+        RuntimeFault: The format is not a string, or has an unknown option; or the time is not a
+            number.
+    """
     form = arg.optional_string(args, 0, "date", "%c")
     stamp = arg.optional_number(args, 1, "date", current.vm.wall_clock())
     utc = form.startswith("!")
@@ -76,7 +85,7 @@ def date(*args: Any) -> Any:
         return None
     if form == "*t":
         return _date_table(parts)
-    work(len(form))
+    charge_work(len(form))
     return join(_format(form, parts))
 
 
@@ -109,6 +118,11 @@ def _format(form: str, parts: time.struct_time) -> list[str]:
 
 @builtin("os.difftime")
 def difftime(*args: Any) -> float:
-    """Return the whole seconds between two times."""
+    """Return the whole seconds between two times.
+
+    Raises:
+        RuntimeFault: The first argument is not a number, or the second argument is neither nil nor
+            a number.
+    """
     later = arg.integer(args, 0, "difftime")
     return float(later - arg.optional_integer(args, 1, "difftime", 0))

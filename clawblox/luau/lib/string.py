@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.context import call_unyieldable, charge_reading, current
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import consume, work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib import packing
-from clawblox.luau.lib.fastpatterns import search
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.lib.textformat import format_text
-from clawblox.luau.limits import BYTES_A_STEP
-from clawblox.luau.operators import MAX_STRING, index, join, made
-from clawblox.luau.values import (
+from clawblox.luau.core.context import call_unyieldable, charge_reading, current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import charge_iterations, charge_work
+from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.operators import MAX_STRING, account_text, index, join
+from clawblox.luau.core.values import (
     LuaTable,
     NativeFunction,
     as_result,
@@ -23,6 +18,11 @@ from clawblox.luau.values import (
     truth,
     type_name,
 )
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support import packing
+from clawblox.luau.lib.support.fastpatterns import search
+from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.textformat import format_text
 
 _SHORT_PATTERN = 32
 _SPECIALS = frozenset("^$*+?.([%-")
@@ -30,39 +30,50 @@ _SPECIALS = frozenset("^$*+?.([%-")
 
 @builtin("string.len")
 def len_(*args: Any) -> float:
-    """Return the number of bytes."""
+    """Return the number of bytes.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return float(len(arg.string(args, 0, "len")))
-
-
-def _start(position: int, length: int) -> int:
-    """Return a position counted from 1, negative ones from the end."""
-    return position if position >= 0 else max(length + position + 1, 0)
 
 
 @builtin("string.sub")
 def sub(*args: Any) -> str:
-    """Return a part of a string."""
+    """Return a part of a string.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type.
+    """
     text = arg.string(args, 0, "sub")
-    start = _start(arg.integer(args, 1, "sub"), len(text))
-    end = _start(arg.optional_integer(args, 2, "sub", -1), len(text))
-    return made(text[max(start, 1) - 1 : end]) if end > 0 else ""
+    start = arg.position(arg.integer(args, 1, "sub"), len(text))
+    end = arg.position(arg.optional_integer(args, 2, "sub", -1), len(text))
+    return account_text(text[max(start, 1) - 1 : end]) if end > 0 else ""
 
 
 @builtin("string.upper")
 def upper(*args: Any) -> str:
-    """Return a string in capitals; only ASCII letters change."""
+    """Return a string in upper case; only ASCII letters change.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return _translated(arg.string(args, 0, "upper"), _UPPER)
 
 
 @builtin("string.lower")
 def lower(*args: Any) -> str:
-    """Return a string in small letters; only ASCII letters change."""
+    """Return a string in lower case; only ASCII letters change.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return _translated(arg.string(args, 0, "lower"), _LOWER)
 
 
 def _translated(text: str, table: bytes) -> str:
     charge_reading(len(text))
-    return made(text.encode("latin-1").translate(table).decode("latin-1"))
+    return account_text(text.encode("latin-1").translate(table).decode("latin-1"))
 
 
 _UPPER = bytes(range(256)).upper()
@@ -71,7 +82,12 @@ _LOWER = bytes(range(256)).lower()
 
 @builtin("string.rep")
 def rep(*args: Any) -> str:
-    """Return a string repeated."""
+    """Return a string repeated.
+
+    Raises:
+        RuntimeFault: The first argument is not a string, the second is not a number, or the result
+            is too long.
+    """
     text = arg.string(args, 0, "rep")
     count = arg.integer(args, 1, "rep")
     size = len(text) * max(count, 0)
@@ -83,25 +99,37 @@ def rep(*args: Any) -> str:
 
 @builtin("string.reverse")
 def reverse(*args: Any) -> str:
-    """Return a string backwards."""
-    return made(arg.string(args, 0, "reverse")[::-1])
+    """Return a string backwards.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
+    return account_text(arg.string(args, 0, "reverse")[::-1])
 
 
 @builtin("string.byte")
 def byte(*args: Any) -> Any:
-    """Return the codes of some bytes."""
+    """Return the codes of a range of bytes.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or there are too many bytes.
+    """
     text = arg.string(args, 0, "byte")
-    start = _start(arg.optional_integer(args, 1, "byte", 1), len(text))
-    end = _start(arg.optional_integer(args, 2, "byte", start), len(text))
+    start = arg.position(arg.optional_integer(args, 1, "byte", 1), len(text))
+    end = arg.position(arg.optional_integer(args, 2, "byte", start), len(text))
     part = text[max(start, 1) - 1 : max(end, 0)]
     arg.check_results(args, len(part), "string slice too long")
-    work(len(part) // 8)
+    charge_work(len(part) // 8)
     return as_result(tuple(map(float, part.encode("latin-1"))))
 
 
 @builtin("string.char")
 def char(*args: Any) -> str:
-    """Return the string of some byte codes."""
+    """Return the string of byte codes.
+
+    Raises:
+        RuntimeFault: An argument is not a number, or a code is not from 0 to 255.
+    """
     arg.charge(args)
     codes = [arg.integer(args, at, "char") for at in range(len(args))]
     for at, code in enumerate(codes):
@@ -112,37 +140,58 @@ def char(*args: Any) -> str:
 
 @builtin("string.split")
 def split(*args: Any) -> LuaTable:
-    """Return the parts between separators."""
+    """Return the parts between separators.
+
+    Raises:
+        RuntimeFault: The first argument is not a string, or the second argument is neither nil nor
+            a string.
+    """
     text = arg.string(args, 0, "split")
     separator = arg.optional_string(args, 1, "split", ",")
     count = text.count(separator) + 1 if separator else len(text)
     current.vm.allocate(len(text) + 100 * count)
-    work(count // 8)
+    charge_work(count // 8)
     parts = text.split(separator) if separator else list(text)
     return LuaTable(zip(map(float, range(1, len(parts) + 1)), parts, strict=True))
 
 
 @builtin("string.format")
 def format_(*args: Any) -> str:
-    """Return formatted text."""
+    """Return formatted text.
+
+    Raises:
+        RuntimeFault: The format is malformed, or a value does not fit it.
+    """
     return format_text(args)
 
 
 @builtin("string.pack")
 def pack(*args: Any) -> str:
-    """Return values as bytes."""
+    """Return values as bytes.
+
+    Raises:
+        RuntimeFault: The format is malformed, or a value does not fit it.
+    """
     return packing.pack(args)
 
 
 @builtin("string.unpack")
 def unpack(*args: Any) -> Any:
-    """Return values from bytes."""
+    """Return values from bytes.
+
+    Raises:
+        RuntimeFault: The format is malformed, or the data is too short.
+    """
     return as_result(packing.unpack(args))
 
 
 @builtin("string.packsize")
 def packsize(*args: Any) -> float:
-    """Return the size of a format."""
+    """Return the size of a format in bytes.
+
+    Raises:
+        RuntimeFault: The format is malformed, or its size varies.
+    """
     return packing.packsize(args)
 
 
@@ -151,13 +200,18 @@ def packsize(*args: Any) -> float:
 
 @builtin("string.find")
 def find(*args: Any) -> Any:
-    """Return where a pattern matches, and its captures."""
+    """Return the place of a pattern's first match, and its captures.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the pattern is malformed, or too
+            complex.
+    """
     text, pattern = arg.string(args, 0, "find"), arg.string(args, 1, "find")
-    start = max(_start(arg.optional_integer(args, 2, "find", 1), len(text)), 1)
+    start = max(arg.position(arg.optional_integer(args, 2, "find", 1), len(text)), 1)
     if start > len(text) + 1:
         return None
     if (len(args) > 3 and truth(args[3])) or _is_plain(pattern):
-        work((len(text) - start) // BYTES_A_STEP)
+        charge_work((len(text) - start) // BYTES_A_STEP)
         at = text.find(pattern, start - 1)
         return None if at < 0 else (float(at + 1), float(at + len(pattern)))
     found = search(text, pattern, start - 1)
@@ -169,15 +223,20 @@ def find(*args: Any) -> Any:
 def _is_plain(pattern: str) -> bool:
     """Return whether a pattern stands for itself."""
     if len(pattern) > _SHORT_PATTERN:
-        work(len(pattern) // _SHORT_PATTERN)
+        charge_work(len(pattern) // _SHORT_PATTERN)
     return _SPECIALS.isdisjoint(pattern)
 
 
 @builtin("string.match")
 def match(*args: Any) -> Any:
-    """Return the captures of a pattern, or its whole match."""
+    """Return the captures of a pattern, or its whole match.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the pattern is malformed, or too
+            complex.
+    """
     text, pattern = arg.string(args, 0, "match"), arg.string(args, 1, "match")
-    start = max(_start(arg.optional_integer(args, 2, "match", 1), len(text)), 1)
+    start = max(arg.position(arg.optional_integer(args, 2, "match", 1), len(text)), 1)
     if start > len(text) + 1:
         return None
     found = search(text, pattern, start - 1)
@@ -185,7 +244,7 @@ def match(*args: Any) -> Any:
 
 
 class MatchIterator(NativeFunction):
-    """What ``string.gmatch`` returns."""
+    """An iterator that ``string.gmatch`` returns."""
 
     __slots__ = ("pattern", "position", "text")
 
@@ -208,13 +267,23 @@ class MatchIterator(NativeFunction):
 
 @builtin("string.gmatch")
 def gmatch(*args: Any) -> MatchIterator:
-    """Return an iterator over all matches."""
+    """Return an iterator over all matches.
+
+    Raises:
+        RuntimeFault: An argument is not a string.
+    """
     return MatchIterator(arg.string(args, 0, "gmatch"), arg.string(args, 1, "gmatch"))
 
 
 @builtin("string.gsub")
 def gsub(*args: Any) -> tuple[str, float]:
-    """Return a string with matches replaced, and their number."""
+    """Return a string with matches replaced, and their number.
+
+    Raises:
+        RuntimeFault: An argument is of the wrong type, the pattern or the replacement is malformed,
+            or the result is too long.
+        LuaError: The replacement function fails.
+    """
     text, pattern = arg.string(args, 0, "gsub"), arg.string(args, 1, "gsub")
     replacement = args[2] if len(args) > 2 else None
     if replacement.__class__ is float:
@@ -226,7 +295,7 @@ def gsub(*args: Any) -> tuple[str, float]:
     if is_plain and pattern and ")" not in pattern:
         assert isinstance(replacement, str)
         count = max(0, min(text.count(pattern), limit))
-        work(count // 8)
+        charge_work(count // 8)
         current.vm.allocate(len(text) + count * len(replacement))
         return text.replace(pattern, replacement, count), float(count)
     pieces: list[str] = []
@@ -238,7 +307,7 @@ def gsub(*args: Any) -> tuple[str, float]:
             break
         count += 1
         if not count & 15:
-            consume(32)
+            charge_iterations(32)
         pieces.append(text[copied : found.start])
         pieces.append(_replacement(replacement, found))
         copied = found.end
@@ -277,7 +346,7 @@ def _replacement(replacement: Any, found: Any) -> str:
 def _expand(form: str, found: Any, whole: str) -> str:
     if "%" not in form:
         return form
-    work(form.count("%") // 2)
+    charge_work(form.count("%") // 2)
     pieces, at = [], 0
     while at < len(form):
         character = form[at]

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.context import call_unyieldable, current
-from clawblox.luau.errors import OutOfMemory, RuntimeFault
-from clawblox.luau.iteration import consume, ordered_keys, work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.lib.sorting import charge_sorting, sort_values
-from clawblox.luau.limits import BYTES_A_STEP, LONG_TEXT
-from clawblox.luau.numbers import format_number
-from clawblox.luau.operators import equal, join, shown_type
-from clawblox.luau.values import (
+from clawblox.luau.core.border import border
+from clawblox.luau.core.context import call_unyieldable, current
+from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
+from clawblox.luau.core.iteration import charge_iterations, charge_work, ordered_keys
+from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT
+from clawblox.luau.core.numbers import format_number
+from clawblox.luau.core.operators import equal, join, shown_type
+from clawblox.luau.core.values import (
     FrozenTable,
     LuaTable,
+    SlowTable,
     as_result,
-    border,
-    clear_table,
+    check_writable,
     first,
     key_value,
     raw_get,
     raw_has,
     raw_pop,
     raw_set,
+    renew_class,
     set_metatable,
 )
-from clawblox.luau.values import (
+from clawblox.luau.core.values import (
     freeze as freeze_table,
 )
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.sorting import charge_sorting, sort_values
 
 _STACK_BYTES = 128  # for a value: it is copied on its way, and stacks run out before the heap does
 MAX_ITEMS = 1 << 26
@@ -38,13 +40,8 @@ _BIGGEST = 2**31 - 1
 
 def _writable(args: arg.Arguments, function: str) -> LuaTable:
     table = arg.table(args, 0, function)
-    _refuse_frozen(table)
+    check_writable(table)
     return table
-
-
-def _refuse_frozen(table: LuaTable) -> None:
-    if table.__class__ is FrozenTable:
-        raise RuntimeFault("attempt to modify a readonly table")
 
 
 def _set(table: LuaTable, key: float, value: Any) -> None:
@@ -56,7 +53,12 @@ def _set(table: LuaTable, key: float, value: Any) -> None:
 
 @builtin("table.insert")
 def insert(*args: Any) -> tuple[()]:
-    """Insert a value at a position, by default at the end."""
+    """Insert a value at a position, by default at the end.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, the table is frozen, the position is not a
+            number, or there are not two or three arguments.
+    """
     if len(args) == 2 and args[0].__class__ is LuaTable and args[1] is not None:
         table = args[0]
         made_for = getattr(table, "_hint", 0.0)
@@ -73,7 +75,7 @@ def insert(*args: Any) -> tuple[()]:
         raise RuntimeFault("wrong number of arguments to 'insert'")
     at = float(arg.integer(args, 1, "insert"))
     if 1.0 <= at <= size:
-        work(int(size - at) + 1)
+        charge_work(int(size - at) + 1)
         position = size
         while position >= at:
             raw_set(table, position + 1.0, raw_get(table, position))
@@ -84,7 +86,12 @@ def insert(*args: Any) -> tuple[()]:
 
 @builtin("table.remove")
 def remove(*args: Any) -> Any:
-    """Remove and return the value at a position, by default the last."""
+    """Remove and return the value at a position, by default the last.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, the table is frozen, or the position is not
+            a number.
+    """
     table = arg.table(args, 0, "remove")
     size = border(table)
     at = size
@@ -92,10 +99,10 @@ def remove(*args: Any) -> Any:
         at = float(arg.optional_integer(args, 1, "remove", int(size)))
     if not 1.0 <= at <= size:
         return ()
-    _refuse_frozen(table)
+    check_writable(table)
     value = raw_get(table, at)
     if at < size:
-        work(int(size - at))
+        charge_work(int(size - at))
     while at < size:
         raw_set(table, at, raw_get(table, at + 1.0))
         at += 1.0
@@ -105,13 +112,18 @@ def remove(*args: Any) -> Any:
 
 @builtin("table.concat")
 def concat(*args: Any) -> str:
-    """Return the strings of a sequence in a row."""
+    """Return the strings of a sequence, joined.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or a value is neither a string
+            nor a number.
+    """
     table = arg.table(args, 0, "concat")
     separator = arg.optional_string(args, 1, "concat", "")
     start = arg.optional_integer(args, 2, "concat", 1)
     end = arg.optional_integer(args, 3, "concat", int(border(table)))
     if end - start >= 16:
-        work(end - start)
+        charge_work(end - start)
     parts = []
     for position in range(start, end + 1):
         value = raw_get(table, float(position))
@@ -126,7 +138,11 @@ def concat(*args: Any) -> str:
 
 @builtin("table.unpack")
 def unpack(*args: Any) -> Any:
-    """Return the values of a range."""
+    """Return the values of a range.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or there are too many values.
+    """
     table = arg.table(args, 0, "unpack")
     start = arg.optional_integer(args, 1, "unpack", 1)
     end = (
@@ -160,7 +176,11 @@ def pack(*args: Any) -> LuaTable:
 
 @builtin("table.create")
 def create(*args: Any) -> LuaTable:
-    """Return a table with room for, or full of, a number of values."""
+    """Return a table that has room for a number of values, or is full of one value.
+
+    Raises:
+        RuntimeFault: The first argument is not a number, or the size is out of range.
+    """
     size = arg.integer(args, 0, "create")
     if not 0 <= size <= _BIGGEST:
         arg.wrong(0, "create", "size out of range")
@@ -170,7 +190,7 @@ def create(*args: Any) -> LuaTable:
     table = LuaTable()
     if len(args) > 1 and args[1] is not None:
         current.vm.allocate(44 * size)
-        work(size // 8 + 1)
+        charge_work(size // 8 + 1)
         table.update(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
     if size:
         table._hint = float(size)  # as the reference finds the end of an array this size
@@ -179,7 +199,11 @@ def create(*args: Any) -> LuaTable:
 
 @builtin("table.find")
 def find(*args: Any) -> float | None:
-    """Return where a value is in a sequence."""
+    """Return the position of a value in a sequence, or nil.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or the start is less than 1.
+    """
     table = arg.table(args, 0, "find")
     wanted = arg.any_value(args, 1)
     at = float(arg.optional_integer(args, 2, "find", 1))
@@ -188,19 +212,25 @@ def find(*args: Any) -> float | None:
     wanted_size = len(wanted) if wanted.__class__ is str else 0
     while (value := raw_get(table, at)) is not None:
         if wanted_size >= LONG_TEXT and value.__class__ is str and len(value) == wanted_size:
-            work(wanted_size // BYTES_A_STEP)
+            charge_work(wanted_size // BYTES_A_STEP)
         alike = value.__class__ is wanted.__class__
         if value == wanted if alike else equal(value, wanted):
             return at
         at += 1.0
         if not int(at) & 63:
-            work(16)
+            charge_work(16)
     return None
 
 
 @builtin("table.sort")
 def sort(*args: Any) -> tuple[()]:
-    """Sort a sequence in place."""
+    """Sort a sequence in place.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, the table is frozen, values cannot be
+            compared, or the comparator is inconsistent.
+        LuaError: The comparator fails.
+    """
     table = _writable(args, "sort")
     size = int(border(table))
     comparator = None
@@ -219,7 +249,12 @@ def sort(*args: Any) -> tuple[()]:
 
 @builtin("table.move")
 def move(*args: Any) -> LuaTable:
-    """Copy a range to another place, perhaps of another table."""
+    """Copy a range to another place, possibly in another table.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the target is frozen, or the
+            ranges are too large.
+    """
     source = arg.table(args, 0, "move")
     start, end, to = (arg.integer(args, at, "move") for at in (1, 2, 3))
     target = arg.table(args, 4, "move") if len(args) > 4 and args[4] is not None else source
@@ -229,11 +264,11 @@ def move(*args: Any) -> LuaTable:
         arg.wrong(2, "move", "too many elements to move")
     if to > _BIGGEST - (end - start + 1) + 1:
         arg.wrong(3, "move", "destination wrap around")
-    _refuse_frozen(target)
+    check_writable(target)
     if end - start > 4 * (len(source) + len(target)):
         _move_sparse(source, target, float(start), float(end), float(to))
         return target
-    consume(end - start + 1)
+    charge_iterations(end - start + 1)
     positions = range(end - start + 1)
     if to > start and to <= end and target is source:
         positions = positions[::-1]
@@ -244,7 +279,7 @@ def move(*args: Any) -> LuaTable:
 
 def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, to: float) -> None:
     """Move a range much wider than what is in it."""
-    work((len(source) + len(target)) // 4)
+    charge_work((len(source) + len(target)) // 4)
     moved = {
         key - start + to: value
         for key, value in source.items()
@@ -260,14 +295,29 @@ def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, t
 
 @builtin("table.clear")
 def clear(*args: Any) -> tuple[()]:
-    """Remove everything."""
-    clear_table(_writable(args, "clear"))
+    """Remove all entries; the table keeps the size it was made for.
+
+    Raises:
+        RuntimeFault: The argument is not a table, or the table is frozen.
+    """
+    table = _writable(args, "clear")
+    size = int(border(table))
+    if size and not hasattr(table, "_hint"):
+        table._hint = float(1 << (size - 1).bit_length())
+    table.clear()
+    if table.__class__ is SlowTable:
+        renew_class(table)
     return ()
 
 
 @builtin("table.freeze")
 def freeze(*args: Any) -> LuaTable:
-    """Make a table read-only."""
+    """Make a table read-only.
+
+    Raises:
+        RuntimeFault: The argument is not a table, the table is frozen already, or its metatable is
+            protected.
+    """
     table = arg.table(args, 0, "freeze")
     if table.__class__ is FrozenTable:
         arg.wrong(0, "freeze", "table is already frozen")
@@ -279,13 +329,21 @@ def freeze(*args: Any) -> LuaTable:
 
 @builtin("table.isfrozen")
 def isfrozen(*args: Any) -> bool:
-    """Return whether a table is read-only."""
+    """Return whether a table is read-only.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     return arg.table(args, 0, "isfrozen").__class__ is FrozenTable
 
 
 @builtin("table.clone")
 def clone(*args: Any) -> LuaTable:
-    """Return a copy with the same metatable."""
+    """Return a copy with the same metatable.
+
+    Raises:
+        RuntimeFault: The argument is not a table, or the metatable is protected.
+    """
     table = arg.table(args, 0, "clone")
     if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
         arg.wrong(0, "clone", "table has a protected metatable")
@@ -300,24 +358,37 @@ def clone(*args: Any) -> LuaTable:
 
 @builtin("table.getn")
 def getn(*args: Any) -> float:
-    """Return the length of a sequence."""
+    """Return the length of a sequence.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     return border(arg.table(args, 0, "getn"))
 
 
 @builtin("table.maxn")
 def maxn(*args: Any) -> float:
-    """Return the largest number among the keys."""
+    """Return the largest number among the keys.
+
+    Raises:
+        RuntimeFault: The argument is not a table.
+    """
     table = arg.table(args, 0, "maxn")
-    work(len(table) // 16)
+    charge_work(len(table) // 16)
     return max((key for key in table if key.__class__ is float and key > 0.0), default=0.0)
 
 
 @builtin("table.foreach")
 def foreach(*args: Any) -> Any:
-    """Call a function for every entry until it returns something."""
+    """Call a function for each entry until it returns a value.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the second is not a function.
+        LuaError: The function fails.
+    """
     table = arg.table(args, 0, "foreach")
     function = arg.function(args, 1, "foreach")
-    consume(len(table) + 1)
+    charge_iterations(len(table) + 1)
     for key in ordered_keys(table):
         if not raw_has(table, key):
             continue
@@ -329,11 +400,16 @@ def foreach(*args: Any) -> Any:
 
 @builtin("table.foreachi")
 def foreachi(*args: Any) -> Any:
-    """Call a function for every index until it returns something."""
+    """Call a function for each index until it returns a value.
+
+    Raises:
+        RuntimeFault: The first argument is not a table, or the second is not a function.
+        LuaError: The function fails.
+    """
     table = arg.table(args, 0, "foreachi")
     function = arg.function(args, 1, "foreachi")
     size = int(border(table))
-    consume(size + 1)
+    charge_iterations(size + 1)
     for at in range(1, size + 1):
         result = first(call_unyieldable(function, float(at), raw_get(table, float(at))))
         if result is not None:

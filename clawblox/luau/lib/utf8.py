@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.errors import RuntimeFault
-from clawblox.luau.iteration import work
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.numbers import to_number
-from clawblox.luau.values import as_result
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.numbers import to_number
+from clawblox.luau.core.values import as_result
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import builtin
 
 CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
 _MAX_CODE = 0x10FFFF
@@ -18,7 +18,7 @@ _LEAST = (0, 0x80, 0x800, 0x10000)
 
 
 def _decode(text: str, at: int) -> tuple[int, int] | None:
-    """Return the code point at a byte and where it ends, or None if it is malformed."""
+    """Return the code point at a byte and its end; None if it is malformed."""
     lead = ord(text[at])
     if lead < 0x80:
         return lead, at + 1
@@ -43,35 +43,33 @@ def _is_continuation(text: str, at: int) -> bool:
 
 
 def _lead(text: str, at: int) -> int:
-    """Return where the character with a byte begins."""
+    """Return the start of the character that a byte belongs to."""
     start = at
     while at > 0 and _is_continuation(text, at):
         at -= 1
         if not (start - at) % _BYTES_A_CHARGE:
-            work(_BYTES_A_CHARGE // 4)
+            charge_work(_BYTES_A_CHARGE // 4)
     return at
 
 
 def _behind(text: str, at: int) -> int:
-    """Return where the character behind one begins."""
+    """Return the start of the character behind one."""
     start = at
     at += 1
     while _is_continuation(text, at):
         at += 1
         if not (at - start) % _BYTES_A_CHARGE:
-            work(_BYTES_A_CHARGE // 4)
+            charge_work(_BYTES_A_CHARGE // 4)
     return at
-
-
-def _position(position: int, length: int) -> int:
-    if position >= 0:
-        return position
-    return 0 if -position > length else length + position + 1
 
 
 @builtin("utf8.char")
 def char(*args: Any) -> str:
-    """Return the UTF-8 text of code points."""
+    """Return the UTF-8 text of code points.
+
+    Raises:
+        RuntimeFault: An argument is not a number, or a code point is out of range.
+    """
     arg.charge(args)
     pieces = []
     for at in range(len(args)):
@@ -84,15 +82,19 @@ def char(*args: Any) -> str:
 
 @builtin("utf8.len")
 def len_(*args: Any) -> Any:
-    """Return the number of code points, or nil and where the text is malformed."""
+    """Return the number of code points; or nil and the position of malformed text.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or a position is out of range.
+    """
     text = arg.string(args, 0, "len")
-    at = _position(arg.optional_integer(args, 1, "len", 1), len(text)) - 1
-    end = _position(arg.optional_integer(args, 2, "len", -1), len(text)) - 1
+    at = arg.position(arg.optional_integer(args, 1, "len", 1), len(text)) - 1
+    end = arg.position(arg.optional_integer(args, 2, "len", -1), len(text)) - 1
     if not 0 <= at <= len(text):
         arg.wrong(1, "len", "initial position out of string")
     if end >= len(text):
         arg.wrong(2, "len", "final position out of string")
-    work(max(end - at, 0) // 2)
+    charge_work(max(end - at, 0) // 2)
     count = 0
     while at <= end:
         decoded = _decode(text, at)
@@ -105,16 +107,21 @@ def len_(*args: Any) -> Any:
 
 @builtin("utf8.codepoint")
 def codepoint(*args: Any) -> Any:
-    """Return the code points of a range of bytes."""
+    """Return the code points of a range of bytes.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, a position is out of range, or
+            the text is not UTF-8.
+    """
     text = arg.string(args, 0, "codepoint")
-    start = _position(arg.optional_integer(args, 1, "codepoint", 1), len(text))
-    end = _position(arg.optional_integer(args, 2, "codepoint", start), len(text))
+    start = arg.position(arg.optional_integer(args, 1, "codepoint", 1), len(text))
+    end = arg.position(arg.optional_integer(args, 2, "codepoint", start), len(text))
     if start < 1:
         arg.wrong(1, "codepoint", "out of range")
     if end > len(text):
         arg.wrong(2, "codepoint", "out of range")
     arg.check_results(args, end - start + 1, "string slice too long")
-    work((end - start) // 2)
+    charge_work((end - start) // 2)
     codes, at = [], start - 1
     while at < end:
         decoded = _decode(text, at)
@@ -127,14 +134,19 @@ def codepoint(*args: Any) -> Any:
 
 @builtin("utf8.offset")
 def offset(*args: Any) -> float | None:
-    """Return the byte at which the n-th code point counted from a position begins."""
+    """Return the position of the n-th code point, counted from a position.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, the position is out of range, or
+            inside a character.
+    """
     text = arg.string(args, 0, "offset")
     n = arg.integer(args, 1, "offset")
     default = 1 if n >= 0 else len(text) + 1
-    at = _position(arg.optional_integer(args, 2, "offset", default), len(text)) - 1
+    at = arg.position(arg.optional_integer(args, 2, "offset", default), len(text)) - 1
     if not 0 <= at <= len(text):
         arg.wrong(2, "offset", "position out of range")
-    work(min(abs(n), len(text)) // 2)
+    charge_work(min(abs(n), len(text)) // 2)
     if n == 0:
         return float(_lead(text, at) + 1)
     if _is_continuation(text, at):
@@ -151,7 +163,11 @@ def offset(*args: Any) -> float | None:
 
 @builtin("utf8.codes.next", internal=True)
 def next_code(*args: Any) -> Any:
-    """Return the position and code point behind a position."""
+    """Return the next position and its code point.
+
+    Raises:
+        RuntimeFault: The first argument is not a string, or the text is not UTF-8.
+    """
     text = arg.string(args, 0, "codes")
     position = to_number(args[1]) if len(args) > 1 else None
     at = (0 if position is None else arg.to_integer(position)) - 1
@@ -169,5 +185,9 @@ def next_code(*args: Any) -> Any:
 
 @builtin("utf8.codes")
 def codes(*args: Any) -> Any:
-    """Return an iterator over positions and code points."""
+    """Return an iterator over positions and code points.
+
+    Raises:
+        RuntimeFault: The argument is not a string.
+    """
     return next_code, arg.string(args, 0, "codes"), 0.0

@@ -1,4 +1,4 @@
-"""``vector``: three 32-bit floats as one value."""
+"""The ``vector`` library: three 32-bit floats as one value."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.lib import arguments as arg
-from clawblox.luau.lib.noise import single
-from clawblox.luau.lib.registry import builtin
-from clawblox.luau.operators import divide, make_vector
-from clawblox.luau.values import Vector
+from clawblox.luau.core.numbers import divide
+from clawblox.luau.core.operators import make_vector
+from clawblox.luau.core.values import Vector
+from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.noise import single
+from clawblox.luau.lib.support.registry import builtin
 
 CONSTANTS: dict[str, Any] = {
     "vector.zero": Vector(0.0, 0.0, 0.0),
@@ -20,7 +21,11 @@ CONSTANTS: dict[str, Any] = {
 
 @builtin("vector.create")
 def create(*args: Any) -> Vector:
-    """Return a vector of two or three numbers."""
+    """Return a vector of two or three numbers.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type.
+    """
     return make_vector(
         arg.number(args, 0, "create"),
         arg.number(args, 1, "create"),
@@ -46,13 +51,21 @@ def _cross(a: Vector, b: Vector) -> Vector:
 
 @builtin("vector.magnitude")
 def magnitude(*args: Any) -> float:
-    """Return the length of a vector."""
+    """Return the length of a vector.
+
+    Raises:
+        RuntimeFault: The argument is not a vector.
+    """
     return _length(arg.vector(args, 0, "magnitude"))
 
 
 @builtin("vector.normalize")
 def normalize(*args: Any) -> Vector:
-    """Return a vector of length 1 in the same direction."""
+    """Return a vector of length 1 in the same direction.
+
+    Raises:
+        RuntimeFault: The argument is not a vector.
+    """
     value = arg.vector(args, 0, "normalize")
     scale = single(divide(1.0, _length(value)))
     return make_vector(value.x * scale, value.y * scale, value.z * scale)
@@ -60,19 +73,31 @@ def normalize(*args: Any) -> Vector:
 
 @builtin("vector.cross")
 def cross(*args: Any) -> Vector:
-    """Return the cross product."""
+    """Return the cross product.
+
+    Raises:
+        RuntimeFault: An argument is not a vector.
+    """
     return _cross(arg.vector(args, 0, "cross"), arg.vector(args, 1, "cross"))
 
 
 @builtin("vector.dot")
 def dot(*args: Any) -> float:
-    """Return the dot product."""
+    """Return the dot product.
+
+    Raises:
+        RuntimeFault: An argument is not a vector.
+    """
     return _dot(arg.vector(args, 0, "dot"), arg.vector(args, 1, "dot"))
 
 
 @builtin("vector.angle")
 def angle(*args: Any) -> float:
-    """Return the angle between two vectors, signed by an axis if there is one."""
+    """Return the angle between two vectors, signed by an axis if there is one.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type.
+    """
     a, b = arg.vector(args, 0, "angle"), arg.vector(args, 1, "angle")
     crossed = _cross(a, b)
     found = math.atan2(math.sqrt(_dot(crossed, crossed)), _dot(a, b))
@@ -85,7 +110,11 @@ def angle(*args: Any) -> float:
 
 @builtin("vector.lerp")
 def lerp(*args: Any) -> Vector:
-    """Return a vector between two others."""
+    """Return a vector between two others.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type.
+    """
     a, b = arg.vector(args, 0, "lerp"), arg.vector(args, 1, "lerp")
     t = single(arg.number(args, 2, "lerp"))
     return make_vector(*(_mix(x, y, t) for x, y in zip(_parts(a), _parts(b), strict=True)))
@@ -137,7 +166,11 @@ _folded("max", lambda a, b: a > b)
 
 @builtin("vector.clamp")
 def clamp(*args: Any) -> Vector:
-    """Return the nearest vector within a box."""
+    """Return the nearest vector within a box.
+
+    Raises:
+        RuntimeFault: An argument is not a vector, or a lower bound is above the upper one.
+    """
     value, low, high = (arg.vector(args, at, "clamp") for at in range(3))
     parts = []
     for axis, v, a, b in zip("xyz", _parts(value), _parts(low), _parts(high), strict=True):

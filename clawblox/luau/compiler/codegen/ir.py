@@ -1,0 +1,274 @@
+"""The structured code of one function, and its two written forms.
+
+A function is a tree of `Line`, `If` and `Loop`. `write_function` writes it as one Python function;
+`write_continuation` writes the code behind one call: the rest of the innermost block, then the rest
+of each block around it, with loops entered in the middle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+_LENGTH_A_STEP = 4000  # characters
+_LINE_LENGTH = 20  # that a line counts for besides its characters
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """A call at which a function can be suspended.
+
+    Attributes:
+        ordinal: Its number within the function, in order of lowering; part of every snapshot.
+        target: The variable that takes the result; None if the result is dropped.
+        is_return: Whether the function returns the result as it is.
+        visible: The variables in scope.
+        method: The method name for messages, if this is a method call.
+        receiver: The variable that holds the method's object.
+        callee: The number of the direct function that is called; None for any other call.
+        key: The variable that says that a loop has to call its iterator, if this is that call.
+    """
+
+    ordinal: int
+    target: str | None
+    is_return: bool
+    visible: frozenset[str]
+    method: str | None = None
+    receiver: str = ""
+    callee: int | None = None
+    key: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """One Python statement on one line."""
+
+    text: str
+    line: int
+    site: Site | None = None
+
+
+@dataclass(slots=True, eq=False)
+class If:
+    """A condition with two blocks."""
+
+    condition: str
+    line: int
+    then: Block = field(default_factory=list)
+    otherwise: Block = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """A Python ``for``; ``resumed`` is its header when it is entered in the middle.
+
+    A charged loop runs on the iterator of steps, and continues with a new one when that is used up.
+    """
+
+    header: str
+    resumed: str
+    line: int
+    body: Block = field(default_factory=list)
+    otherwise: str = ""
+    is_charged: bool = False
+
+
+Block = list[Line | If | Loop]
+
+
+class Writer:
+    """Collects the lines of a compile unit with their Luau lines and call sites."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.lines: list[int] = [0]
+        self.sites: list[Site | None] = [None]
+        self._flags = 0
+
+    def put(self, indent: int, text: str, line: int, site: Site | None = None) -> None:
+        """Append one line."""
+        self.text.append(" " * indent + text)
+        self.lines.append(line)
+        self.sites.append(site)
+
+    def block(self, block: Block, indent: int) -> None:
+        """Append a whole block."""
+        for node in block:
+            self._node(node, indent)
+        if not block:
+            self.put(indent, "pass", 0)
+
+    def _node(self, node: Line | If | Loop, indent: int) -> None:
+        if isinstance(node, Line):
+            self.put(indent, node.text, node.line, node.site)
+        elif isinstance(node, If):
+            self._if(node, indent, "if")
+        else:
+            indent = self._loop_start(node, indent)
+            self.put(indent, node.header, node.line)
+            self.block(node.body, indent + 1)
+            self._loop_end(node, indent)
+
+    def _if(self, node: If, indent: int, word: str) -> None:
+        while True:
+            self.put(indent, f"{word} {node.condition}:", node.line)
+            self.block(node.then, indent + 1)
+            if len(node.otherwise) == 1 and isinstance(node.otherwise[0], If):
+                node, word = node.otherwise[0], "elif"
+                continue
+            if node.otherwise:
+                self.put(indent, "else:", node.line)
+                self.block(node.otherwise, indent + 1)
+            return
+
+    def _loop_start(self, node: Loop, indent: int) -> int:
+        if not node.is_charged:
+            return indent
+        self.put(indent, "while True:", node.line)
+        return indent + 1
+
+    def _loop_end(self, node: Loop, indent: int) -> None:
+        if node.is_charged:
+            self.put(indent, "else:", node.line)
+            self.put(indent + 1, "more(); continue", node.line)
+            self.put(indent, "break", node.line)
+        elif node.otherwise:
+            self.put(indent, "else:", node.line)
+            self.put(indent + 1, node.otherwise, node.line)
+
+    def rest(self, block: Block, site: Site, indent: int) -> bool:
+        """Append the code behind a site in a block; return False if the site is not in it."""
+        for index, node in enumerate(block):
+            if self._enter(node, site, indent):
+                for following in block[index + 1 :]:
+                    self._node(following, indent)
+                return True
+        return False
+
+    def _enter(self, node: Line | If | Loop, site: Site, indent: int) -> bool:
+        if isinstance(node, Line):
+            if node.site is site and site.is_return:
+                self.put(indent, f"return {site.target}", node.line)
+            return node.site is site
+        if isinstance(node, If):
+            return self.rest(node.then, site, indent) or self.rest(node.otherwise, site, indent)
+        if not holds(node.body, site):
+            return False
+        self._flags += 1
+        flag = f"q{self._flags}"
+        self.put(indent, f"{flag} = True", node.line)
+        indent = self._loop_start(node, indent)
+        self.put(indent, node.resumed, node.line)
+        self.put(indent + 1, f"if {flag}:", node.line)
+        self.put(indent + 2, f"{flag} = False", node.line)
+        self.rest(node.body, site, indent + 2)
+        self.put(indent + 1, "else:", node.line)
+        self.block(node.body, indent + 2)
+        self._loop_end(node, indent)
+        return True
+
+
+def holds(block: Block, site: Site | None = None) -> bool:
+    """Return whether a site lies within a block; None asks for any site."""
+    for node in block:
+        if isinstance(node, Line):
+            if node.site is not None and (site is None or node.site is site):
+                return True
+        elif isinstance(node, If):
+            if holds(node.then, site) or holds(node.otherwise, site):
+                return True
+        elif holds(node.body, site):
+            return True
+    return False
+
+
+def charged_loop(line: int) -> Loop:
+    """Return an endless loop whose iterations are charged."""
+    return Loop("for _ in B:", "for _ in B:", line, is_charged=True)
+
+
+def toll(line: int) -> Loop:
+    """Return the code that takes one step."""
+    return Loop("for _ in B:", "for _ in B:", line, [Line("break", line)], "more()")
+
+
+def add_tolls(block: Block) -> int:
+    """Charge a step for each long stretch of code; return the length of the rest."""
+    made: Block = []
+    length = 0
+    for node in block:
+        made.append(node)
+        if isinstance(node, Line):
+            length += _LINE_LENGTH + len(node.text)
+        elif isinstance(node, If):
+            length += len(node.condition) + max(add_tolls(node.then), add_tolls(node.otherwise))
+        else:
+            length += add_tolls(node.body)
+        if length > _LENGTH_A_STEP:
+            made.append(toll(node.line))
+            length = 0
+    block[:] = made
+    return length
+
+
+def write_function(
+    writer: Writer, index: int, signature: str, body: Block, *, indent: int, counts_depth: bool
+) -> None:
+    """Append a function; it saves its state when a `Yield` passes through.
+
+    Args:
+        writer: The writer to append to.
+        index: The function's number in its chunk.
+        signature: Its Python parameters.
+        body: Its code.
+        indent: The indentation, in characters.
+        counts_depth: Whether it guards against recursion itself.
+    """
+    writer.put(indent, f"def F{index}({signature}):", 0)
+    if not holds(body):
+        writer.block(body, indent + 1)
+        writer.put(indent + 1, "return E", 0)  # never reached; it keeps the globals at hand
+        return
+    if counts_depth:
+        writer.put(indent + 1, "deeper()", body[0].line)
+    writer.put(indent + 1, "try:", 0)
+    writer.block(body, indent + 2)
+    _write_capture(writer, index, indent + 1, counts_depth=counts_depth)
+
+
+def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: bool) -> None:
+    writer.put(indent, "except Y as y:", 0)
+    writer.put(indent + 1, f"save(y, P[{index}], locals(), lambda: E)", 0)
+    writer.put(indent + 1, "raise", 0)
+    if counts_depth:
+        writer.put(indent, "finally:", 0)
+        writer.put(indent + 1, "shallower()", 0)
+
+
+def write_continuation(
+    index: int, body: Block, site: Site, needed: list[str], *, counts_depth: bool
+) -> Writer:
+    """Return the continuation behind a site.
+
+    It is a closure over the function's globals, as the function itself is. It gets its variables
+    and the result of the call in a list, which it empties.
+
+    Args:
+        index: The function's number in its chunk.
+        body: Its code.
+        site: The call.
+        needed: The variables that the rest of the function needs.
+        counts_depth: Whether it guards against recursion itself.
+    """
+    writer = Writer()
+    writer.put(0, f"def M{index}(E):", 0)
+    writer.put(1, f"def F{index}(v):", 0)
+    writer.put(2, f"{', '.join([*needed, site.target or '_r'])}, = v", 0)
+    writer.put(2, "v.clear()", 0)
+    if counts_depth:
+        writer.put(2, "deeper()", 0)
+    writer.put(2, "try:", 0)
+    writer.rest(body, site, 3)
+    writer.put(3, "return ()", 0)
+    _write_capture(writer, index, 2, counts_depth=counts_depth)
+    writer.put(1, f"return F{index}", 0)
+    return writer

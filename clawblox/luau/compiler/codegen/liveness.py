@@ -1,0 +1,162 @@
+"""Finds the variables that the rest of a function behind a call needs: those of its frame.
+
+A variable is needed if the rest may read it before it has certainly set it. The Python syntax tree
+of a line says what it reads and sets, so strings may look like code.
+"""
+
+from __future__ import annotations
+
+import ast as python
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from clawblox.luau.compiler.codegen.ir import Block, If, Line, Loop, Site, holds
+from clawblox.luau.compiler.codegen.variables import Variable
+
+_Names = frozenset[str]
+_LEAVING = (python.Return, python.Break, python.Continue)
+
+
+class _Effect(NamedTuple):
+    """What running a line does.
+
+    Attributes:
+        reads: The variables it may read before it sets them.
+        sets: The variables it certainly sets.
+        leaves: Whether the rest of its block does not run.
+    """
+
+    reads: _Names
+    sets: _Names
+    leaves: bool
+
+
+class Liveness:
+    """The variables of one function.
+
+    Args:
+        block: Its code.
+        variables: All its variables.
+    """
+
+    def __init__(self, block: Block, variables: dict[str, Variable]) -> None:
+        self._block = block
+        self._variables = variables
+        self._effects: dict[str, _Effect] = {}
+        self._needed: set[str] = set()
+
+    def needed(self, site: Site) -> list[str]:
+        """Return the variables that the code behind a site needs, sorted."""
+        self._needed = set()
+        self._follow(self._block, site, frozenset({site.target} if site.target else ()))
+        return sorted(name for name in self._needed if self._has_value(name, site))
+
+    def _has_value(self, name: str, site: Site) -> bool:
+        variable = self._variables.get(name)
+        return variable is not None and (variable.is_temporary or name in site.visible)
+
+    # Each method takes the variables that are certainly set before, and returns those that are
+    # certainly set afterwards; None stands for a place that is never reached.
+
+    def _follow(self, block: Block, site: Site, known: _Names) -> tuple[bool, _Names | None]:
+        """Go through what follows a site in a block; return first whether the site is in it."""
+        for index, node in enumerate(block):
+            is_inside, after = self._enter(node, site, known)
+            if is_inside:
+                return True, self._run(block[index + 1 :], after)
+        return False, known
+
+    def _enter(
+        self, node: Line | If | Loop, site: Site, known: _Names
+    ) -> tuple[bool, _Names | None]:
+        if isinstance(node, Line):
+            return node.site is site, None if site.is_return else known
+        if isinstance(node, If):
+            is_inside, after = self._follow(node.then, site, known)
+            return (True, after) if is_inside else self._follow(node.otherwise, site, known)
+        if not holds(node.body, site):
+            return False, known
+        inside = self._note(f"{node.resumed} pass", known)
+        if inside is not None:
+            self._follow(node.body, site, inside)
+            self._run(node.body, inside)
+        return True, known
+
+    def _run(self, block: Block, known: _Names | None) -> _Names | None:
+        for node in block:
+            if known is None:
+                return None
+            if isinstance(node, Line):
+                known = self._note(node.text, known)
+            elif isinstance(node, If):
+                known = self._branch(node, known)
+            else:
+                self._run(node.body, self._note(f"{node.header} pass", known))
+        return known
+
+    def _branch(self, node: If, known: _Names) -> _Names | None:
+        tested = self._note(node.condition, known)
+        then, otherwise = self._run(node.then, tested), self._run(node.otherwise, tested)
+        if then is None or otherwise is None:
+            return otherwise if then is None else then
+        return then & otherwise
+
+    def _note(self, text: str, known: _Names) -> _Names | None:
+        """Note what a line reads."""
+        effect = self._effects.get(text)
+        if effect is None:
+            effect = self._effects[text] = _effect(text)
+        self._needed |= effect.reads - known
+        return None if effect.leaves else known | effect.sets
+
+
+def _effect(text: str) -> _Effect:
+    reads: set[str] = set()
+    sets: set[str] = set()
+    statements = python.parse(text).body
+    for statement in statements:
+        _evaluate(statement, reads, sets)
+    leaves = any(isinstance(statement, _LEAVING) for statement in statements)
+    return _Effect(frozenset(reads), frozenset(sets), leaves)
+
+
+def _evaluate(node: python.AST, reads: set[str], sets: set[str]) -> None:
+    """Go through a part of a line in the order in which Python evaluates it."""
+    match node:
+        case python.Name(id=name, ctx=python.Load()):
+            if name not in sets:
+                reads.add(name)
+        case python.Name(id=name):
+            sets.add(name)
+        case (
+            python.NamedExpr(target=target, value=value)
+            | python.Assign(targets=[target], value=value)
+        ):
+            _evaluate(value, reads, sets)
+            _evaluate(target, reads, sets)
+        case python.For(target=target, iter=iterated):
+            _evaluate(iterated, reads, sets)
+            _evaluate(target, reads, sets)
+        case python.IfExp(test=test, body=chosen, orelse=other):
+            _evaluate(test, reads, sets)
+            one, two = set(sets), set(sets)
+            _evaluate(chosen, reads, one)
+            _evaluate(other, reads, two)
+            sets |= one & two
+        case python.BoolOp(values=[first, *others]):
+            _evaluate_first(first, others, reads, sets)
+        case python.If(test=test, body=body):
+            _evaluate_first(test, body, reads, sets)
+        case _:
+            for child in python.iter_child_nodes(node):
+                _evaluate(child, reads, sets)
+
+
+def _evaluate_first(
+    first: python.AST, others: Sequence[python.AST], reads: set[str], sets: set[str]
+) -> None:
+    """Go through a part that is always evaluated, and others that may not be."""
+    _evaluate(first, reads, sets)
+    perhaps = set(sets)
+    for other in others:
+        _evaluate(other, reads, perhaps)

@@ -1,0 +1,269 @@
+"""Lowers expressions: to Python text where nothing can be suspended, to statements where it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clawblox.luau.compiler.codegen.direct import is_multiple
+from clawblox.luau.compiler.codegen.key_order import literal_order
+from clawblox.luau.compiler.codegen.lower_operators import (
+    MAX_TEXT,
+    OperatorLowering,
+    number_literal,
+)
+from clawblox.luau.compiler.codegen.lowering import Value
+from clawblox.luau.compiler.grammar import syntax as ast
+
+_FEW_FIELDS = 8  # that need no check of memory
+_Pairs = list[tuple[Value | None, Value]]  # keys, None for positional items, and values
+
+
+class ExpressionLowering(OperatorLowering):
+    """All expressions."""
+
+    def expression(self, expression: ast.Expression) -> Value:
+        """Lower an expression to one value.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        value = _LOWERERS[type(expression)](self, expression)
+        if len(value.text) > MAX_TEXT or (
+            not value.simple and expression.line != self.line and _can_fail(expression)
+        ):
+            return self.pin(value, expression.line)
+        return value
+
+    def _constant(self, expression: ast.Constant) -> Value:
+        value = expression.value
+        if isinstance(value, float):
+            return number_literal(value)
+        kind = {bool: "bool", str: "str"}.get(type(value), "nil")
+        return Value(repr(value), kind, stable=True, simple=True, constant=True, literal=value)
+
+    def _vararg(self, expression: ast.Vararg) -> Value:
+        return Value("(va[0] if va else None)", "any", stable=True)
+
+    def _local_name(self, expression: ast.LocalName) -> Value:
+        local = expression.local
+        name = self.local_name(local)
+        kind = self.local_kind(local)
+        if local.boxed:
+            return Value(f"{name}[0]", kind)
+        return Value(name, kind, stable=True, simple=True)
+
+    def _global_name(self, expression: ast.GlobalName) -> Value:
+        return Value(f"E[{expression.name!r}]", "any")
+
+    def _single(self, expression: ast.Single) -> Value:
+        return self.expression(expression.inner)
+
+    def _call(self, expression: ast.Call) -> Value:
+        callee = self.numbers.direct.callee(expression)
+        kind = "num" if callee in self.numbers.numeric_functions else "any"
+        return Value(self.call(expression, "one"), kind, stable=True, simple=True)
+
+    def _function_expression(self, expression: ast.FunctionExpression) -> Value:
+        body = expression.body
+        captured = [
+            self.local_name(local) for local in body.upvalues if not self._is_self(local, body)
+        ]
+        return Value(f"M{body.index}({', '.join(['E', *captured])})", "func")
+
+    def _is_self(self, local: ast.Local, body: ast.FunctionBody) -> bool:
+        return local.self_function is body and not local.boxed
+
+    def _index(self, expression: ast.Index) -> Value:
+        holder, key = self.ordered([expression.object, expression.key])
+        return self.read(holder, key)
+
+    def _interpolation(self, expression: ast.Interpolation) -> Value:
+        values = self.ordered(expression.values)
+        texts = ", ".join(value.text for value in values)
+        if not values:
+            return self._constant(ast.Constant(expression.line, expression.texts[0]))
+        return Value(f"interpolate({tuple(expression.texts)!r}, {texts})", "str")
+
+    def _table_literal(self, expression: ast.TableLiteral) -> Value:
+        items = expression.items
+        spread = None
+        if items and items[-1][0] is None and is_multiple(items[-1][1]):
+            *items, (_, spread) = items
+        parts = [part for item in items for part in item if part is not None]
+        values = iter(self.ordered(parts))
+        pairs: _Pairs = []
+        for key, _ in items:
+            key_value = next(values) if key is not None else None
+            pairs.append((key_value, next(values)))
+        if (spread is not None and self.has_call(spread)) or not _keeps_order(pairs):
+            pairs = [(key and self._pinned(key), self._pinned(value)) for key, value in pairs]
+        return self._build_table(pairs, spread)
+
+    def _pinned(self, value: Value) -> Value:
+        return value if value.stable else self.pin(value, self.line)
+
+    def _build_table(self, pairs: _Pairs, spread: ast.Expression | None) -> Value:
+        items, fields, dynamic = _parts(pairs)
+        texts = [f"{float(at)!r}: {value.text}" for at, value in enumerate(items, 1)]
+        texts += [f"{key}: {value.text}" for key, value in fields.items()]
+        text = self._table_text(texts, [*items, *fields.values()], len(items), spread)
+        if not dynamic:
+            return Value(text, "table")
+        table = self.pin(Value(text, "table"), self.line)
+        limit = None if spread is not None else len(items)
+        for key, value in dynamic:
+            self.emit(f"place({table.text}, {key.text}, {value.text}, {limit})", self.line)
+        return table
+
+    def _table_text(
+        self, texts: list[str], values: list[Value], count: int, spread: ast.Expression | None
+    ) -> str:
+        shape = f"{{{', '.join(texts)}}}"
+        if spread is not None:
+            return f"table_with({shape}, {count}, {self.spread(spread)})"
+        if not texts:
+            return "T()"
+        maybe_nil = any(value.may_be_nil for value in values)
+        table = f"{'table_of' if maybe_nil else 'T'}({shape})"
+        return f"large({table})" if len(texts) > _FEW_FIELDS else table
+
+    def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
+        """Emit a call as `Lowering.call` says; return the variable of its result.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        method, receiver = None, ""
+        if isinstance(expression, ast.MethodCall):
+            method = expression.name
+            function, receiver, arguments = self._method_parts(expression)
+        else:
+            assert isinstance(expression, ast.Call)
+            callee = self.expression(expression.function)
+            if callee.constant or callee.kind == "table":
+                callee = self.force(callee, expression.line)
+            if not callee.stable and any(self.has_call(part) for part in expression.arguments):
+                callee = self.pin(callee, expression.line)
+            outer, self.line = self.line, expression.line
+            arguments = self._arguments(expression)
+            self.line = outer
+            function = callee.text
+        direct = self.numbers.direct
+        local = direct.callee(expression)
+        result = None if want == "drop" else target or self._result(local, want)
+        self.emit_site(
+            f"{function}({arguments})",
+            result,
+            expression.line,
+            is_return=want == "return",
+            method=method,
+            receiver=receiver,
+            callee=None if local is None else direct.body(local).index,
+        )
+        if result is None:
+            return ""
+        if want == "one" and local not in direct.single:
+            self.emit(
+                f"if {result}.__class__ is tuple: {result} = {result}[0] if {result} else None",
+                expression.line,
+            )
+        return result
+
+    def _result(self, callee: ast.Local | None, want: str) -> str:
+        """Return a new temporary for what a call returns."""
+        if want != "one":
+            return self.temporary("many")
+        return self.temporary("num" if callee in self.numbers.numeric_functions else "any")
+
+    def _arguments(self, expression: ast.Call) -> str:
+        direct = self.numbers.direct
+        local = direct.callee(expression)
+        if local is None:
+            return self.value_list(expression.arguments)[0]
+        values = self.adjusted(expression.arguments, len(direct.body(local).params))
+        return ", ".join(value.text for value in values)
+
+    def _method_parts(self, expression: ast.MethodCall) -> tuple[str, str, str]:
+        """Return the texts of a method, of the variable that has it, and of all arguments."""
+        holder = self.expression(expression.object)
+        if holder.constant:
+            holder = self.force(holder, expression.line)
+        elif not holder.simple:
+            holder = self.pin(holder, expression.line)
+        name = repr(expression.name)
+        if holder.kind == "table":
+            function = f"{holder.text}[{name}]"
+        else:
+            function = (
+                f"({holder.text}[{name}] if {holder.text}.__class__ is not str "
+                f"else text_field({holder.text}, {name}))"
+            )
+        if any(self.has_call(part) for part in expression.arguments):
+            function = self.pin(Value(function, "any"), expression.line).text
+        outer, self.line = self.line, expression.line
+        arguments, _ = self.value_list(expression.arguments)
+        self.line = outer
+        text = holder.text
+        return function, text, f"{text}, {arguments}" if arguments else text
+
+
+_LOWERERS: dict[type[ast.Expression], Callable[[ExpressionLowering, Any], Value]] = {
+    ast.Binary: ExpressionLowering._binary,
+    ast.Call: ExpressionLowering._call,
+    ast.Constant: ExpressionLowering._constant,
+    ast.FunctionExpression: ExpressionLowering._function_expression,
+    ast.GlobalName: ExpressionLowering._global_name,
+    ast.IfExpression: ExpressionLowering._if_expression,
+    ast.Index: ExpressionLowering._index,
+    ast.Interpolation: ExpressionLowering._interpolation,
+    ast.LocalName: ExpressionLowering._local_name,
+    ast.MethodCall: ExpressionLowering._call,
+    ast.Single: ExpressionLowering._single,
+    ast.TableLiteral: ExpressionLowering._table_literal,
+    ast.Unary: ExpressionLowering._unary,
+    ast.Vararg: ExpressionLowering._vararg,
+}
+
+
+def _parts(pairs: _Pairs) -> tuple[list[Value], dict[str, Value], list[tuple[Value, Value]]]:
+    """Return a literal's positional items, its fields as they are iterated, and all others."""
+    items = [value for key, value in pairs if key is None]
+    fields: dict[Any, tuple[Value, Value]] = {}
+    dynamic: list[tuple[Value, Value]] = []
+    for key, value in pairs:
+        if key is None:
+            continue
+        if not (key.constant and key.kind in ("str", "num")) or dynamic:
+            dynamic.append((key, value))
+        elif not _shadowed(key, len(items)):
+            fields[key.literal] = key, value
+    ordered = [fields[key] for key in _as_iterated(list(fields))]
+    return items, {key.text: value for key, value in ordered}, dynamic
+
+
+def _keeps_order(pairs: _Pairs) -> bool:
+    """Return whether all values are evaluated, and in their order, where the table is made."""
+    items, fields, dynamic = _parts(pairs)
+    made = [*items, *fields.values(), *(part for pair in dynamic for part in pair)]
+    written = [part for pair in pairs for part in pair if part is not None]
+    return [id(part) for part in made if not part.stable] == [
+        id(part) for part in written if not part.stable
+    ]
+
+
+def _as_iterated(keys: list[Any]) -> list[Any]:
+    """Return literal keys in the order of iteration."""
+    if any(key.__class__ is not str for key in keys):
+        return keys
+    return list(literal_order(keys))
+
+
+def _shadowed(key: Value, positional: int) -> bool:
+    """Return whether a positional item overwrites a literal key."""
+    number = key.literal
+    return key.kind == "num" and number.is_integer() and 1 <= number <= positional
+
+
+def _can_fail(expression: ast.Expression) -> bool:
+    return isinstance(expression, (ast.Index, ast.Binary, ast.Unary))

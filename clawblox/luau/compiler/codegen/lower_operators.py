@@ -1,0 +1,306 @@
+"""Lowers operators and conditions."""
+
+from __future__ import annotations
+
+import math
+
+from clawblox.luau.compiler.codegen.infer import ARITHMETIC
+from clawblox.luau.compiler.codegen.ir import If, Line
+from clawblox.luau.compiler.codegen.lowering import Lowering, Value, is_short
+from clawblox.luau.compiler.grammar import syntax as ast
+from clawblox.luau.core.limits import LONG_TEXT
+
+MAX_TEXT = 700  # characters of one Python expression, which limits its nesting
+_HELPERS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "idiv", "%": "mod", "^": "power",
+}  # fmt: skip
+_SHORT_LITERALS = 100  # bytes, which the charge for a step covers
+_COMPARE = {"<": "less", "<=": "less_equal"}
+
+
+class OperatorLowering(Lowering):
+    """Operators, and the expressions that choose between others."""
+
+    def _unary(self, expression: ast.Unary) -> Value:
+        if expression.operator == "not":
+            return Value(f"(not {self.condition(expression.operand)})", "bool")
+        operand = self.expression(expression.operand)
+        if expression.operator == "#":
+            if operand.kind == "str":
+                return Value(f"float(len({operand.text}))", "num", stable=operand.stable)
+            return Value(f"length({operand.text})", "num")
+        if operand.constant and operand.kind == "num":
+            return number_literal(-operand.literal)
+        if operand.kind == "num":
+            return Value(f"(-{operand.text})", "num", stable=operand.stable)
+        text, again = self.twice(operand)
+        return Value(f"(-{again} if {text}.__class__ is float else minus({again}))", "any")
+
+    def _binary(self, expression: ast.Binary) -> Value:
+        operator = expression.operator
+        if operator in ("and", "or"):
+            return self._logical(expression)
+        if operator == "..":
+            return self._concatenation(expression)
+        if operator not in ARITHMETIC:
+            return Value(self._comparison(expression), "bool")
+        left, right = self.ordered([expression.left, expression.right])
+        return self.operate(operator, left, right)
+
+    def operate(self, operator: str, left: Value, right: Value) -> Value:
+        """Lower a binary operator on two values."""
+        if operator == "..":
+            return self._join([left, right])
+        helper = _HELPERS[operator]
+        if operator in ("//", "^"):
+            kind = "num" if left.kind == right.kind == "num" else "any"
+            return Value(f"{helper}({left.text}, {right.text})", kind)
+        divides = operator in ("/", "%")
+        if divides and not _is_safe_divisor(operator, right):
+            kind = "num" if left.kind == right.kind == "num" else "any"
+            if operator == "%" or not right.simple:
+                return Value(f"{helper}({left.text}, {right.text})", kind)
+        guards, left_text, right_text = self._number_guards(left, right)
+        if divides and not _is_safe_divisor(operator, right):
+            guards.append(right_text)
+        if operator == "%":
+            if not left.simple and left.kind == "num":
+                first, left_text = self.twice(left)
+                quick = f"({first} - ({left_text} / {right_text}) // 1.0 * {right_text})"
+            else:
+                quick = f"({left_text} - ({left_text} / {right_text}) // 1.0 * {right_text})"
+        else:
+            quick = f"{left_text} {operator} {right_text}"
+        kind = "num" if left.kind == right.kind == "num" else "any"
+        if not guards:
+            return Value(f"({quick})", kind, stable=left.stable and right.stable)
+        test = " and ".join(guards)
+        return Value(f"({quick} if {test} else {helper}({left_text}, {right_text}))", kind)
+
+    def _number_guards(self, left: Value, right: Value) -> tuple[list[str], str, str]:
+        """Return tests that two operands are numbers, and the texts that use them behind these.
+
+        An operand that a test has to evaluate is in the first test, which always runs.
+        """
+        if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
+            left = self.pin(left, self.line)
+        guards: list[str] = []
+        texts = []
+        for value in (left, right):
+            again = value.text
+            if value.kind != "num":
+                text, again = self.twice(value)
+                guards.insert(len(guards) if value.simple else 0, f"{text}.__class__ is float")
+            texts.append(again)
+        return guards, texts[0], texts[1]
+
+    def _concatenation(self, expression: ast.Binary) -> Value:
+        parts: list[ast.Expression] = []
+        rest: ast.Expression = expression
+        while isinstance(rest, ast.Binary) and rest.operator == "..":
+            parts.append(rest.left)
+            rest = rest.right
+        return self._join(self.ordered([*parts, rest]))
+
+    def _join(self, values: list[Value]) -> Value:
+        texts = ", ".join(value.text for value in values)
+        if all(value.kind in ("str", "num") for value in values):
+            pieces = [v.text if v.kind == "str" else f"text({v.text})" for v in values]
+            variable = [v for v in values if v.kind == "str" and not v.constant]
+            is_short = sum(len(v.text) for v in values if v.constant) <= _SHORT_LITERALS
+            joined = " + ".join(pieces)
+            if not variable and is_short:
+                return Value(f"({joined})", "str", short=True)
+            if is_short and len(variable) == 1 and variable[0].simple:
+                call = "concat_all" if len(values) > 2 else "concat"
+                test = f"len({variable[0].text}) <= {_SHORT_LITERALS}"
+                return Value(f"({joined} if {test} else {call}({texts}))", "str")
+        kind = "str" if all(value.kind in ("str", "num") for value in values) else "any"
+        if len(values) > 2:
+            return Value(f"concat_all({texts})", kind)
+        literals = [
+            value.constant and value.kind == "str" and len(value.text) <= _SHORT_LITERALS
+            for value in values
+        ]
+        if not any(literals):  # doubling a string must be charged
+            return Value(f"concat({texts})", kind)
+        literal, other = values if literals[0] else values[::-1]
+        first, again = self.twice(other)
+        order = (literal.text, again) if literals[0] else (again, literal.text)
+        a, b = order
+        quick = f"{first}.__class__ is str and len({again}) <= {_SHORT_LITERALS}"
+        return Value(f"({a} + {b} if {quick} else concat({a}, {b}))", kind)
+
+    def _logical(self, expression: ast.Binary) -> Value:
+        is_and = expression.operator == "and"
+        left = self.expression(expression.left)
+        with self.sub_block() as block:
+            right = self.expression(expression.right)
+        kind = left.kind if left.kind == right.kind else "any"
+        if left.constant or kind == "any":
+            kind = right.kind if left.constant and not left.may_be_nil and is_and else kind
+        if not is_and and left.kind in ("any", "nil", "bool") and right.kind == left.kind:
+            kind = right.kind
+        if not block:
+            if left.kind == "bool":
+                test, again = left.text, "False" if is_and else "True"
+            else:
+                test, again = self._truth_test(left)
+            text = (
+                f"({right.text} if {test} else {again})"
+                if is_and
+                else (f"({again} if {test} else {right.text})")
+            )
+            return Value(text, "bool" if kind == "bool" else "any")
+        result = self.temporary()
+        self.emit(f"{result} = {left.text}", self.line)
+        truth, _ = self._truth_test(Value(result, left.kind, simple=True))
+        branch = If(truth if is_and else f"not {truth}", self.line)
+        branch.then += [*block, Line(f"{result} = {right.text}", self.line)]
+        self.block.append(branch)
+        return Value(result, "any", stable=True, simple=True)
+
+    def _truth_test(self, value: Value) -> tuple[str, str]:
+        """Return the Python test of a value's truth, and the text that uses it again."""
+        if value.constant:
+            return str(value.literal is not None and value.literal is not False), value.text
+        if value.kind == "bool":
+            return self.twice(value)
+        text, again = self.twice(value)
+        if value.kind in ("num", "str", "table", "func"):
+            return (f"({text} is not None)", again)
+        return f"({text} is not None and {again} is not False)", again
+
+    def condition(self, expression: ast.Expression) -> str:
+        """Lower an expression to a Python truth value.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        while isinstance(expression, ast.Single):
+            expression = expression.inner
+        if isinstance(expression, ast.Constant):
+            return str(expression.value is not None and expression.value is not False)
+        if isinstance(expression, ast.Unary) and expression.operator == "not":
+            return f"(not {self.condition(expression.operand)})"
+        if isinstance(expression, ast.Binary) and expression.operator in ("and", "or"):
+            return self._logical_condition(expression)
+        value = self.expression(expression)
+        return value.text if value.kind == "bool" else self._truth_test(value)[0]
+
+    def _logical_condition(self, expression: ast.Binary) -> str:
+        left = self.condition(expression.left)
+        with self.sub_block() as block:
+            right = self.condition(expression.right)
+        if not block:
+            text = f"({left} {expression.operator} {right})"
+            if len(text) <= MAX_TEXT:
+                return text
+            result = self.temporary("bool")
+            self.emit(f"{result} = {text}", self.line)
+            return result
+        result = self.temporary("bool")
+        self.emit(f"{result} = {left}", self.line)
+        test = result if expression.operator == "and" else f"not {result}"
+        self.block.append(If(test, self.line, [*block, Line(f"{result} = {right}", self.line)]))
+        return result
+
+    def _comparison(self, expression: ast.Binary) -> str:
+        operator = expression.operator
+        left, right = self.ordered([expression.left, expression.right])
+        if operator in ("==", "~="):
+            text = self._equality(left, right)
+            return text if operator == "==" else f"(not {text})"
+        if left.kind == right.kind == "num":
+            return f"({left.text} {operator} {right.text})"
+        guards: list[str] = []
+        left_text, right_text = left.text, right.text
+        if not left.kind == right.kind == "str":
+            guards, left_text, right_text = self._number_guards(left, right)
+        quick = f"{left_text} {operator} {right_text}"
+        if operator in _COMPARE:
+            slow = f"{_COMPARE[operator]}({left_text}, {right_text})"
+        else:
+            helper = _COMPARE[operator.replace(">", "<")]
+            slow = f"{helper}({right_text}, {left_text})"
+        return f"({quick} if {' and '.join(guards)} else {slow})" if guards else slow
+
+    def _equality(self, left: Value, right: Value) -> str:
+        if left.constant and right.constant:
+            return f"({left.text} == {right.text})" if left.kind == right.kind else "False"
+        if left.constant:
+            left, right = right, left
+        if right.constant:
+            if right.kind in ("nil", "bool"):
+                if left.kind in ("num", "str"):  # Python would warn of a literal
+                    return f"equal({left.text}, {right.text})"
+                return f"({left.text} is {right.text})"
+            if right.kind == "num" and left.kind != "num" and right.literal in (0, 1):
+                text, again = self.twice(left)
+                return f"({text} == {right.text} and {again}.__class__ is float)"
+            if right.kind == "str" and not is_short(right):
+                return f"equal({left.text}, {right.text})"
+            return f"({left.text} == {right.text})"
+        if left.kind == right.kind and left.kind in ("num", "bool"):
+            return f"({left.text} == {right.text})"
+        if left.kind == right.kind == "str":
+            return f"equal({left.text}, {right.text})"
+        if not (left.simple or right.simple):
+            left = self.pin(left, self.line)
+        if not left.simple and right.simple:
+            first, again = self.twice(left)
+            return (
+                f"({again} == {right.text} if {_alike(first, right.text)} "
+                f"else equal({again}, {right.text}))"
+            )
+        first, again = self.twice(right)
+        return (
+            f"({left.text} == {again} if {_alike(first, left.text)} "
+            f"else equal({left.text}, {again}))"
+        )
+
+    def _if_expression(self, expression: ast.IfExpression) -> Value:
+        return self._if_arms(expression.arms, expression.otherwise)
+
+    def _if_arms(
+        self, arms: list[tuple[ast.Expression, ast.Expression]], otherwise: ast.Expression
+    ) -> Value:
+        if not arms:
+            return self.expression(otherwise)
+        test = self.condition(arms[0][0])
+        with self.sub_block() as then_block:
+            chosen = self.expression(arms[0][1])
+        with self.sub_block() as else_block:
+            other = self._if_arms(arms[1:], otherwise)
+        kind = chosen.kind if chosen.kind == other.kind else "any"
+        if not then_block and not else_block:
+            return Value(f"({chosen.text} if {test} else {other.text})", kind)
+        result = self.temporary(kind)
+        branch = If(test, self.line)
+        branch.then += [*then_block, Line(f"{result} = {chosen.text}", self.line)]
+        branch.otherwise += [*else_block, Line(f"{result} = {other.text}", self.line)]
+        self.block.append(branch)
+        return Value(result, kind, stable=True, simple=True)
+
+
+def _alike(first: str, other: str) -> str:
+    """Return the test that two operands are of one class and short enough to compare."""
+    return (
+        f"(c := {first}.__class__) is {other}.__class__ "
+        f"and (c is not str or len({other}) < {LONG_TEXT})"
+    )
+
+
+def _is_safe_divisor(operator: str, value: Value) -> bool:
+    """Return whether dividing by a literal can be written in Python as it stands."""
+    if not value.constant or value.kind != "num" or math.isinf(value.literal):
+        return False
+    size: float = abs(value.literal)
+    return size != 0 if operator == "/" else size >= 1
+
+
+def number_literal(value: float) -> Value:
+    """Return a number that is known."""
+    size = "INF" if math.isinf(value) else repr(abs(value))
+    text = size if math.copysign(1.0, value) > 0.0 else f"(-{size})"
+    return Value(text, "num", stable=True, simple=True, constant=True, literal=value)

@@ -1,0 +1,376 @@
+"""The state of lowering one function, and what all of it shares: output, order, fields.
+
+Each call is a statement of its own, so that its line identifies it. A value that is computed before
+a call and needed after it is first pinned to a temporary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clawblox.luau.compiler.codegen.direct import is_multiple
+from clawblox.luau.compiler.codegen.infer import NumberLocals
+from clawblox.luau.compiler.codegen.ir import Block, If, Line, Site
+from clawblox.luau.compiler.codegen.variables import Variable
+from clawblox.luau.compiler.grammar import syntax as ast
+from clawblox.luau.core.limits import LONG_TEXT, MANY, Charge
+
+
+@dataclass(slots=True)
+class Value:
+    """A lowered expression.
+
+    Attributes:
+        text: A Python expression of exactly one Luau value.
+        kind: Its type: num, str, bool, nil, table, func; any if that is not known.
+        stable: Whether it may be evaluated later, even behind a call.
+        simple: Whether it may be evaluated twice.
+        constant: Whether it is a literal.
+        short: Whether it is a string of numbers and short literals.
+        literal: The Luau value of a literal.
+    """
+
+    text: str
+    kind: str
+    stable: bool = False
+    simple: bool = False
+    constant: bool = False
+    short: bool = False
+    literal: Any = None
+
+    @property
+    def may_be_nil(self) -> bool:
+        """Whether the value can be nil."""
+        return self.kind in ("any", "nil")
+
+
+def is_short(value: Value) -> bool:
+    """Return whether a string is certainly shorter than `LONG_TEXT`."""
+    return len(value.text) < LONG_TEXT if value.constant else value.short
+
+
+def key_text(key: Value) -> str:
+    """Return the text of a string or number as a key."""
+    return key.text if key.kind == "num" or is_short(key) else f"as_key({key.text})"
+
+
+def _few(name: str) -> str:
+    """Return the text of a tuple that is charged for being copied if it is large."""
+    return f"({name} if len({name}) <= {MANY} else hold({name}))"
+
+
+class Lowering:
+    """The state of lowering one function."""
+
+    def __init__(
+        self,
+        body: ast.FunctionBody,
+        numbers: NumberLocals,
+        kinds: dict[ast.Local, str],
+        charge: Charge,
+    ) -> None:
+        self.charge = charge
+        self.body = body
+        self.numbers = numbers
+        self.kinds = kinds
+        self.block: Block = []
+        self.sites: list[Site] = []
+        self.variables: dict[str, Variable] = {}
+        self.visible: list[str] = []
+        self.show("va", Variable("arguments"))
+        self.show(f"F{body.index}", Variable("func", function=body.index))
+        for local in body.upvalues:
+            self.show_local(local)
+        self.assigned: list[str] = []  # the temporaries that expressions set
+        self.break_flags: list[str] = [""]
+        self.loop_names: set[str] = set()
+        self.hidden_count = 0
+        self.line = body.line
+        self._temporaries = 0
+        self._calls: dict[ast.Expression, bool] = {}
+
+    def emit(self, text: str, line: int) -> None:
+        """Append a statement that cannot be suspended."""
+        self.block.append(Line(text, line))
+
+    def emit_site(
+        self,
+        call: str,
+        target: str | None,
+        line: int,
+        *,
+        is_return: bool = False,
+        method: str | None = None,
+        receiver: str = "",
+        callee: int | None = None,
+        key: str = "",
+    ) -> None:
+        """Append a call; the arguments are fields of its `Site`."""
+        visible = frozenset(self.visible)
+        site = Site(len(self.sites), target, is_return, visible, method, receiver, callee, key)
+        self.sites.append(site)
+        if is_return:
+            text = f"return {call}"
+        elif target:
+            text = f"{target} = {call}"
+        else:
+            text = call
+        self.block.append(Line(text, line, site))
+
+    @contextmanager
+    def sub_block(self) -> Iterator[Block]:
+        """Collect what is emitted in a block of its own."""
+        outer, self.block = self.block, []
+        yield self.block
+        self.block = outer
+
+    def show(self, name: str, variable: Variable) -> None:
+        """Put a variable in scope."""
+        self.visible.append(name)
+        self.variables[name] = variable
+
+    def show_local(self, local: ast.Local) -> None:
+        """Put a local in scope."""
+        self.show(self.local_name(local), self.local_variable(local))
+
+    def local_variable(self, local: ast.Local) -> Variable:
+        """Return the kind of variable that a local is."""
+        if local in self.numbers.direct.calls:
+            function = self.numbers.direct.body(local).index
+            return Variable("func", is_boxed=local.boxed, function=function)
+        return Variable(self.local_kind(local), is_boxed=local.boxed)
+
+    def local_kind(self, local: ast.Local) -> str:
+        """Return the kind of a local."""
+        if local in self.numbers.numbers:
+            return "num"
+        return "any" if local.boxed else self.kinds.get(local, "any")
+
+    def temporary(self, kind: str = "any") -> str:
+        """Return a new temporary for values of a kind."""
+        self._temporaries += 1
+        name = f"t{self._temporaries}"
+        self.variables[name] = Variable(kind, is_temporary=True)
+        return name
+
+    def pin(self, value: Value, line: int) -> Value:
+        """Evaluate a value now, into a temporary."""
+        if value.constant:
+            return value
+        name = self.temporary(value.kind)
+        self.emit(f"{name} = {value.text}", line)
+        return Value(name, value.kind, stable=True, simple=True)
+
+    def force(self, value: Value, line: int) -> Value:
+        """Put a literal into a variable: Python warns of operations that will certainly fail."""
+        name = self.temporary()
+        self.emit(f"{name} = {value.text}", line)
+        return Value(name, "any", stable=True, simple=True)
+
+    def twice(self, value: Value) -> tuple[str, str]:
+        """Return the text that evaluates a value, and the text that uses its result again."""
+        if value.simple:
+            return value.text, value.text
+        name = self.temporary(value.kind)
+        self.assigned.append(name)
+        return f"({name} := {value.text})", name
+
+    def local_name(self, local: ast.Local) -> str:
+        """Return the Python variable of a local in this function."""
+        if local.self_function is self.body and not local.boxed:
+            return f"F{self.body.index}"
+        return f"{local.name}_{local.ident}"
+
+    def has_call(self, expression: ast.Expression) -> bool:
+        """Return whether evaluating an expression calls a function."""
+        known = self._calls.get(expression)
+        if known is None:
+            known = self._calls[expression] = self._find_call(expression)
+        return known
+
+    def _find_call(self, expression: ast.Expression) -> bool:
+        match expression:
+            case ast.Call() | ast.MethodCall():
+                return True
+            case ast.Index():
+                parts = [expression.object, expression.key]
+            case ast.Unary():
+                parts = [expression.operand]
+            case ast.Binary():
+                parts = [expression.left, expression.right]
+            case ast.Single():
+                parts = [expression.inner]
+            case ast.Interpolation():
+                parts = expression.values
+            case ast.IfExpression():
+                parts = [part for arm in expression.arms for part in arm] + [expression.otherwise]
+            case ast.TableLiteral():
+                parts = [part for item in expression.items for part in item if part is not None]
+            case _:
+                return False
+        for part in parts:  # noqa: SIM110 - a generator would take C stack at every level
+            if self.has_call(part):
+                return True
+        return False
+
+    def ordered(self, expressions: list[ast.Expression]) -> list[Value]:
+        """Lower expressions so that their texts can be used together afterwards.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        last_call = max(
+            (index for index, part in enumerate(expressions) if self.has_call(part)), default=-1
+        )
+        values = []
+        for index, part in enumerate(expressions):
+            value = self.expression(part)
+            if index < last_call and not value.stable:
+                value = self.pin(value, self.line)
+            values.append(value)
+        return values
+
+    def value_list(self, expressions: list[ast.Expression]) -> tuple[str, bool]:
+        """Return the text of an argument list, and whether its end is spread.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        if not expressions or not is_multiple(expressions[-1]):
+            return ", ".join(value.text for value in self.ordered(expressions)), False
+        *firsts, last = expressions
+        values = self.ordered(firsts)
+        if self.has_call(last):
+            values = [v if v.stable else self.pin(v, self.line) for v in values]
+        texts = [value.text for value in values]
+        return ", ".join([*texts, f"*{self.spread(last)}"]), True
+
+    def spread(self, expression: ast.Expression) -> str:
+        """Lower an expression of any number of values to the text of a tuple.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        if isinstance(expression, ast.Vararg):
+            return _few("va")
+        result = self.call(expression, "many")
+        return f"({_few(result)} if {result}.__class__ is tuple else ({result},))"
+
+    def adjusted(self, expressions: list[ast.Expression], count: int) -> list[Value]:
+        """Lower a list to exactly ``count`` values.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        nil = Value("None", "nil", stable=True, simple=True, constant=True)
+        if not expressions or len(expressions) > count or not is_multiple(expressions[-1]):
+            values = self.ordered(expressions)
+            for extra in values[count:]:
+                if not extra.stable:
+                    self.emit(extra.text, self.line)
+            return values[:count] + [nil] * (count - len(values))
+        missing = count - len(expressions) + 1
+        if missing == 1:
+            return self.ordered(expressions)
+        *firsts, last = expressions
+        values = self.ordered(firsts)
+        if self.has_call(last):
+            values = [v if v.stable else self.pin(v, self.line) for v in values]
+        source = "va" if isinstance(last, ast.Vararg) else self.call(last, "many")
+        names = [self.temporary() for _ in range(missing)]
+        take = "first_of" if isinstance(last, ast.Vararg) else "adjust"
+        self.emit(f"{', '.join(names)} = {take}({source}, {missing})", self.line)
+        return values + [Value(name, "any", stable=True, simple=True) for name in names]
+
+    def read(self, holder: Value, key: Value) -> Value:
+        """Return the text that reads a field."""
+        if holder.constant:
+            holder = self.force(holder, self.line)
+        if key.kind in ("str", "num"):
+            index = key_text(key)
+        else:
+            first, again = self.twice(key)
+            index = (
+                f"{again} if (c := {first}.__class__) is float "
+                f"or c is str and len({again}) < {LONG_TEXT} else as_key({again})"
+            )
+        if holder.kind == "table":
+            return Value(f"{holder.text}[{index}]", "any")
+        if not key.constant and not key.simple:
+            key = self.pin(key, self.line)
+            return self.read(holder, key)
+        text, again = self.twice(holder)
+        otherwise = f"text_field({again}, {key.text})"
+        return Value(f"({again}[{index}] if {text}.__class__ is not str else {otherwise})", "any")
+
+    def store(self, holder: Value, key: Value, value: Value, line: int) -> None:
+        """Emit the assignment of a field."""
+        if holder.constant:
+            holder = self.force(holder, line)
+        is_plain = key.kind == "str" or (key.kind == "num" and key.constant)
+        if not is_plain:
+            self._store_dynamic(holder, key, value, line)
+            return
+        key = replace(key, text=key_text(key))
+        if not value.may_be_nil:
+            self.emit(f"{holder.text}[{key.text}] = {value.text}", line)
+            return
+        if not value.simple:
+            value = self.pin(value, line)
+        test = If(f"{value.text} is None", line)
+        test.then.append(Line(f"put({holder.text}, {key.text}, None)", line))
+        if value.kind != "nil":
+            test.otherwise.append(Line(f"{holder.text}[{key.text}] = {value.text}", line))
+            self.block.append(test)
+        else:
+            self.block += test.then
+
+    def _store_dynamic(self, holder: Value, key: Value, value: Value, line: int) -> None:
+        if not key.simple:
+            if not holder.stable:
+                holder = self.pin(holder, line)
+            key = self.pin(key, line)
+        if not value.simple:
+            value = self.pin(value, line)
+        tests = [f"{value.text} is not None"] if value.may_be_nil else []
+        if key.text in self.loop_names:
+            pass  # what a numeric loop counts through is never NaN
+        elif key.kind == "num":
+            tests.append(f"{key.text} == {key.text}")
+        else:
+            k = key.text
+            tests.append(
+                f"({k}.__class__ is float and {k} == {k} "
+                f"or {k}.__class__ is str and len({k}) < {LONG_TEXT})"
+            )
+        if not tests:
+            self.emit(f"{holder.text}[{key.text}] = {value.text}", line)
+            return
+        node = If(" and ".join(tests), line)
+        node.then.append(Line(f"{holder.text}[{key.text}] = {value.text}", line))
+        node.otherwise.append(Line(f"put({holder.text}, {key.text}, {value.text})", line))
+        self.block.append(node)
+
+    def expression(self, expression: ast.Expression) -> Value:
+        """Lower an expression to one value.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        raise NotImplementedError
+
+    def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
+        """Emit a call; return the variable of its result.
+
+        Args:
+            expression: The call.
+            want: ``one`` value, ``many`` (as functions return them), ``drop``, or ``return``.
+            target: The variable; None takes a new temporary.
+
+        Raises:
+            LuaError: `charge` refuses.
+        """
+        raise NotImplementedError

@@ -1,0 +1,283 @@
+"""Cuts Luau source into tokens, without any grammar.
+
+Source text is a ``str`` of bytes: every character is one byte (Latin-1), as everywhere in the VM.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NoReturn
+
+from clawblox.luau.core.errors import LuauSyntaxError
+from clawblox.luau.core.limits import Charge
+
+KEYWORDS = frozenset(
+    (
+        "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in",
+        "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
+    )
+)  # fmt: skip
+
+_SKIP = re.compile(r"[ \t\r\n\v\f]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"(?:\.?[0-9])[0-9._]*(?:[eE][+-]?)?[A-Za-z0-9_]*")
+_SYMBOL = re.compile(
+    r"\.\.\.|\.\.=|//=|::|->|==|~=|<=|>=|\+=|-=|\*=|/=|%=|\^=|//|\.\.|[-+*/%^#<>=(){}\[\];:,.?|&@]"
+)
+_LONG_OPEN = re.compile(r"\[(=*)\[")
+_STRING_RUN = {quote: re.compile(rf"[^\\\r\n{quote}]+") for quote in "\"'"}
+_INTERP_RUN = re.compile(r"[^\\\r\n`{]+")
+_ESCAPES = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
+_HEX = re.compile(r"[0-9a-fA-F]{2}")
+_DECIMAL = re.compile(r"[0-9]{1,3}")
+_UNICODE = re.compile(r"\{([0-9a-fA-F]+)\}")
+_MAX_CODE_POINT = 0x10FFFF
+_BYTES_A_STEP = 4
+_STEPS_A_TOKEN = 8
+_TOKENS_A_CHARGE = 64
+
+
+class Token(NamedTuple):
+    """One token.
+
+    ``kind`` is ``name``, ``number``, ``string``, ``eof``, for pieces of a backtick string
+    ``interp-begin``, ``interp-mid``, ``interp-end`` and ``interp-simple``, else the symbol or
+    keyword itself. ``value`` is the name or the decoded literal, ``text`` the form that error
+    messages show. ``end_line`` differs from ``line`` for long strings.
+    """
+
+    kind: str
+    value: str
+    text: str
+    line: int
+    column: int
+    start: int
+    end: int
+    end_line: int
+
+
+class Lexer:
+    """Cuts one chunk into tokens.
+
+    Each token is charged for reading and compiling it.
+    """
+
+    def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
+        self._charge = charge
+        self._source = source
+        self._chunk_name = chunk_name
+        self._position = 0
+        self._line = 1
+        self._line_start = 0
+        self._braces: list[bool] = []  # True where a `{` opened an interpolated expression
+        self._tokens: list[Token] = []
+
+    def tokens(self) -> list[Token]:
+        """Return all tokens, the last of kind ``eof``.
+
+        Raises:
+            LuauSyntaxError: A token is malformed.
+            LuaError: `charge` refuses.
+        """
+        if self._source.startswith("#!"):
+            self._position = self._find("\n")
+        length = len(self._source)
+        self._charge(length // _BYTES_A_STEP)
+        while True:
+            if len(self._tokens) % _TOKENS_A_CHARGE == 0:
+                self._charge(_TOKENS_A_CHARGE * _STEPS_A_TOKEN)
+            self._skip_blanks()
+            if self._position >= length:
+                break
+            self._scan()
+        self._add("eof", "", self._position, text="<eof>")
+        return self._tokens
+
+    def _find(self, text: str) -> int:
+        found = self._source.find(text, self._position)
+        return len(self._source) if found < 0 else found
+
+    def fail(self, message: str, line: int | None = None) -> NoReturn:
+        """Raise a syntax error at the current line.
+
+        Raises:
+            LuauSyntaxError: Always.
+        """
+        raise LuauSyntaxError(self._chunk_name, line or self._line, message)
+
+    def _count_lines(self, start: int, end: int) -> None:
+        newlines = self._source.count("\n", start, end)
+        if newlines:
+            self._line += newlines
+            self._line_start = self._source.rfind("\n", start, end) + 1
+
+    def _add(self, kind: str, value: str, start: int, *, text: str | None = None) -> None:
+        line, column = self._line, start - self._line_start + 1
+        self._count_lines(start, self._position)
+        shown = f"'{self._source[start : self._position]}'" if text is None else text
+        self._tokens.append(
+            Token(kind, value, shown, line, column, start, self._position, self._line)
+        )
+
+    def _skip_blanks(self) -> None:
+        while True:
+            blank = _SKIP.match(self._source, self._position)
+            if blank:
+                self._count_lines(self._position, blank.end())
+                self._position = blank.end()
+            if not self._source.startswith("--", self._position):
+                return
+            self._skip_comment()
+
+    def _skip_comment(self) -> None:
+        start = self._position
+        opening = _LONG_OPEN.match(self._source, start + 2)
+        if opening:
+            self._position = self._long_end(opening, "unfinished comment")
+            self._count_lines(start, self._position)
+            return
+        self._position = self._find("\n")
+
+    def _long_end(self, opening: re.Match[str], what: str) -> int:
+        close = f"]{opening.group(1)}]"
+        end = self._source.find(close, opening.end())
+        if end < 0:
+            self.fail(
+                "Expected identifier when parsing expression, got unfinished comment"
+                if what == "unfinished comment"
+                else "Malformed string; did you forget to finish it?"
+            )
+        return end + len(close)
+
+    def _scan(self) -> None:
+        source, start = self._source, self._position
+        if name := _NAME.match(source, start):
+            self._position = name.end()
+            word = name.group()
+            self._add(word if word in KEYWORDS else "name", word, start)
+        elif number := _NUMBER.match(source, start):
+            self._position = number.end()
+            self._add("number", number.group(), start)
+        elif source[start] in "\"'":
+            self._scan_string(source[start])
+        elif source[start] == "`":
+            self._position += 1
+            self._scan_interpolated(start, "begin", "simple")
+        elif opening := _LONG_OPEN.match(source, start):
+            self._scan_long_string(opening)
+        elif symbol := _SYMBOL.match(source, start):
+            self._scan_symbol(symbol.group(), start)
+        else:
+            self._unexpected(source[start])
+
+    def _scan_symbol(self, symbol: str, start: int) -> None:
+        if symbol == "{":
+            self._braces.append(False)
+        elif symbol == "}" and self._braces and self._braces.pop():
+            self._position = start + 1
+            self._scan_interpolated(start, "mid", "end")
+            return
+        self._position = start + len(symbol)
+        self._add(symbol, symbol, start)
+
+    def _unexpected(self, character: str) -> NoReturn:
+        if character == "!" and self._source.startswith("!=", self._position):
+            self.fail("Unexpected '!='; did you mean '~='?")
+        shown = f"'{character}'" if " " < character < "\x7f" else self._code_point()
+        self.fail(f"Expected identifier when parsing expression, got {shown}")
+
+    def _code_point(self) -> str:
+        encoded = self._source[self._position : self._position + 4].encode("latin-1")
+        for size in range(1, 5):
+            try:
+                return f"Unicode character U+{ord(encoded[:size].decode('utf-8')):x}"
+            except (UnicodeDecodeError, TypeError):
+                continue
+        return "invalid UTF-8 sequence"
+
+    def _scan_long_string(self, opening: re.Match[str]) -> None:
+        start = self._position
+        end = self._long_end(opening, "malformed string")
+        body = self._source[opening.end() : end - len(opening.group(1)) - 2].replace("\r\n", "\n")
+        self._position = end
+        self._add("string", body.removeprefix("\n"), start, text=f'"{body}"')
+
+    def _scan_string(self, quote: str) -> None:
+        start = self._position
+        self._position += 1
+        value = self._text(_STRING_RUN[quote], quote)
+        if self._source[self._position : self._position + 1] != quote:
+            self.fail("Malformed string; did you forget to finish it?")
+        self._position += 1
+        self._add("string", value, start, text=f'"{self._source[start + 1 : self._position - 1]}"')
+
+    def _scan_interpolated(self, start: int, before_value: str, at_end: str) -> None:
+        """Read text from behind its opener to the closing backtick or the next ``{``."""
+        value = self._text(_INTERP_RUN, "`{")
+        stop = self._source[self._position : self._position + 1]
+        if not stop or stop not in "`{":
+            self.fail("Malformed interpolated string; did you forget to add a '`'?")
+        if self._source.startswith("{{", self._position):
+            self.fail(
+                "Double braces are not permitted within interpolated strings; did you mean '\\{'?"
+            )
+        self._position += 1
+        if stop == "{":
+            self._braces.append(True)
+        shown = f"`{value}{stop}"
+        kind = before_value if stop == "{" else at_end
+        self._add(f"interp-{kind}", value, start, text=shown)
+
+    def _text(self, run: re.Pattern[str], stops: str) -> str:
+        source, parts = self._source, []
+        while self._position < len(source):
+            if plain := run.match(source, self._position):
+                parts.append(plain.group())
+                self._position = plain.end()
+                continue
+            character = source[self._position]
+            if character != "\\":
+                break
+            self._position += 1
+            parts.append(self._escape())
+        return "".join(parts)
+
+    def _escape(self) -> str:
+        source, at = self._source, self._position
+        character = source[at : at + 1]
+        self._position += 1
+        if character in _ESCAPES and character:
+            return _ESCAPES[character]
+        if character == "x":
+            return chr(int(self._digits(_HEX), 16))
+        if character == "z":
+            if blank := _SKIP.match(source, self._position):
+                self._position = blank.end()
+            return ""
+        if character == "u":
+            return self._unicode_escape()
+        if character.isdigit():
+            self._position -= 1
+            code = int(self._digits(_DECIMAL))
+            if code > 255:
+                self.fail("String literal contains malformed escape sequence")
+            return chr(code)
+        if source.startswith("\r\n", at):
+            self._position += 1
+            return "\n"
+        return character
+
+    def _digits(self, pattern: re.Pattern[str]) -> str:
+        digits = pattern.match(self._source, self._position)
+        if not digits:
+            self.fail("String literal contains malformed escape sequence")
+        self._position = digits.end()
+        return digits.group()
+
+    def _unicode_escape(self) -> str:
+        digits = _UNICODE.match(self._source, self._position)
+        code = int(digits.group(1), 16) if digits else _MAX_CODE_POINT + 1
+        if digits is None or code > _MAX_CODE_POINT:
+            self.fail("String literal contains malformed escape sequence")
+        self._position = digits.end()
+        return chr(code).encode("utf-8", "surrogatepass").decode("latin-1")

@@ -1,0 +1,309 @@
+"""Luau's grammar of statements; expressions are in `expressions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clawblox.luau.compiler.grammar import syntax as ast
+from clawblox.luau.compiler.grammar.expressions import ExpressionParser
+from clawblox.luau.compiler.grammar.lexer import Token
+from clawblox.luau.compiler.grammar.tokens import EXPERIMENTAL
+from clawblox.luau.core.limits import Charge
+
+COMPOUND = {"+=", "-=", "*=", "/=", "//=", "%=", "^=", "..="}
+_BLOCK_END = {"eof", "else", "elseif", "end", "until"}
+_NOT_A_KEYWORD = ast.Statement(0)
+
+
+def parse(source: str, chunk_name: str, charge: Charge) -> tuple[list[ast.FunctionBody], int]:
+    """Parse a chunk.
+
+    Args:
+        source: The source, one character a byte.
+        chunk_name: The chunk's name, with its ``=`` or ``@`` if it has one.
+        charge: Called with a number of steps before the work they pay for.
+
+    Returns:
+        All functions of the chunk, the main one first, and the number of tokens.
+
+    Raises:
+        LuauSyntaxError: The chunk is not Luau.
+        LuaError: `charge` refuses.
+    """
+    parser = Parser(source, chunk_name, charge)
+    return parser.chunk(), len(parser.tokens)
+
+
+class Parser(ExpressionParser):
+    """A recursive descent over the tokens of one chunk."""
+
+    def chunk(self) -> list[ast.FunctionBody]:
+        """Read the whole chunk.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
+        with self.scope.enter_function("", 1) as main:
+            main.is_vararg = True
+            main.body = self.block_statements()
+            if self.token.kind != "eof":
+                self.unexpected("<eof>")
+            main.end_line = self.token.line
+        return self.scope.functions
+
+    def _block(self) -> list[ast.Statement]:
+        with self.scope.enter_block():
+            return self.block_statements()
+
+    def block_statements(self) -> list[ast.Statement]:
+        """Read statements up to the end of their block.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
+        self.enter("block")
+        statements: list[ast.Statement] = []
+        while self.token.kind not in _BLOCK_END:
+            self.charge(1)
+            statement = self._statement()
+            if statement is not None:
+                statements.append(statement)
+            self.accept(";")
+            if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
+                break
+        self.leave()
+        return statements
+
+    def _loop_body(self) -> list[ast.Statement]:
+        with self.scope.enter_loop():
+            return self._block()
+
+    def _statement(self) -> ast.Statement | None:
+        read = _READERS.get(self.token.kind)
+        return self._expression_statement() if read is None else read(self)
+
+    def _if_statement(self) -> ast.Statement:
+        opener = self.next()
+        arms = [self._if_arm(opener)]
+        otherwise: list[ast.Statement] = []
+        while True:
+            if self.token.kind == "elseif":
+                arms.append(self._if_arm(self.next()))
+            elif self.token.kind == "else":
+                opener = self.next()
+                otherwise = self._block()
+                break
+            else:
+                break
+        self.expect_match("end", opener)
+        return ast.If(opener.line, arms, otherwise)
+
+    def _if_arm(self, opener: Token) -> tuple[ast.Expression, list[ast.Statement]]:
+        condition = self.expression()
+        self.expect("then", "if statement")
+        return condition, self._block()
+
+    def _while_statement(self) -> ast.Statement:
+        opener = self.next()
+        condition = self.expression()
+        do = self.expect("do", "while loop")
+        body = self._loop_body()
+        self.expect_match("end", do)
+        return ast.While(opener.line, condition, body)
+
+    def _do_statement(self) -> ast.Statement:
+        opener = self.next()
+        body = self._block()
+        self.expect_match("end", opener)
+        return ast.Do(opener.line, body)
+
+    def _repeat_statement(self) -> ast.Statement:
+        opener = self.next()
+        with self.scope.enter_block():
+            with self.scope.enter_loop() as loop:
+                body = self.block_statements()
+            self.expect_match("until", opener)
+            start = self.token
+            with self.scope.enter_condition(loop) as undefined:
+                condition = self.expression()
+        if undefined:
+            self.fail(
+                f"Local {undefined[0].name} used in the repeat..until condition is undefined "
+                f"because continue statement on line {loop.continue_line} jumps over it",
+                start.line,
+            )
+        return ast.Repeat(opener.line, body, condition)
+
+    def _for_statement(self) -> ast.Statement:
+        opener = self.next()
+        names = [self.typed_name("for loop")]
+        if self.token.kind == "=":
+            return self._numeric_for(opener, names[0])
+        while self.accept(","):
+            names.append(self.typed_name("for loop"))
+        self.expect("in", "for loop")
+        values = self.expressions()
+        do = self.expect("do", "for loop")
+        with self.scope.enter_block():
+            self.room(len(names) + 3, names[-1])
+            variables = [self.scope.declare(name.value, name.line) for name in names]
+            body = self._loop_body()
+        self.expect_match("end", do)
+        return ast.GenericFor(opener.line, variables, values, body)
+
+    def _numeric_for(self, opener: Token, name: Token) -> ast.Statement:
+        self.next()
+        start = self.expression()
+        self.expect(",", "index range")
+        limit = self.expression()
+        step = self.expression() if self.accept(",") else None
+        do = self.expect("do", "for loop")
+        with self.scope.enter_block():
+            self.room(4, name)
+            variable = self.scope.declare(name.value, name.line)
+            body = self._loop_body()
+        self.expect_match("end", do)
+        return ast.NumericFor(opener.line, variable, start, limit, step, body)
+
+    def _function_statement(self) -> ast.Statement:
+        opener = self.next()
+        name = self.expect_name("function name")
+        target = self._name(name)
+        debug_name, is_method = name.value, False
+        while self.token.kind in (".", ":"):
+            is_method = self.next().kind == ":"
+            part = self.expect_name("field name" if not is_method else "method name")
+            debug_name = part.value
+            target = ast.Index(part.line, target, ast.Constant(part.line, part.value))
+            if is_method:
+                break
+        function = self.function_body(opener, debug_name, is_method=is_method)
+        self._note_write(target)
+        return ast.Assignment(opener.line, [target], [function])
+
+    def _local_statement(self) -> ast.Statement:
+        opener = self.next()
+        if self.token.kind == "function":
+            return self._local_function()
+        names = [self.typed_name("variable name")]
+        while self.accept(","):
+            names.append(self.typed_name("variable name"))
+        values = self.expressions() if self.accept("=") else []
+        self.room(len(names), names[-1])
+        variables = [self.scope.declare(name.value, name.line) for name in names]
+        return ast.LocalStatement(opener.line, variables, values)
+
+    def _local_function(self) -> ast.Statement:
+        keyword = self.next()
+        name = self.expect_name("variable name")
+        self.room(1, name)
+        local = self.scope.declare(name.value, name.line)
+        function = self.function_body(keyword, name.value)
+        local.self_function = function.body
+        return ast.LocalFunction(keyword.line, local, function)
+
+    def _return_statement(self) -> ast.Statement:
+        opener = self.next()
+        if self.token.kind in _BLOCK_END or self.token.kind == ";":
+            return ast.Return(opener.line, [])
+        return ast.Return(opener.line, self.expressions())
+
+    def _break_statement(self) -> ast.Statement:
+        opener = self.next()
+        if not self.scope.loops:
+            self.fail("Break statement must be inside a loop", opener.line)
+        return ast.Break(opener.line)
+
+    def _attributed(self) -> ast.Statement:
+        self.attributes()
+        if self.token.kind == "function":
+            return self._function_statement()
+        if self.token.kind == "local" and self.peek().kind == "function":
+            return self._local_statement()
+        self.unexpected(
+            "'function', 'local function', 'declare function' or a function type declaration "
+            "after attribute"
+        )
+
+    def _expression_statement(self) -> ast.Statement | None:
+        first = self.token
+        expression = self.primary()
+        if isinstance(expression, (ast.Call, ast.MethodCall)):
+            return ast.CallStatement(expression.line, expression)
+        if self.token.kind in ("=", ","):
+            return self._assignment(expression)
+        if self.token.kind in COMPOUND:
+            operator = self.next().kind[:-1]
+            self._check_target(expression)
+            self._note_write(expression)
+            return ast.CompoundAssignment(first.line, operator, expression, self.expression())
+        if first.kind == "name" and self._before_is(first):
+            handled = self._soft_keyword(first)
+            if handled is not _NOT_A_KEYWORD:
+                return handled
+        self.fail("Incomplete statement: expected assignment or a function call", first.line)
+
+    def _before_is(self, token: Token) -> bool:
+        return self.tokens[self.position - 1] is token
+
+    def _soft_keyword(self, word: Token) -> ast.Statement | None:
+        if word.value == "continue":
+            if not self.scope.loops:
+                self.fail("Continue statement must be inside a loop", word.line)
+            self.scope.note_continue(word.line)
+            return ast.Continue(word.line)
+        if word.value == "type" and self.token.kind in ("name", "function"):
+            self._type_declaration()
+            return None
+        if word.value == "export" and self.token.value == "type":
+            self.next()
+            self._type_declaration()
+            return None
+        if word.value in EXPERIMENTAL and self.token.kind in ("name", "function"):
+            self.fail(f"'{word.value}' declarations are experimental and not supported", word.line)
+        return _NOT_A_KEYWORD
+
+    def _type_declaration(self) -> None:
+        """Read what follows ``type``: an alias, or a type function."""
+        if self.token.kind != "function":
+            self.types.alias()
+            return
+        opener = self.next()
+        name = self.expect_name("type function name")
+        self.function_body(opener, name.value)
+
+    def _assignment(self, first: ast.Expression) -> ast.Statement:
+        targets = [first]
+        self._check_target(first)
+        while self.accept(","):
+            target = self.primary()
+            self._check_target(target)
+            targets.append(target)
+        equals = self.expect("=", "assignment")
+        values = self.expressions()
+        for target in targets:
+            self._note_write(target)
+        return ast.Assignment(equals.line, targets, values)
+
+    def _check_target(self, target: ast.Expression) -> None:
+        if not isinstance(target, (ast.LocalName, ast.GlobalName, ast.Index)):
+            self.fail("Assigned expression must be a variable or a field", target.line)
+
+    def _note_write(self, target: ast.Expression) -> None:
+        if isinstance(target, ast.LocalName):
+            target.local.writes += 1
+
+
+_READERS: dict[str, Callable[[Parser], ast.Statement]] = {
+    "if": Parser._if_statement,
+    "while": Parser._while_statement,
+    "do": Parser._do_statement,
+    "repeat": Parser._repeat_statement,
+    "for": Parser._for_statement,
+    "function": Parser._function_statement,
+    "local": Parser._local_statement,
+    "return": Parser._return_statement,
+    "break": Parser._break_statement,
+    "@": Parser._attributed,
+}
+"""Readers of statements by the kind of their first token."""

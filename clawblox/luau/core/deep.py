@@ -1,0 +1,166 @@
+"""Runs code on a thread whose stack is large enough for Luau's recursion.
+
+Luau calls are Python calls. Some of them need C stack too, and an ordinary thread has too little:
+recursion would kill the process. A deep thread has 512 MB of address space (used as needed), and
+a recursion limit that ends in a ``RecursionError`` long before that.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+STACK_BYTES = 512 << 20
+MAX_CALLS = 19_999  # as in the reference, the main function among them
+_STARTING_CALLS = 10  # Python's own, below the main function
+HEADROOM = 200  # calls that handling an error may need on a stack that is full
+_PROBE_CALLS = 3_000
+_PROBE_LIMIT = 500
+_lock = threading.Lock()
+_local = threading.local()
+_active = 0
+_usual_limit = 0
+_is_defective: bool | None = None
+
+
+def is_deep() -> bool:
+    """Return whether this thread was started by `run_deep`."""
+    return getattr(_local, "is_deep", False)
+
+
+def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | None = None) -> Result:
+    """Run a function on a deep thread, or on this one if it is deep already; return its result.
+
+    Args:
+        function: The function.
+        interrupt: Called when an exception, such as KeyboardInterrupt, hits the waiting thread; it
+            makes the function end. None means to wait for the function.
+
+    Raises:
+        BaseException: The function raised it; or it hit the waiting thread, and is raised once the
+            function has ended.
+    """
+    if is_deep():
+        return function()
+    outcome: list[Any] = []
+    done = threading.Event()
+
+    def run() -> None:
+        outcome.append(_attempt(function))
+        done.set()
+
+    thread = _start(run)
+    interruption = _wait(done, interrupt)
+    thread.join()
+    if interruption is not None:
+        raise interruption
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def _attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    _local.is_deep = True
+    try:
+        return function(), None
+    except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+        return None, error
+
+
+def _start(target: Callable[[], Any]) -> threading.Thread:
+    def run() -> None:
+        _raise_limit()
+        try:
+            target()
+        finally:
+            _lower_limit()
+
+    with _lock:
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            thread = threading.Thread(target=run, name="luau", daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    return thread
+
+
+def _wait(done: threading.Event, interrupt: Callable[[], None] | None) -> BaseException | None:
+    """Wait for the end; return the exception that hit this thread meanwhile, or None.
+
+    It waits for an event, because an exception within ``Thread.join`` makes the thread look ended.
+    """
+    interruption = None
+    while not done.is_set():
+        try:
+            done.wait()
+        except BaseException as error:  # noqa: BLE001 - raised when the thread has ended
+            interruption = error
+            if interrupt is not None:
+                interrupt()
+    return interruption
+
+
+def _raise_limit() -> None:
+    global _active, _usual_limit, _is_defective
+    with _lock:
+        if _is_defective is None:
+            _is_defective = _probe()
+        if not _active:
+            _usual_limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(call_limit())
+        _active += 1
+
+
+def _lower_limit() -> None:
+    global _active
+    with _lock:
+        _active -= 1
+        if not _active and sys.getrecursionlimit() - call_limit() in (0, HEADROOM):
+            sys.setrecursionlimit(_usual_limit)
+
+
+def call_limit() -> int:
+    """Return the recursion limit while scripts run.
+
+    Where the interpreter misses some recursion, the limit is only a safety net.
+    """
+    return max(_usual_limit, MAX_CALLS + (HEADROOM if _is_defective else _STARTING_CALLS))
+
+
+def recursion_is_unchecked() -> bool:
+    """Return whether this interpreter misses some recursion (CPython 3.13.0 to 3.13.7 do).
+
+    An experiment before the first work of a deep thread finds that out.
+
+    Raises:
+        RuntimeError: No thread can be started.
+    """
+    if _is_defective is None:
+        run_deep(lambda: None)
+    return bool(_is_defective)
+
+
+def _probe() -> bool:
+    calls = 0
+
+    def dive(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < _PROBE_CALLS:
+            dive(None)
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(_PROBE_LIMIT)
+    try:
+        dive()
+    except RecursionError:
+        return False
+    finally:
+        sys.setrecursionlimit(limit)
+    return True

@@ -1,0 +1,330 @@
+"""Loops: the numbers of a numeric ``for``, and the three kinds of generic ``for``.
+
+An iterator object lives in a variable of its loop, so a suspended loop is saved with it; ``again``
+repeats the running iteration and then gives the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import chain, repeat, tee
+from typing import Any
+
+from clawblox.luau.core.border import border
+from clawblox.luau.core.context import call_unyieldable, current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.numbers import to_number
+from clawblox.luau.core.operators import adjust
+from clawblox.luau.core.values import (
+    Flag,
+    Function,
+    LuaTable,
+    is_function,
+    key_value,
+    metamethod,
+    raw_get,
+    type_name,
+)
+
+CALL = object()  # the key of an iteration in which the loop has to call its iterator function
+ONCE = (None,)
+_CACHED = 4096
+FLOATS = tuple(map(float, range(_CACHED)))
+_CHUNK = 1024
+_EXACT = 2.0**53
+builtin_iterators: dict[str, Function] = {}  # `next` and the function `ipairs` returns
+
+
+def charge_iterations(steps: int) -> None:
+    """Charge loop iterations before they run.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    current.vm.charge(steps)
+
+
+def charge_work(steps: int) -> None:
+    """Charge work of the library that runs no script and fills no table.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    current.vm.charge_work(steps)
+
+
+def count(start: Any, limit: Any, step: Any) -> Any:
+    """Return the numbers that ``for i = start, limit, step`` goes through.
+
+    Raises:
+        RuntimeFault: A bound is no number.
+    """
+    if not (start.__class__ is float and limit.__class__ is float and step.__class__ is float):
+        return count(*_bounds(start, limit, step))
+    if step == 1.0:
+        if not start <= limit:
+            return ()
+        if start.is_integer() and start > -_EXACT and limit < _EXACT:
+            first, last = int(start), math.floor(limit)
+            if first >= 0 and last < _CACHED:
+                charge_iterations(last - first + 1)
+                return FLOATS[first : last + 1]
+            return chain.from_iterable(_whole_numbers(first, last))
+    return _steps(start, limit, step)
+
+
+def count_on(value: float, limit: Any, step: Any) -> Any:
+    """Return the number of a running iteration and those that follow it.
+
+    Raises:
+        RuntimeFault: A bound is no number.
+    """
+    if not (limit.__class__ is float and step.__class__ is float):
+        value, limit, step = _bounds(value, limit, step)
+    return chain((value,), count(value + step, limit, step))
+
+
+def _bounds(start: Any, limit: Any, step: Any) -> list[float]:
+    bounds = []
+    for value, what in ((limit, "limit"), (step, "step"), (start, "initial value")):
+        number = to_number(value)
+        if number is None:
+            raise RuntimeFault(f"invalid 'for' {what} (number expected, got {type_name(value)})")
+        bounds.append(number)
+    limit, step, start = bounds
+    return [start, limit, step]
+
+
+def _whole_numbers(first: int, last: int) -> Iterator[Any]:
+    while first <= last:
+        size = min(_CHUNK, last - first + 1)
+        charge_iterations(size)
+        yield map(float, range(first, first + size))
+        first += size
+
+
+def _steps(value: float, limit: float, step: float) -> Iterator[float]:
+    while value <= limit if step > 0.0 else limit <= value:
+        charge_iterations(1)
+        yield value
+        value += step
+
+
+class LoopIterator:
+    """One running generic ``for``."""
+
+    __slots__ = ("control", "function", "state")
+
+    function: Any
+    state: Any
+    control: Any
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        raise NotImplementedError
+
+    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+        """Return the running iteration and the rest."""
+        return chain(((key, value),), iter(self))
+
+
+class FunctionLoop(LoopIterator):
+    """Calls an iterator function; the code of the loop makes the call, which may yield."""
+
+    __slots__ = ()
+
+    def __init__(self, function: Any, state: Any, control: Any) -> None:
+        self.function = function
+        self.state = state
+        self.control = control
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return repeat((CALL, None))
+
+    def take(self, result: Any, count: int) -> tuple[Any, ...]:
+        """Keep the control variable of a call's result; return ``count`` values."""
+        values = adjust(result, count)
+        self.control = values[0]
+        return values
+
+
+class TableLoop(LoopIterator):
+    """Goes through the keys that a table had at the start, reading each value when it is due."""
+
+    __slots__ = ("_position", "keys")
+
+    def __init__(self, table: LuaTable, keys: list[Any]) -> None:
+        self.state = table
+        self.keys = keys
+        self._position: Any = None
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        keys = self.keys
+        charge_iterations(len(keys) + 1)
+        shown = [key_value(key) for key in keys] if _has_flags(keys) else keys
+        self._position = iter(shown)
+        return zip(self._position, map(self.state.get, keys), strict=False)
+
+    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+        """Return the running iteration and the rest."""
+        self.keys = self.rest()
+        return super().again(key, value)
+
+    def rest(self) -> list[Any]:
+        """Return the keys still to come."""
+        if self._position is None:
+            return self.keys
+        left = self._position.__length_hint__()
+        return self.keys[len(self.keys) - left :]
+
+
+class SequenceLoop(LoopIterator):
+    """Goes through 1, 2, 3, … up to the first nil."""
+
+    __slots__ = ()
+
+    def __init__(self, table: LuaTable, control: float) -> None:
+        self.state = table
+        self.control = control
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        start = int(self.control) + 1
+        numbers, again = tee(chain.from_iterable(_charged_numbers(start)))
+        return zip(numbers, iter(map(self.state.get, again).__next__, None), strict=False)
+
+    def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+        """Return the running iteration and the rest."""
+        self.control = key
+        return super().again(key, value)
+
+
+def _charged_numbers(start: int) -> Iterator[Any]:
+    size = 16
+    while True:
+        charge_iterations(size)
+        stop = start + size
+        yield FLOATS[start:stop] if stop < _CACHED else tuple(map(float, range(start, stop)))
+        start = stop
+        size = min(size * 2, _CHUNK)
+
+
+def _has_flags(keys: list[Any]) -> bool:
+    return any(key.__class__ is Flag for key in keys) if len(keys) < _CHUNK else True
+
+
+def is_position(control: Any) -> bool:
+    """Return whether a control value can be that of a loop over positions."""
+    return control.__class__ is float and 0.0 <= control < _EXACT and control.is_integer()
+
+
+def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -> LoopIterator:
+    """Return the iterator of ``for … in function, state, control``.
+
+    Args:
+        function: An iterator function, or a value that can be iterated over.
+        state: Its first argument.
+        control: The first control value.
+        is_call: Whether the loop is written with ``pairs``, ``ipairs`` or ``next``: it then needs a
+            function, and iterates over nothing else.
+
+    Raises:
+        RuntimeFault: The value cannot be iterated over.
+    """
+    if function is builtin_iterators["next"] and control is None and isinstance(state, LuaTable):
+        return TableLoop(state, ordered_keys(state))
+    is_sequence = function is builtin_iterators["inext"] and isinstance(state, LuaTable)
+    if is_sequence and is_position(control):
+        return SequenceLoop(state, control)
+    if is_function(function):
+        return FunctionLoop(function, state, control)
+    handler = metamethod(function, "__iter")
+    if handler is not None:
+        function, state, control = adjust(call_unyieldable(handler, function), 3)
+        if function is None:
+            raise RuntimeFault("attempt to call a nil value")
+        if isinstance(function, LuaTable):
+            return FunctionLoop(function, state, control)
+        return iterate(function, state, control)
+    if metamethod(function, "__call") is not None:
+        return FunctionLoop(function, state, control)
+    if isinstance(function, LuaTable) and not is_call:
+        return TableLoop(function, ordered_keys(function))
+    if (
+        not isinstance(function, LuaTable)
+        and callable(function)
+        and not isinstance(function, (float, str))
+    ):
+        return FunctionLoop(function, state, control)
+    raise RuntimeFault(f"attempt to iterate over a {type_name(function)} value")
+
+
+def ordered_keys(table: LuaTable) -> list[Any]:
+    """Return a table's keys: 1 to its length, then the rest in order of insertion."""
+    keys = list(table)
+    size = int(border(table))
+    sequence = FLOATS[1 : size + 1] if size < _CACHED else tuple(map(float, range(1, size + 1)))
+    if not size or tuple(keys[:size]) == sequence:
+        return keys
+    inside = set(sequence)
+    return [*sequence, *(key for key in keys if key not in inside)]
+
+
+def next_entry(table: LuaTable, key: Any) -> Any:
+    """Return the entry that ``next(table, key)`` returns; the key is a table key.
+
+    Raises:
+        RuntimeFault: The table does not have the key.
+    """
+    cursor: Cursor | None = getattr(table, "_cursor", None)
+    if key is None:
+        cursor = table._cursor = Cursor(_first_key(table))
+        position = 0
+    else:
+        position = cursor.after(key) if cursor is not None else -1
+        if cursor is None or position < 0:
+            cursor = table._cursor = Cursor(_charged_keys(table))
+            position = cursor.after(key)
+            if position < 0:
+                raise RuntimeFault("invalid key to 'next'")
+        elif len(cursor.keys) == 1:
+            cursor.keys += [other for other in _charged_keys(table) if other != key]
+    keys = cursor.keys
+    for at in range(position, len(keys)):
+        value = raw_get(table, keys[at])
+        if value is not None:
+            cursor.position = at
+            return key_value(keys[at]), value
+    del table._cursor
+    return None
+
+
+def _first_key(table: LuaTable) -> list[Any]:
+    """Return the first of a table's keys alone: most calls only ask whether there is one."""
+    key = 1.0 if border(table) else next(iter(table), None)
+    return ordered_keys(table) if raw_get(table, key) is None else [key]
+
+
+def _charged_keys(table: LuaTable) -> list[Any]:
+    charge_work(len(table) // 8)
+    return ordered_keys(table)
+
+
+class Cursor:
+    """The position of ``next`` in a table."""
+
+    __slots__ = ("keys", "position")
+
+    def __init__(self, keys: list[Any]) -> None:
+        self.keys = keys
+        self.position = 0
+
+    def after(self, key: Any) -> int:
+        """Return the position behind a key; -1 if the key is not there."""
+        at = self.position
+        if at < len(self.keys) and self.keys[at] == key:
+            return at + 1
+        charge_work(len(self.keys) // 16)
+        try:
+            return self.keys.index(key) + 1
+        except ValueError:
+            return -1

@@ -1,0 +1,126 @@
+"""What the rooms below the VM see of it, and the coroutine that runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from clawblox.luau.core.errors import LuaError
+from clawblox.luau.core.random import PcgRandom
+
+
+class Frame:
+    """Something suspended that waits for the result of a call."""
+
+    __slots__ = ()
+
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return the function that continues with the result of the call, and its argument.
+
+        The caller calls it, so that no Python frame lies in between.
+        """
+        raise NotImplementedError
+
+
+class Coroutine:
+    """A Luau thread.
+
+    Attributes:
+        status: ``suspended``, ``running``, ``normal`` or ``dead``.
+        function: The function it will run; None once it has started.
+        frames: The suspended calls, outermost first.
+        environment: The globals of chunks loaded in it.
+        error: The error that killed it, for ``coroutine.close``; None otherwise.
+    """
+
+    __slots__ = (
+        "__weakref__", "_serial", "environment", "error", "frames", "function", "status",
+    )  # fmt: skip
+
+    def __init__(self, function: Callable[..., Any] | None, environment: Any) -> None:
+        self.status = "suspended"
+        self.function = function
+        self.frames: list[Frame] = []
+        self.environment = environment
+        self.error: LuaError | None = None
+
+
+class Machine(Protocol):
+    """The VM as `context.current` gives it to operators, coroutines and libraries.
+
+    Attributes:
+        c_calls: The number of active callbacks.
+        base_c_calls: The number of those below the running coroutine, which may not yield past
+            them.
+        depth: The number of active calls, where the interpreter does not count them.
+        has_headroom: Whether the stack was full and the recursion limit is raised.
+        running: The running coroutine; None outside any.
+        error_stack: The traceback of the error that a handler is handling; None outside handlers.
+        main_environment: The globals outside coroutines.
+        has_weak_tables: Whether a metatable with ``__mode`` was ever set.
+    """
+
+    c_calls: int
+    base_c_calls: int
+    depth: int
+    has_headroom: bool
+    running: Coroutine | None
+    error_stack: str | None
+    main_environment: Any
+    has_weak_tables: bool
+
+    @property
+    def globals(self) -> dict[Any, Any]:
+        """The table of globals."""
+
+    @property
+    def string_library(self) -> dict[Any, Any]:
+        """The table in which fields of strings are looked up."""
+
+    @property
+    def string_metatable(self) -> dict[Any, Any]:
+        """The metatable of all strings."""
+
+    @property
+    def main_coroutine(self) -> Coroutine | None:
+        """The coroutine that scripts see as the main thread; None if there is no such coroutine."""
+
+    @property
+    def random(self) -> PcgRandom:
+        """The stream of ``math.random``."""
+
+    @property
+    def output(self) -> Callable[[str], None] | None:
+        """The receiver of printed lines; None drops them."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock of ``os.clock``, in seconds."""
+
+    @property
+    def wall_clock(self) -> Callable[[], float]:
+        """The clock of ``os.time``, in seconds since 1970."""
+
+    def charge(self, steps: int) -> None:
+        """Take steps of a script's loop, and account for the heap it may fill."""
+
+    def charge_work(self, steps: int) -> None:
+        """Take steps for work that adds nothing to the heap."""
+
+    def charge_search(self) -> None:
+        """Take steps for a walk through the whole heap."""
+
+    def allocate(self, size: int) -> None:
+        """Account for bytes about to be allocated, and take steps for filling them."""
+
+    def check_c_calls(self) -> None:
+        """Refuse callbacks nested too deep."""
+
+    def protect(self) -> None:
+        """Count a protected call."""
+
+    def identify(self, value: Any) -> str:
+        """Return the type and serial number of a value that has no other text."""
+
+    def load_charged(self, source: str, name: str, environment: Any) -> Callable[..., Any]:
+        """Compile a chunk for the running script; return its main function."""

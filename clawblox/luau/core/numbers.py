@@ -1,0 +1,153 @@
+"""Arithmetic as Luau defines it, and numbers as text, both ways."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from clawblox.luau.core.context import charge_reading
+
+_DECIMAL = re.compile(
+    r"[ \t\n\v\f\r]*([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)[ \t\n\v\f\r]*"
+)
+_HEXADECIMAL = re.compile(
+    r"[ \t\n\v\f\r]*"
+    r"([+-]?0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)(?:[pP][+-]?[0-9]++)?)"
+    r"[ \t\n\v\f\r]*"
+)
+_SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*", re.IGNORECASE)
+_MAX_PLAIN_EXPONENT = 21
+_MIN_PLAIN_EXPONENT = -6
+_MOST_DIGITS = 64  # digits that a 64-bit number can have
+
+
+def modulo(left: float, right: float) -> float:
+    """Return Luau's ``%``: ``a - floor(a / b) * b``, rounded at every step."""
+    try:
+        quotient = left / right
+    except ZeroDivisionError:
+        return math.nan
+    if quotient - quotient != 0.0:
+        return left - quotient * right
+    floored = math.floor(quotient) or math.copysign(0.0, quotient)
+    return left - floored * right
+
+
+def divide(left: float, right: float) -> float:
+    """Return ``a / b`` as IEEE 754 defines it."""
+    try:
+        return left / right
+    except ZeroDivisionError:
+        if left == 0.0 or left != left:
+            return math.nan
+        return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def floor_divide(left: float, right: float) -> float:
+    """Return ``floor(a / b)``."""
+    quotient = divide(left, right)
+    if quotient - quotient != 0.0 or quotient == 0.0:
+        return quotient
+    floored = float(math.floor(quotient))
+    return floored if floored else math.copysign(floored, quotient)
+
+
+def raise_to(left: float, right: float) -> float:
+    """Return ``a ^ b`` as C's ``pow`` computes it."""
+    if right == 2.0:
+        return left * left
+    try:
+        return math.pow(left, right)
+    except OverflowError:
+        is_odd = right.is_integer() and right % 2.0 == 1.0
+        return -math.inf if left < 0.0 and is_odd else math.inf
+    except ValueError:
+        if left == 0.0:
+            is_odd = right.is_integer() and right % 2.0 == 1.0
+            return math.copysign(math.inf, left) if is_odd else math.inf
+        return math.nan
+
+
+def format_number(value: float) -> str:
+    """Return a number as ``tostring`` shows it: the shortest digits that read back the same."""
+    if -1e15 < value < 1e15:
+        whole = int(value)
+        if whole == value:
+            if whole:
+                return str(whole)
+            return "0" if math.copysign(1.0, value) > 0 else "-0"
+    if value != value:
+        return "nan"
+    if value in (math.inf, -math.inf):
+        return "inf" if value > 0 else "-inf"
+    sign, digits, exponent = _shortest(value)
+    return sign + _lay_out(digits, exponent)
+
+
+def _shortest(value: float) -> tuple[str, str, int]:
+    """Return sign, digits without leading or trailing zeros, and where the point is."""
+    text = repr(value)
+    sign = "-" if text[0] == "-" else ""
+    mantissa, _, power = text.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = whole + fraction
+    point = len(whole) + int(power or 0)
+    stripped = digits.lstrip("0")
+    point -= len(digits) - len(stripped)
+    return sign, stripped.rstrip("0"), point
+
+
+def _lay_out(digits: str, point: int) -> str:
+    if _MIN_PLAIN_EXPONENT < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    if 0 < point <= _MAX_PLAIN_EXPONENT:
+        if len(digits) <= point:
+            return digits + "0" * (point - len(digits))
+        return f"{digits[:point]}.{digits[point:]}"
+    mantissa = digits if len(digits) == 1 else f"{digits[0]}.{digits[1:]}"
+    return f"{mantissa}e{point - 1:+03d}"
+
+
+def parse_number(text: str) -> float | None:
+    """Return the number that a string stands for, or None."""
+    if match := _DECIMAL.fullmatch(text):
+        return float(match[1])
+    if match := _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(match[1])
+        except OverflowError:
+            return -math.inf if match[1].startswith("-") else math.inf
+    if match := _SPECIAL.fullmatch(text):
+        return float(match[1])
+    return None
+
+
+def parse_in_base(text: str, base: int) -> float | None:
+    """Return the unsigned integer that a string stands for in a base from 2 to 36, or None."""
+    body = text.strip(" \t\n\v\f\r")
+    negative = body.startswith("-")
+    body = body.lstrip("+-") if body[:1] in "+-" and body[1:2] not in "+-" else body
+    if base == 16 and body[:2] in ("0x", "0X"):
+        body = body[2:]
+    if not body.isalnum() or not body.isascii():
+        return None
+    if any(int(digit, 36) >= base for digit in set(body)):
+        return None
+    body = body.lstrip("0")
+    number = 2**64 - 1 if len(body) > _MOST_DIGITS else min(int(body or "0", base), 2**64 - 1)
+    return float((2**64 - number) % 2**64 if negative else number)
+
+
+def to_number(value: Any) -> float | None:
+    """Return a number, or the number that a string stands for; None for anything else.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    if value.__class__ is float:
+        return float(value)
+    if value.__class__ is not str:
+        return None
+    charge_reading(len(value))
+    return parse_number(value)

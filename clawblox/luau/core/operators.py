@@ -1,0 +1,463 @@
+"""Operators for operands that the fast paths of generated code do not handle."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from clawblox.luau.core.border import border
+from clawblox.luau.core.context import call_unyieldable as call_hook
+from clawblox.luau.core.context import charge_reading, current
+from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
+from clawblox.luau.core.numbers import (
+    divide,
+    floor_divide,
+    format_number,
+    modulo,
+    raise_to,
+    to_number,
+)
+from clawblox.luau.core.values import (
+    LuaTable,
+    Userdata,
+    Vector,
+    assign,
+    check_key,
+    describe_key,
+    first,
+    hooks,
+    meta_equal,
+    metamethod,
+    table_key,
+    truth,
+    type_name,
+)
+
+MAX_STRING = 1 << 30
+_ENTRY_BYTES = 60
+_SMALL = 100  # bytes, which the charge for a step covers
+_SINGLE = struct.Struct("<fff")
+_MAX_SINGLE = 3.4028235677973366e38  # larger numbers round to infinity in 32 bits
+
+
+def _vector_result(
+    left: Any, right: Any, compute: Callable[[float, float], float], *, scales: bool
+) -> Vector | None:
+    """Return an operator's result for vectors; None if an operand is no vector or number."""
+    a = left if left.__class__ is Vector else _scale(left) if scales else None
+    b = right if right.__class__ is Vector else _scale(right) if scales else None
+    if a is None or b is None:
+        return None
+    return make_vector(compute(a.x, b.x), compute(a.y, b.y), compute(a.z, b.z))
+
+
+def _scale(value: Any) -> Vector | None:
+    number = to_number(value)
+    return None if number is None else make_vector(number, number, number)
+
+
+def _arithmetic(
+    event: str, word: str, compute: Callable[[float, float], float], *, scales: bool
+) -> Callable[[Any, Any], Any]:
+    """Build one operator.
+
+    Args:
+        event: The metamethod.
+        word: The operator's name in messages.
+        compute: The operation on numbers.
+        scales: Whether one operand may be a vector and the other a number.
+    """
+
+    def operate(left: Any, right: Any) -> Any:
+        if left.__class__ is float and right.__class__ is float:
+            return compute(left, right)
+        if left.__class__ is Vector or right.__class__ is Vector:
+            vector = _vector_result(left, right, compute, scales=scales)
+            if vector is not None:
+                return vector
+        handler = metamethod(left, event)
+        if handler is None:
+            handler = metamethod(right, event)
+        if handler is not None:
+            return first(call_hook(handler, left, right))
+        a, b = to_number(left), to_number(right)
+        if a is None or b is None:
+            raise RuntimeFault(_arithmetic_refusal(word, left, right))
+        return compute(a, b)
+
+    operate.__name__ = word
+    return operate
+
+
+def _arithmetic_refusal(word: str, left: Any, right: Any) -> str:
+    a, b = type_name(left), type_name(right)
+    kinds = a if a == b else f"{a} and {b}"
+    return f"attempt to perform arithmetic ({word}) on {kinds}"
+
+
+add = _arithmetic("__add", "add", float.__add__, scales=False)
+sub = _arithmetic("__sub", "sub", float.__sub__, scales=False)
+mul = _arithmetic("__mul", "mul", float.__mul__, scales=True)
+div = _arithmetic("__div", "div", divide, scales=True)
+idiv = _arithmetic("__idiv", "idiv", floor_divide, scales=True)
+mod = _arithmetic("__mod", "mod", modulo, scales=False)
+power = _arithmetic("__pow", "pow", raise_to, scales=False)
+
+
+def minus(value: Any) -> Any:
+    """Return ``-value``.
+
+    Raises:
+        RuntimeFault: The value is no number, and has no ``__unm``.
+    """
+    if value.__class__ is Vector:
+        return Vector(-value.x, -value.y, -value.z)
+    handler = metamethod(value, "__unm")
+    if handler is not None:
+        return first(call_hook(handler, value, value))
+    number = to_number(value)
+    if number is None:
+        raise RuntimeFault(f"attempt to perform arithmetic (unm) on {type_name(value)}")
+    return -number
+
+
+def length(value: Any) -> float:
+    """Return ``#value``.
+
+    Raises:
+        RuntimeFault: The value has no length, or its ``__len`` returns no number.
+    """
+    if value.__class__ is LuaTable:
+        return border(value)
+    if value.__class__ is str:
+        return float(len(value))
+    handler = metamethod(value, "__len")
+    if handler is not None:
+        result = first(call_hook(handler, value))
+        if result.__class__ is not float:
+            raise RuntimeFault("'__len' must return a number")
+        return float(result)
+    if isinstance(value, LuaTable):
+        return border(value)
+    raise RuntimeFault(f"attempt to get length of a {type_name(value)} value")
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Return ``left == right`` for operands of different classes.
+
+    Raises:
+        LuaError: ``__eq`` fails.
+    """
+    if left.__class__ is bool or right.__class__ is bool:
+        return left is right
+    if left.__class__ is str and right.__class__ is str:
+        return _equal_texts(left, right)
+    if isinstance(left, LuaTable):
+        return left is right or (isinstance(right, LuaTable) and meta_equal(left, right))
+    if isinstance(left, Userdata):
+        return left is right or (isinstance(right, Userdata) and meta_equal(left, right))
+    return left is right or bool(left == right)
+
+
+def _equal_texts(left: str, right: str) -> bool:
+    if len(left) == len(right):
+        charge_reading(len(left))
+    return left == right
+
+
+def raw_equal(left: Any, right: Any) -> bool:
+    """Return ``rawequal(left, right)``."""
+    if left is right:
+        return bool(left == left) if left.__class__ in (float, Vector) else True
+    if left.__class__ is not right.__class__ or left.__class__ is bool:
+        return False
+    if left.__class__ is str:
+        return _equal_texts(left, right)
+    return left.__class__ in (float, Vector) and bool(left == right)
+
+
+def less(left: Any, right: Any) -> bool:
+    """Return ``left < right``.
+
+    Raises:
+        RuntimeFault: The values cannot be compared.
+    """
+    if left.__class__ is right.__class__ and left.__class__ in (float, str):
+        if left.__class__ is str:
+            charge_reading(min(len(left), len(right)))
+        return bool(left < right)
+    return _compare(left, right, "__lt", "<")
+
+
+def less_equal(left: Any, right: Any) -> bool:
+    """Return ``left <= right``.
+
+    Raises:
+        RuntimeFault: The values cannot be compared.
+    """
+    if left.__class__ is right.__class__ and left.__class__ in (float, str):
+        if left.__class__ is str:
+            charge_reading(min(len(left), len(right)))
+        return bool(left <= right)
+    if metamethod(left, "__le") is None and metamethod(left, "__lt") is not None:
+        return not _compare(right, left, "__lt", "<=")
+    return _compare(left, right, "__le", "<=")
+
+
+def _compare(left: Any, right: Any, event: str, sign: str) -> bool:
+    a, b = type_name(left), type_name(right)
+    if a == b:
+        handler = metamethod(left, event)
+        if handler is not None and metamethod(right, event) is handler:
+            return truth(first(call_hook(handler, left, right)))
+    raise RuntimeFault(f"attempt to compare {a} {sign} {b}")
+
+
+def _piece(value: Any) -> str | None:
+    if value.__class__ is str:
+        return str(value)
+    return format_number(value) if value.__class__ is float else None
+
+
+def account_text(text: str) -> str:
+    """Account for a new string; return it.
+
+    Raises:
+        OutOfMemory: There is no room for it.
+    """
+    if len(text) > _SMALL:
+        current.vm.allocate(len(text))
+    return text
+
+
+def join(pieces: list[str], separator: str = "") -> str:
+    """Return pieces as one string.
+
+    Raises:
+        OutOfMemory: There is no room for it.
+    """
+    size = sum(map(len, pieces)) + len(separator) * max(len(pieces) - 1, 0)
+    if size > _SMALL:
+        if size > MAX_STRING:
+            raise OutOfMemory
+        current.vm.allocate(size)
+    return separator.join(pieces)
+
+
+def concat(left: Any, right: Any) -> Any:
+    """Return ``left .. right``.
+
+    Raises:
+        RuntimeFault: An operand is no string or number, and has no ``__concat``.
+        OutOfMemory: There is no room for it.
+    """
+    a, b = _piece(left), _piece(right)
+    if a is not None and b is not None:
+        size = len(a) + len(b)
+        if size > _SMALL:
+            if size > MAX_STRING:
+                raise OutOfMemory
+            current.vm.allocate(size)
+        return a + b
+    handler = metamethod(left, "__concat")
+    if handler is None:
+        handler = metamethod(right, "__concat")
+    if handler is None:
+        raise RuntimeFault(f"attempt to concatenate {type_name(left)} with {type_name(right)}")
+    return first(call_hook(handler, left, right))
+
+
+def concat_all(*values: Any) -> Any:
+    """Return ``a .. b .. c``, which binds to the right.
+
+    Raises:
+        RuntimeFault: An operand is no string or number, and has no ``__concat``.
+        OutOfMemory: There is no room for it.
+    """
+    pieces = []
+    for value in values:
+        if value.__class__ is str:
+            pieces.append(value)
+        elif value.__class__ is float:
+            pieces.append(format_number(value))
+        else:
+            break
+    else:
+        return join(pieces)
+    result = values[-1]
+    for value in reversed(values[:-1]):
+        result = concat(value, result)
+    return result
+
+
+def index(holder: Any, key: Any) -> Any:
+    """Return ``holder[key]`` for any two values.
+
+    Raises:
+        RuntimeFault: The holder cannot be indexed, or not with this key.
+    """
+    key = table_key(key)
+    if holder.__class__ is str:
+        return text_field(holder, key)
+    try:
+        read = type(holder).__getitem__
+    except AttributeError:
+        raise RuntimeFault(
+            f"attempt to index {type_name(holder)} with {describe_key(key)}"
+        ) from None
+    return read(holder, key)
+
+
+def put(holder: Any, key: Any, value: Any) -> None:
+    """Do ``holder[key] = value`` for any values.
+
+    Raises:
+        RuntimeFault: The holder cannot be assigned to, or not with this key.
+    """
+    key = table_key(key)
+    if holder.__class__ is LuaTable:
+        check_key(key)
+        if value is None:
+            holder.pop(key, None)
+        else:
+            holder[key] = value
+    elif isinstance(holder, LuaTable):
+        assign(holder, key, value)
+    else:
+        write = getattr(type(holder), "__setitem__", None)
+        if write is None:
+            raise RuntimeFault(f"attempt to index {type_name(holder)} with {describe_key(key)}")
+        write(holder, key, value)
+
+
+def text_field(text: str, key: Any) -> Any:
+    """Return a field of a string: the entry of the string library with this name."""
+    return current.vm.string_library[table_key(key)]
+
+
+def table_without_nil(fields: dict[Any, Any]) -> LuaTable:
+    """Return a new table of the fields that are not nil."""
+    table = LuaTable(fields)
+    empty = [key for key, value in fields.items() if value is None]
+    if empty:
+        for key in empty:
+            del table[key]
+        table._hint = float(sum(key.__class__ is float for key in fields))
+    return table
+
+
+def account_table(table: LuaTable) -> LuaTable:
+    """Account for a large table literal; return it.
+
+    Raises:
+        OutOfMemory: There is no room for it.
+    """
+    current.vm.allocate(_ENTRY_BYTES * len(table))
+    return table
+
+
+def place(table: LuaTable, key: Any, value: Any, positional: int | None) -> None:
+    """Set a field of a table literal, unless one of its positional items is there.
+
+    Args:
+        table: The new table.
+        key: The key.
+        value: The value.
+        positional: The number of positional items; None if `table_with` has counted them.
+
+    Raises:
+        RuntimeFault: The key is nil or NaN.
+    """
+    if positional is None:
+        positional = int(getattr(table, "_hint", 0.0))
+    if key.__class__ is not float or not (1.0 <= key <= positional and key.is_integer()):
+        put(table, key, value)
+
+
+def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> LuaTable:
+    """Return a new table with ``values`` behind its ``count`` positional items.
+
+    Raises:
+        OutOfMemory: There is no room for it.
+    """
+    table = table_without_nil(fields)
+    current.vm.allocate(40 * len(values))
+    if len(values) + count:
+        table._hint = float(len(values) + count)
+    for position, value in enumerate(values, count + 1):
+        if value is not None:
+            table[float(position)] = value
+    return table
+
+
+def adjust(result: Any, count: int) -> tuple[Any, ...]:
+    """Return exactly ``count`` values of a function's result."""
+    values = result if result.__class__ is tuple else (result,)
+    return take_values(values, count)
+
+
+def take_values(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """Return exactly ``count`` values: the first, or with nil added."""
+    missing = count - len(values)
+    return values + (None,) * missing if missing > 0 else values[:count]
+
+
+def shown_type(value: Any) -> str:
+    """Return the type of a value as ``typeof`` names it: host objects have types of their own."""
+    return value.type_name if isinstance(value, Userdata) else type_name(value)
+
+
+def to_text(value: Any) -> str:
+    """Return ``tostring(value)``.
+
+    Raises:
+        RuntimeFault: ``__tostring`` returns no string.
+        LuaError: ``__tostring`` fails.
+    """
+    if value.__class__ is str:
+        return str(value)
+    if value.__class__ is float:
+        return format_number(value)
+    if value is None:
+        return "nil"
+    if value.__class__ is bool:
+        return "true" if value else "false"
+    handler = metamethod(value, "__tostring")
+    if handler is not None:
+        text = first(call_hook(handler, value))
+        if text.__class__ is not str:
+            raise RuntimeFault("'__tostring' must return a string")
+        return str(text)
+    if value.__class__ is Vector:
+        return ", ".join(map(format_number, (value.x, value.y, value.z)))
+    return current.vm.identify(value)
+
+
+def interpolate(texts: tuple[str, ...], *values: Any) -> str:
+    """Return a backtick string.
+
+    Raises:
+        LuaError: ``__tostring`` of a value fails, or there is no room for the string.
+    """
+    parts = [texts[0]]
+    for text, value in zip(texts[1:], values, strict=True):
+        parts.append(to_text(value))
+        parts.append(text)
+    return join(parts)
+
+
+def make_vector(x: float, y: float, z: float) -> Vector:
+    """Return a vector, its components rounded to 32 bits."""
+    return Vector(*_SINGLE.unpack(_SINGLE.pack(_fit(x), _fit(y), _fit(z))))
+
+
+def _fit(value: float) -> float:
+    if -_MAX_SINGLE <= value <= _MAX_SINGLE or value != value:
+        return value
+    return math.copysign(math.inf, value)
+
+
+hooks["index"] = index
+hooks["put"] = put

@@ -1,0 +1,490 @@
+"""The values of Luau as Python objects.
+
+nil, booleans, numbers and strings are ``None``, ``bool``, ``float`` and ``str`` (one character a
+byte). Functions are Python callables: generated functions, built-in functions, and instances of
+`NativeFunction`. They return a bare value for exactly one result, and a tuple otherwise.
+
+Tables are dictionaries. What a table can do beyond reading and writing is in its class, which
+changes with its metatable, so that plain tables pay for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from clawblox.luau.core.context import call_unyieldable as call_hook
+from clawblox.luau.core.context import charge_reading, current
+from clawblox.luau.core.errors import MAX_MESSAGE, RuntimeFault
+from clawblox.luau.core.machine import Coroutine
+
+Function = Callable[..., Any]
+
+MAX_INDEX_CHAIN = 100
+
+
+class Flag:
+    """The key under which a table holds ``true`` or ``false``, which equal numbers in Python."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+
+TRUE_KEY = Flag(True)
+FALSE_KEY = Flag(False)
+
+
+def flag(value: bool) -> Flag:
+    """Return the table key of a boolean."""
+    return TRUE_KEY if value else FALSE_KEY
+
+
+def table_key(value: Any) -> Any:
+    """Return the key under which a table holds a value, charging for a long one.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    if value.__class__ is str:
+        charge_reading(len(value))
+    return flag(value) if value.__class__ is bool else value
+
+
+def key_value(key: Any) -> Any:
+    """Return the Luau value of a table key."""
+    return key.value if key.__class__ is Flag else key
+
+
+class LuaTable(dict[Any, Any]):
+    """A table without a metatable; no key ever holds None."""
+
+    __slots__ = ("__weakref__", "_cursor", "_hint", "_meta", "_own_class", "_serial")
+
+    _meta: LuaTable | None
+    _own_class: type[MetaTable]
+    _hint: float  # the number of elements it was made for, if known
+    _cursor: Any  # the position of `next`
+    _serial: int
+
+    meta: LuaTable | None = None
+    __missing__ = dict.get
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+
+    def __repr__(self) -> str:
+        return f"<table of {len(self)}>"
+
+
+class MetaTable(LuaTable):
+    """A table with a metatable that lets assignments through."""
+
+    __slots__ = ()
+
+    meta = LuaTable.__dict__["_meta"]
+
+    def __missing__(self, key: Any) -> Any:  # type: ignore[override]
+        table: LuaTable = self
+        for _ in range(MAX_INDEX_CHAIN):
+            meta = table.meta
+            if meta is None:
+                return None
+            handler = raw_get(meta, "__index")
+            if handler is None:
+                return None
+            if not isinstance(handler, LuaTable):
+                if handler.__class__ is FunctionType or is_function(handler):
+                    return first(call_hook(handler, table, key_value(key)))
+                return hooks["index"](handler, key_value(key))
+            value = raw_get(handler, key)
+            if value is not None:
+                return value
+            table = handler
+        raise RuntimeFault("'__index' chain too long; possibly loop")
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it as scripts do."""
+        handler: Any = raw_get(self.meta, "__call") if self.meta is not None else None
+        if not is_function(handler):
+            raise RuntimeFault("attempt to call a table value")
+        return handler(self, *arguments)
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LuaTable) and meta_equal(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+class SlowTable(MetaTable):
+    """A table whose assignments need care: it has ``__newindex``, or is a metatable itself."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        assign(self, key, value)
+
+
+class FrozenTable(SlowTable):
+    """A read-only table."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+
+raw_get = dict.get
+raw_set = dict.__setitem__
+raw_pop = dict.pop
+raw_has = dict.__contains__
+hooks: dict[str, Function] = {}  # filled by `operators`, which needs this module
+
+
+class NativeFunction:
+    """A function with state of its own, such as one that ``string.gmatch`` returns."""
+
+    __slots__ = ("__weakref__", "_serial")
+
+
+class Userdata:
+    """A value that ``newproxy`` returns: an identity, and perhaps a metatable."""
+
+    __slots__ = ("__weakref__", "_serial", "meta")
+
+    type_name = "userdata"
+
+    def __init__(self, meta: LuaTable | None) -> None:
+        self.meta = meta
+
+    def _handler(self, event: str) -> Any:
+        return None if self.meta is None else raw_get(self.meta, event)
+
+    def __getitem__(self, key: Any) -> Any:
+        handler = self._handler("__index")
+        key = key_value(key)
+        if handler is None and (handler := self._handler("__namecall")) is not None:
+            return handler
+        if handler is None:
+            raise RuntimeFault(f"attempt to index userdata with {describe_key(key)}")
+        if is_function(handler):
+            return first(call_hook(handler, self, key))
+        return hooks["index"](handler, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        handler = self._handler("__newindex")
+        key = key_value(key)
+        if handler is None:
+            raise RuntimeFault(f"attempt to index userdata with {describe_key(key)}")
+        if is_function(handler):
+            call_hook(handler, self, key, value)
+        else:
+            hooks["put"](handler, key, value)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it as scripts do."""
+        handler = self._handler("__call")
+        if not is_function(handler):
+            raise RuntimeFault("attempt to call a userdata value")
+        return handler(self, *arguments)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Userdata) and meta_equal(self, other)
+
+    __hash__ = object.__hash__
+
+
+class Vector:
+    """A vector of three 32-bit floats; a value, not an object."""
+
+    __slots__ = ("x", "y", "z")
+
+    def __init__(self, x: float, y: float, z: float) -> None:
+        self.x = x
+        self.y = y
+        self.z = z
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            other.__class__ is Vector
+            and self.x == other.x
+            and self.y == other.y
+            and self.z == other.z
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.x, self.y, self.z))
+
+    def __getitem__(self, key: Any) -> float:
+        if key.__class__ is str and len(key) == 1 and key in "xyzXYZ":
+            return float(getattr(self, key.lower()))
+        raise RuntimeFault(f"attempt to index vector with {describe_key(key_value(key))}")
+
+
+class Buffer:
+    """A block of bytes."""
+
+    __slots__ = ("__weakref__", "_serial", "data")
+
+    def __init__(self, data: bytearray) -> None:
+        self.data = data
+
+
+def is_function(value: Any) -> bool:
+    """Return whether a value's type is ``function``."""
+    return (
+        value.__class__ is FunctionType
+        or isinstance(value, NativeFunction)
+        or value.__class__ is BuiltinFunctionType
+    )
+
+
+_TYPE_NAMES: dict[type, str] = {
+    type(None): "nil",
+    bool: "boolean",
+    float: "number",
+    str: "string",
+    LuaTable: "table",
+    MetaTable: "table",
+    SlowTable: "table",
+    FrozenTable: "table",
+    FunctionType: "function",
+    BuiltinFunctionType: "function",
+    Vector: "vector",
+    Buffer: "buffer",
+    Userdata: "userdata",
+    Coroutine: "thread",
+}
+
+
+def type_name(value: Any) -> str:
+    """Return the type of a value as ``type`` names it."""
+    name = _TYPE_NAMES.get(value.__class__)
+    if name is not None:
+        return name
+    if isinstance(value, LuaTable):
+        return "table"
+    return "function" if isinstance(value, NativeFunction) else "userdata"
+
+
+def first(result: Any) -> Any:
+    """Return the first value of a function's result."""
+    if result.__class__ is tuple:
+        return result[0] if result else None
+    return result
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    """Return all values of a function's result."""
+    return result if result.__class__ is tuple else (result,)
+
+
+def as_result(values: tuple[Any, ...]) -> Any:
+    """Return values the way functions return them."""
+    return values[0] if len(values) == 1 else values
+
+
+def read_serial(value: Any) -> int | None:
+    """Return the serial number of an object; None while it has none."""
+    if isinstance(value, FunctionType):
+        serial: int | None = value.__dict__.get("serial")
+        return serial
+    return getattr(value, "_serial", None)
+
+
+def set_serial(value: Any, serial: int) -> None:
+    """Give an object a serial number.
+
+    Raises:
+        AttributeError: The value is no object.
+    """
+    if isinstance(value, FunctionType):
+        value.__dict__["serial"] = serial
+    else:
+        value._serial = serial
+
+
+def truth(value: Any) -> bool:
+    """Return whether a value counts as true."""
+    return value is not None and value is not False
+
+
+def describe_key(key: Any) -> str:
+    """Return a key as messages about indexing show it."""
+    return f"'{key[:MAX_MESSAGE]}'" if key.__class__ is str else type_name(key)
+
+
+def find_metatable(value: Any) -> LuaTable | None:
+    """Return a value's metatable; None for strings, and for values without a metatable."""
+    meta: LuaTable | None = getattr(value, "meta", None)
+    return meta
+
+
+def metamethod(value: Any, event: str) -> Any:
+    """Return a value's handler of an event, or None."""
+    meta = getattr(value, "meta", None)
+    return None if meta is None else raw_get(meta, event)
+
+
+def meta_equal(left: Any, right: Any) -> bool:
+    """Compare two objects by the ``__eq`` they share, also where both are the same object.
+
+    Raises:
+        LuaError: A metamethod fails or yields.
+    """
+    handler = metamethod(left, "__eq")
+    if handler is None or metamethod(right, "__eq") is not handler:
+        return left is right
+    return truth(first(call_hook(handler, left, right)))
+
+
+def raw_assign(table: LuaTable, key: Any, value: Any) -> None:
+    """Set a key without metamethods; the key is a table key and valid."""
+    if value is None:
+        raw_pop(table, key, None)
+    else:
+        raw_set(table, key, value)
+    if table.__class__ is SlowTable and key.__class__ is str:
+        if key == "__newindex":
+            reclass_users(table)
+        elif key == "__index":
+            renew_class(table)
+
+
+def check_key(key: Any) -> None:
+    """Refuse nil and NaN as keys to write to.
+
+    Raises:
+        RuntimeFault: The key is nil or NaN, or a vector that contains NaN.
+    """
+    if key is None:
+        raise RuntimeFault("table index is nil")
+    if key.__class__ in (float, Vector) and key != key:
+        what = "is" if key.__class__ is float else "contains"
+        raise RuntimeFault(f"table index {what} NaN")
+
+
+def check_writable(table: LuaTable) -> None:
+    """Refuse to change a frozen table.
+
+    Raises:
+        RuntimeFault: The table is frozen.
+    """
+    if table.__class__ is FrozenTable:
+        raise RuntimeFault("attempt to modify a readonly table")
+
+
+def assign(target: Any, key: Any, value: Any) -> None:
+    """Set a key of a table as scripts do: with ``__newindex``, unless it is read-only.
+
+    Raises:
+        RuntimeFault: The table is frozen, the key is nil or NaN, or the chain of ``__newindex`` is
+            too long.
+        LuaError: A metamethod fails or yields.
+    """
+    table = target
+    for _ in range(MAX_INDEX_CHAIN):
+        meta = table.meta
+        handler = None
+        if meta is not None and not raw_has(table, key):
+            handler = raw_get(meta, "__newindex")
+        if handler is None:
+            check_writable(table)
+            check_key(key)
+            raw_assign(table, key, value)
+            return
+        if is_function(handler):
+            call_hook(handler, table, key_value(key), value)
+            return
+        if not isinstance(handler, LuaTable):
+            hooks["put"](handler, key_value(key), value)
+            return
+        table = handler
+    raise RuntimeFault("'__newindex' chain too long; possibly loop")
+
+
+def set_metatable(table: LuaTable, meta: LuaTable | None) -> None:
+    """Give a table a metatable; the caller has checked that this is allowed."""
+    if meta is not None and not isinstance(meta, SlowTable):
+        if meta.__class__ is LuaTable:
+            meta._meta = None
+        meta.__class__ = SlowTable
+    table._meta = meta
+    table.__class__ = _class_for(table, meta)
+
+
+def _class_for(table: LuaTable, meta: LuaTable | None) -> type[LuaTable]:
+    if isinstance(table, SlowTable):
+        return table.__class__
+    if meta is None:
+        return LuaTable
+    return SlowTable if raw_has(meta, "__newindex") else user_class(meta)
+
+
+def user_class(meta: LuaTable) -> type[MetaTable]:
+    """Return the class of the tables with this metatable.
+
+    The second user gets a class made for the metatable, in which a missing field is looked up in
+    the ``__index`` table without any Python code.
+    """
+    known: type[MetaTable] | None = getattr(meta, "_own_class", None)
+    if known is None:
+        meta._own_class = MetaTable
+        return MetaTable
+    return own_user_class(meta) if known is MetaTable else known
+
+
+def own_user_class(meta: LuaTable) -> type[MetaTable]:
+    """Return the class made for the tables with this metatable."""
+    known: type[MetaTable] = getattr(meta, "_own_class", MetaTable)
+    if known is MetaTable:
+        known = meta._own_class = type("MetaTable", (MetaTable,), {"__slots__": ()})
+        renew_class(meta)
+    return known
+
+
+def renew_class(meta: LuaTable) -> None:
+    """Make the class of a metatable's users follow its present ``__index``."""
+    known: Any = getattr(meta, "_own_class", None)
+    if known is None or known is MetaTable:
+        return
+    handler = raw_get(meta, "__index")
+    if isinstance(handler, LuaTable) and not _is_circular(handler):
+        known.__missing__ = handler.__getitem__
+    else:
+        known.__missing__ = MetaTable.__missing__
+
+
+def _is_circular(table: LuaTable) -> bool:
+    for _ in range(MAX_INDEX_CHAIN):
+        handler = None if table.meta is None else raw_get(table.meta, "__index")
+        if not isinstance(handler, LuaTable):
+            return False
+        table = handler
+    return True
+
+
+def reclass_users(meta: LuaTable) -> None:
+    """Let the tables with this metatable notice that it now has a ``__newindex``.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    import gc  # rarely needed: only where the handler comes after the first user
+
+    for user in gc.get_referrers(meta):
+        if isinstance(user, MetaTable) and not isinstance(user, SlowTable) and user.meta is meta:
+            user.__class__ = SlowTable
+    if (vm := getattr(current, "vm", None)) is not None:  # else the host is building a table
+        vm.charge_search()
+
+
+def freeze(table: LuaTable) -> None:
+    """Make a table read-only."""
+    if table.__class__ is LuaTable:
+        table._meta = None
+    table.__class__ = FrozenTable

@@ -1,0 +1,208 @@
+"""Checks and conversions of arguments, with Luau's messages. Positions count from 0 here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.numbers import format_number, to_number
+from clawblox.luau.core.operators import shown_type
+from clawblox.luau.core.values import Buffer, LuaTable, Vector, is_function
+
+Arguments = tuple[Any, ...]
+_BIGGEST = 2**63 - 1
+_MAX_STACK = 8000
+FEW = 16
+
+
+def charge(args: Arguments) -> None:
+    """Charge going through more than a few arguments.
+
+    Raises:
+        LuaError: The call has used up its steps, or the host has interrupted it.
+    """
+    if len(args) > FEW:
+        current.vm.charge_work(len(args) // 2)
+
+
+def wrong_type(args: Arguments, at: int, function: str, wanted: str) -> NoReturn:
+    """Refuse an argument of the wrong type, or a missing one.
+
+    Raises:
+        RuntimeFault: Always.
+    """
+    if at >= len(args):
+        raise RuntimeFault(f"missing argument #{at + 1} to '{function}' ({wanted} expected)")
+    raise RuntimeFault(
+        f"invalid argument #{at + 1} to '{function}' "
+        f"({wanted} expected, got {shown_type(args[at])})"
+    )
+
+
+def wrong(at: int, function: str, why: str) -> NoReturn:
+    """Refuse an argument's value.
+
+    Raises:
+        RuntimeFault: Always.
+    """
+    raise RuntimeFault(f"invalid argument #{at + 1} to '{function}' ({why})")
+
+
+def check_results(args: Arguments, count: int, why: str) -> None:
+    """Check that the reference has room for results next to the arguments.
+
+    Raises:
+        RuntimeFault: It has not; ``why`` is the message.
+    """
+    if len(args) + count > _MAX_STACK:
+        raise RuntimeFault(why)
+
+
+def any_value(args: Arguments, at: int) -> Any:
+    """Return an argument that must be there.
+
+    Raises:
+        RuntimeFault: The argument is missing.
+    """
+    if at >= len(args):
+        raise RuntimeFault(f"missing argument #{at + 1}")
+    return args[at]
+
+
+def number(args: Arguments, at: int, function: str) -> float:
+    """Return a number argument; a string that stands for a number will do.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a number.
+    """
+    if at < len(args):
+        value = args[at]
+        if value.__class__ is float:
+            return float(value)
+        if value.__class__ is str:
+            parsed = to_number(value)
+            if parsed is not None:
+                return parsed
+    wrong_type(args, at, function, "number")
+
+
+def optional_number(args: Arguments, at: int, function: str, default: float) -> float:
+    """Return a number argument; a default if it is nil or missing.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a number.
+    """
+    return default if at >= len(args) or args[at] is None else number(args, at, function)
+
+
+def to_integer(value: float) -> int:
+    """Return a number cut to an integer; the nearest 64-bit integer if that does not fit."""
+    if value != value:
+        return 0
+    if math.isinf(value):
+        return _BIGGEST if value > 0 else -_BIGGEST
+    return max(-_BIGGEST, min(_BIGGEST, int(value)))
+
+
+def integer(args: Arguments, at: int, function: str) -> int:
+    """Return a number argument cut to an integer.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a number.
+    """
+    return to_integer(number(args, at, function))
+
+
+def optional_integer(args: Arguments, at: int, function: str, default: int) -> int:
+    """Return an integer argument; a default if it is nil or missing.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a number.
+    """
+    return default if at >= len(args) or args[at] is None else integer(args, at, function)
+
+
+def position(value: int, length: int) -> int:
+    """Return a position counted from 1, where negative ones count from the end."""
+    return value if value >= 0 else max(length + value + 1, 0)
+
+
+def string(args: Arguments, at: int, function: str) -> str:
+    """Return a string argument; a number will do.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a string.
+    """
+    if at < len(args):
+        value = args[at]
+        if value.__class__ is str:
+            return str(value)
+        if value.__class__ is float:
+            return format_number(value)
+    wrong_type(args, at, function, "string")
+
+
+def optional_string(args: Arguments, at: int, function: str, default: str) -> str:
+    """Return a string argument; a default if it is nil or missing.
+
+    Raises:
+        RuntimeFault: The argument is neither nil nor a string.
+    """
+    return default if at >= len(args) or args[at] is None else string(args, at, function)
+
+
+def table(args: Arguments, at: int, function: str) -> LuaTable:
+    """Return a table argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a table.
+    """
+    if at < len(args) and isinstance(args[at], LuaTable):
+        return args[at]  # type: ignore[no-any-return]
+    wrong_type(args, at, function, "table")
+
+
+def function(args: Arguments, at: int, name: str) -> Any:
+    """Return a function argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a function.
+    """
+    if at < len(args) and is_function(args[at]):
+        return args[at]
+    wrong_type(args, at, name, "function")
+
+
+def boolean(args: Arguments, at: int, function: str) -> bool:
+    """Return a boolean argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a boolean.
+    """
+    if at < len(args) and args[at].__class__ is bool:
+        return args[at]  # type: ignore[no-any-return]
+    wrong_type(args, at, function, "boolean")
+
+
+def buffer(args: Arguments, at: int, function: str) -> Buffer:
+    """Return a buffer argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a buffer.
+    """
+    if at < len(args) and args[at].__class__ is Buffer:
+        return args[at]  # type: ignore[no-any-return]
+    wrong_type(args, at, function, "buffer")
+
+
+def vector(args: Arguments, at: int, function: str) -> Vector:
+    """Return a vector argument.
+
+    Raises:
+        RuntimeFault: The argument is missing, or is not a vector.
+    """
+    if at < len(args) and args[at].__class__ is Vector:
+        return args[at]  # type: ignore[no-any-return]
+    wrong_type(args, at, function, "vector")

@@ -1,0 +1,244 @@
+"""Searches for patterns with Python's ``re`` where that is exact and certainly quick.
+
+``re`` cannot be interrupted, so it gets only patterns whose worst case on the subject is small.
+The charged matcher in `patterns` does the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from clawblox.luau.core.context import current
+from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern
+
+_MAX_WORK = 1 << 22
+_MAX_POWER = 22  # 2 to more than this is more than `_MAX_WORK`
+_WORK_A_STEP = 1 << 13  # generous, as the worst case is rare
+_REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?"}
+
+
+class Match:
+    """A match."""
+
+    __slots__ = ("_source", "end", "start", "text")
+
+    def __init__(self, text: str, start: int, end: int, source: Any) -> None:
+        self.text = text
+        self.start = start
+        self.end = end
+        self._source = source
+
+    def captures(self, *, whole: bool) -> tuple[Any, ...]:
+        """Return all captures; with ``whole``, the whole match if there are no captures.
+
+        Raises:
+            LuaError: A capture is unfinished, or there is no room for them.
+        """
+        values = self._captures(whole=whole)
+        if self.end - self.start >= BYTES_A_STEP:
+            current.vm.allocate(sum(len(value) for value in values if value.__class__ is str))
+        return values
+
+    def _captures(self, *, whole: bool) -> tuple[Any, ...]:
+        if isinstance(self._source, Matcher):
+            return self._source.values(self.start, self.end, whole=whole)
+        match, program = self._source
+        if not program.captures:
+            return (self.text[self.start : self.end],) if whole else ()
+        return tuple(self._group(match, program, index) for index in range(len(program.captures)))
+
+    def _group(self, match: re.Match[str], program: Program, index: int) -> Any:
+        if program.captures[index]:
+            return float(match.start(index + 1) + 1)
+        return match.group(index + 1)
+
+    def capture(self, index: int) -> Any:
+        """Return a capture; the whole match if the first is asked for and there is no capture.
+
+        Raises:
+            RuntimeFault: There is no such capture, or it is unfinished.
+        """
+        if isinstance(self._source, Matcher):
+            return self._source.capture(index, self.start, self.end)
+        match, program = self._source
+        if index < len(program.captures):
+            return self._group(match, program, index)
+        return Matcher(self.text, []).capture(index, self.start, self.end)
+
+
+class Program:
+    """A pattern as a regular expression.
+
+    Attributes:
+        expression: The compiled expression.
+        captures: For each capture, whether it is a position.
+        power, choices: On a subject of n characters, the worst case is n ** power * 2 ** choices.
+    """
+
+    __slots__ = ("captures", "choices", "expression", "power")
+
+    def __init__(
+        self, expression: re.Pattern[str], captures: list[bool], power: int, choices: int
+    ) -> None:
+        self.expression = expression
+        self.captures = captures
+        self.power = power
+        self.choices = choices
+
+    def worst_case(self, size: int) -> int | None:
+        """Return the work on a subject of a size; None if it is too much for ``re``."""
+        if self.power <= 1 and not self.choices:
+            return size
+        if self.power > _MAX_POWER or self.choices > _MAX_POWER:
+            return None
+        work = max(size, 2) ** self.power << self.choices
+        return work if work <= _MAX_WORK else None
+
+
+def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = None) -> Match | None:
+    """Return the first match at or behind a position, or None.
+
+    Args:
+        text: The subject.
+        pattern: The pattern; a leading ``^`` anchors it.
+        start: The position, counted from 0.
+        is_anchored: False takes ``^`` for a character, as ``gmatch`` does; None looks for it.
+
+    Raises:
+        RuntimeFault: The pattern is malformed or too complex.
+        LuaError: The call has used up its steps, or the host has interrupted it.
+    """
+    anchored = pattern.startswith("^") if is_anchored is None else is_anchored
+    body = pattern[1:] if anchored else pattern
+    program = _translate(body)
+    worst = None if program is None else program.worst_case(len(text) - start)
+    if program is not None and worst is not None:
+        if worst >= _WORK_A_STEP:
+            charge_work(worst // _WORK_A_STEP)
+        expression = program.expression
+        match = expression.match(text, start) if anchored else expression.search(text, start)
+        if match is None:
+            return None
+        return Match(text, match.start(), match.end(), (match, program))
+    return _slow_search(text, body, start, anchored)
+
+
+def _slow_search(text: str, body: str, start: int, anchored: bool) -> Match | None:
+    matcher = Matcher(text, parse_pattern(body))
+    for at in range(start, start + 1 if anchored else len(text) + 1):
+        end = matcher.match(at)
+        if end is not None:
+            matcher.charge_rest()
+            return Match(text, at, end, matcher)
+    matcher.charge_rest()
+    return None
+
+
+@lru_cache(maxsize=512)
+def _translate(body: str) -> Program | None:
+    items = parse_pattern(body)
+    if any(item[0] in ("fail", "back", "balance") for item in items):
+        return None
+    parts: list[str] = []
+    captures: list[bool] = []
+    opened = 0
+    backtracking, repeats, choices = 0, 0, 0
+    for at, item in enumerate(items):
+        kind = item[0]
+        if kind == "open":
+            captures.append(item[1])
+            parts.append("()" if item[1] else "(")
+            opened += not item[1]
+        elif kind == "close":
+            opened -= 1
+            if opened < 0:
+                return None
+            parts.append(")")
+        elif kind == "end":
+            parts.append(r"\Z")
+        elif kind == "frontier":
+            parts.append(_frontier(item[1]))
+        else:
+            part, is_backtracking = _repeated(item, items[at + 1 :])
+            parts.append(part)
+            if item[2] == "?":
+                choices += is_backtracking
+            elif item[2]:
+                repeats += 1
+                backtracking += is_backtracking
+    if opened or len(captures) > 32:
+        return None
+    power = backtracking + (1 if repeats and not _ends_open(items) else 0)
+    power += 1 if repeats or choices else 0
+    return Program(re.compile("".join(parts), re.DOTALL), captures, power, choices)
+
+
+def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool]:
+    """Return the expression of an item, and whether it may be tried in several ways."""
+    chosen, suffix = item[1], item[2]
+    text = _set_text(chosen)
+    if suffix == "":
+        return text, False
+    follow, can_end = _follow(rest)
+    if suffix != "-" and (follow.isdisjoint(chosen) or (can_end and not follow)):
+        return f"{text}{suffix}+", False  # possessive: giving back could never help
+    return text + _REPEAT[suffix], True
+
+
+def _follow(rest: list[Item]) -> tuple[frozenset[str], bool]:
+    """Return the characters that can come next, and whether the pattern can end before them."""
+    follow: frozenset[str] = frozenset()
+    for item in rest:
+        if item[0] in ("open", "close"):
+            continue
+        if item[0] == "end":
+            return follow, True
+        if item[0] != "set":
+            return _ALL, False
+        follow |= item[1]
+        if item[2] in ("", "+"):
+            return follow, False
+    return (follow, True) if not follow else (_ALL, True)
+
+
+def _ends_open(items: list[Item]) -> bool:
+    """Return whether the only repeat is the last item, so that a start never fails late."""
+    sets = [item for item in items if item[0] not in ("open", "close")]
+    return (
+        bool(sets)
+        and all(item[0] == "set" and item[2] == "" for item in sets[:-1])
+        and (sets[-1][0] == "set")
+    )
+
+
+def _frontier(chosen: frozenset[str]) -> str:
+    text = _set_text(chosen)
+    before = f"(?<!{text})" if "\0" not in chosen else f"(?<!{text})(?<!^)(?!\\A)"
+    after = f"(?={text}|\\Z)" if "\0" in chosen else f"(?={text})"
+    return before + after
+
+
+@lru_cache(maxsize=1024)
+def _set_text(chosen: frozenset[str]) -> str:
+    if len(chosen) == 256:
+        return r"[\s\S]"
+    if not chosen:
+        return r"(?!)"
+    if len(chosen) == 1:
+        return re.escape(next(iter(chosen)))
+    negated = len(chosen) > 128
+    codes = sorted(map(ord, _ALL - chosen if negated else chosen))
+    ranges: list[list[int]] = []
+    for code in codes:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    body = "".join(
+        f"\\x{low:02x}" if low == high else f"\\x{low:02x}-\\x{high:02x}" for low, high in ranges
+    )
+    return f"[{'^' if negated else ''}{body}]"

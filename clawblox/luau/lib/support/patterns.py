@@ -1,0 +1,364 @@
+"""Luau's string patterns: a backtracking matcher that charges each of its steps."""
+
+from __future__ import annotations
+
+import string as ascii_text
+from functools import lru_cache
+from typing import Any
+
+from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.iteration import charge_work
+
+MAX_CAPTURES = 32
+MAX_DEPTH = 200
+_ITEM = 5  # characters that take as long as one item
+_CHARACTERS_A_STEP = 10
+_BYTES_A_CHARACTER = 64  # bytes whose copying and comparing take as long as one character
+_CHARACTERS_A_CHARGE = 1000
+_OPEN, _POSITION = -1, -2
+_ALL = frozenset(map(chr, range(256)))
+_CLASSES = {
+    "a": frozenset(ascii_text.ascii_letters),
+    "c": frozenset(map(chr, [*range(32), 127])),
+    "d": frozenset(ascii_text.digits),
+    "g": frozenset(map(chr, range(33, 127))),
+    "l": frozenset(ascii_text.ascii_lowercase),
+    "p": frozenset(ascii_text.punctuation),
+    "s": frozenset(" \t\n\r\v\f"),
+    "u": frozenset(ascii_text.ascii_uppercase),
+    "w": frozenset(ascii_text.ascii_letters + ascii_text.digits),
+    "x": frozenset(ascii_text.hexdigits),
+    "z": frozenset("\0"),
+}
+
+Item = tuple[Any, ...]  # (kind, …): see `_Parser`
+
+
+def class_set(letter: str) -> frozenset[str] | None:
+    """Return the characters of a class such as ``%a``; None for an escaped character."""
+    chosen = _CLASSES.get(letter.lower())
+    if chosen is None:
+        return None
+    return _ALL - chosen if letter.isupper() else chosen
+
+
+class _Parser:
+    """Turns a pattern into items.
+
+    ``("set", characters, repeat)`` with repeat one of ``""``, ``*``, ``+``, ``-``, ``?``;
+    ``("open", is_position)``; ``("close",)``; ``("back", digit)``; ``("balance", a, b)``;
+    ``("frontier", characters)``; ``("end",)``; ``("fail", message)`` where the pattern is wrong,
+    which the reference reports only when it gets there.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._at = 0
+        self.items: list[Item] = []
+
+    def parse(self) -> list[Item]:
+        pattern, length = self._pattern, len(self._pattern)
+        while self._at < length:
+            character = pattern[self._at]
+            if character == "(":
+                is_position = pattern[self._at + 1 : self._at + 2] == ")"
+                self._at += 2 if is_position else 1
+                self.items.append(("open", is_position))
+            elif character == ")":
+                self._at += 1
+                self.items.append(("close",))
+            elif character == "$" and self._at + 1 == length:
+                self._at += 1
+                self.items.append(("end",))
+            elif character == "%" and pattern[self._at + 1 : self._at + 2] in tuple("bf0123456789"):
+                if not self._special(pattern[self._at + 1]):
+                    break
+            elif not self._single():
+                break
+        return self.items
+
+    def _fail(self, message: str) -> bool:
+        self.items.append(("fail", message))
+        return False
+
+    def _special(self, letter: str) -> bool:
+        pattern = self._pattern
+        if letter == "b":
+            pair = pattern[self._at + 2 : self._at + 4]
+            if len(pair) < 2:
+                return self._fail("malformed pattern (missing arguments to '%b')")
+            self._at += 4
+            self.items.append(("balance", pair[0], pair[1]))
+        elif letter == "f":
+            self._at += 2
+            if pattern[self._at : self._at + 1] != "[":
+                return self._fail("missing '[' after '%f' in pattern")
+            chosen = self._bracket()
+            if chosen is None:
+                return False
+            self.items.append(("frontier", chosen))
+        else:
+            self._at += 2
+            self.items.append(("back", letter))
+        return True
+
+    def _single(self) -> bool:
+        pattern = self._pattern
+        character = pattern[self._at]
+        chosen: frozenset[str] | None
+        if character == "%":
+            if self._at + 1 == len(pattern):
+                return self._fail("malformed pattern (ends with '%')")
+            letter = pattern[self._at + 1]
+            self._at += 2
+            chosen = class_set(letter) or frozenset(letter)
+        elif character == "[":
+            chosen = self._bracket()
+            if chosen is None:
+                return False
+        else:
+            self._at += 1
+            chosen = _ALL if character == "." else frozenset(character)
+        suffix = pattern[self._at : self._at + 1]
+        if suffix and suffix in "*+-?":
+            self._at += 1
+        else:
+            suffix = ""
+        self.items.append(("set", chosen, suffix))
+        return True
+
+    def _bracket(self) -> frozenset[str] | None:
+        pattern = self._pattern
+        at = self._at + 1
+        negated = pattern[at : at + 1] == "^"
+        at += negated
+        end = self._bracket_end(at)
+        if end is None:
+            self._fail("malformed pattern (missing ']')")
+            return None
+        chosen: set[str] = set()
+        while at < end:
+            character = pattern[at]
+            if character == "%":
+                chosen |= class_set(pattern[at + 1]) or frozenset(pattern[at + 1])
+                at += 2
+            elif pattern[at + 1] == "-" and at + 2 < end:
+                chosen.update(map(chr, range(ord(character), ord(pattern[at + 2]) + 1)))
+                at += 3
+            else:
+                chosen.add(character)
+                at += 1
+        self._at = end + 1
+        return _ALL - chosen if negated else frozenset(chosen)
+
+    def _bracket_end(self, at: int) -> int | None:
+        """Return the place of a set's ``]``: neither its first character nor behind a ``%``."""
+        first = at
+        while at < len(self._pattern):
+            character = self._pattern[at]
+            if character == "]" and at > first:
+                return at
+            at += 2 if character == "%" else 1
+        return None
+
+
+@lru_cache(maxsize=512)
+def parse_pattern(pattern: str) -> list[Item]:
+    """Return the items of a pattern without its ``^``."""
+    return _Parser(pattern).parse()
+
+
+class Matcher:
+    """Matches one pattern at one place of a subject at a time."""
+
+    def __init__(self, subject: str, items: list[Item]) -> None:
+        self.subject = subject
+        self._items = items
+        self.captures: list[tuple[int, int]] = []  # (start, length), or _OPEN or _POSITION
+        self._depth = 0
+        self._gone_through = 0
+
+    def match(self, start: int) -> int | None:
+        """Return the end of a match that starts here, or None.
+
+        Raises:
+            RuntimeFault: The pattern is malformed or too complex.
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
+        self.captures = []
+        self._depth = 0
+        return self._match(start, 0)
+
+    def _charge(self, characters: int) -> None:
+        self._gone_through += characters
+        if self._gone_through >= _CHARACTERS_A_CHARGE:
+            self.charge_rest()
+
+    def charge_rest(self) -> None:
+        """Charge the work that is not charged yet.
+
+        Raises:
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
+        charge_work(self._gone_through // _CHARACTERS_A_STEP)
+        self._gone_through = 0
+
+    def _match(self, at: int, item: int) -> int | None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise RuntimeFault("pattern too complex")
+        try:
+            return self._match_items(at, item)
+        finally:
+            self._depth -= 1
+
+    def _match_items(self, at: int, item: int) -> int | None:
+        subject, items = self.subject, self._items
+        while item < len(items):
+            self._charge(_ITEM)
+            current = items[item]
+            kind = current[0]
+            if kind == "set":
+                chosen, suffix = current[1], current[2]
+                if suffix == "":
+                    if at < len(subject) and subject[at] in chosen:
+                        at += 1
+                        item += 1
+                        continue
+                    return None
+                if suffix == "?":
+                    if at < len(subject) and subject[at] in chosen:
+                        found = self._match(at + 1, item + 1)
+                        if found is not None:
+                            return found
+                    item += 1
+                    continue
+                if suffix == "-":
+                    return self._shortest(at, item, chosen)
+                if suffix == "+" and not (at < len(subject) and subject[at] in chosen):
+                    return None
+                return self._longest(at, item, chosen, 1 if suffix == "+" else 0)
+            if kind == "open":
+                return self._open(at, item, current[1])
+            if kind == "close":
+                return self._close(at, item)
+            if kind == "end":
+                if at != len(subject):
+                    return None
+            elif kind == "back":
+                text = self._captured(current[1])
+                if text is None or not subject.startswith(text, at):
+                    return None
+                at += len(text)
+            elif kind == "balance":
+                end = self._balance(at, current[1], current[2])
+                if end is None:
+                    return None
+                at = end
+            elif kind == "frontier":
+                before = subject[at - 1] if at else "\0"
+                after = subject[at] if at < len(subject) else "\0"
+                if before in current[1] or after not in current[1]:
+                    return None
+            else:
+                raise RuntimeFault(current[1])
+            item += 1
+        return at
+
+    def _longest(self, at: int, item: int, chosen: frozenset[str], least: int) -> int | None:
+        subject = self.subject
+        end, size = at, len(subject)
+        while end < size and subject[end] in chosen:
+            end += 1
+        self._charge(end - at)
+        if item + 1 == len(self._items):
+            return end
+        while end >= at + least:
+            found = self._match(end, item + 1)
+            if found is not None:
+                return found
+            end -= 1
+        return None
+
+    def _shortest(self, at: int, item: int, chosen: frozenset[str]) -> int | None:
+        subject = self.subject
+        while True:
+            found = self._match(at, item + 1)
+            if found is not None:
+                return found
+            if at < len(subject) and subject[at] in chosen:
+                at += 1
+            else:
+                return None
+
+    def _open(self, at: int, item: int, is_position: bool) -> int | None:
+        if len(self.captures) >= MAX_CAPTURES:
+            raise RuntimeFault("too many captures")
+        self.captures.append((at, _POSITION if is_position else _OPEN))
+        found = self._match(at, item + 1)
+        if found is None:
+            self.captures.pop()
+        return found
+
+    def _close(self, at: int, item: int) -> int | None:
+        for index in range(len(self.captures) - 1, -1, -1):
+            start, length = self.captures[index]
+            if length == _OPEN:
+                self.captures[index] = (start, at - start)
+                found = self._match(at, item + 1)
+                if found is None:
+                    self.captures[index] = (start, _OPEN)
+                return found
+        raise RuntimeFault("invalid pattern capture")
+
+    def _captured(self, digit: str) -> str | None:
+        """Return the text of a capture; None for a position, which matches nothing."""
+        index = ord(digit) - ord("1")
+        if not 0 <= index < len(self.captures) or self.captures[index][1] == _OPEN:
+            raise RuntimeFault(f"invalid capture index %{index + 1}")
+        start, length = self.captures[index]
+        self._charge(max(length, 0) // _BYTES_A_CHARACTER)
+        return None if length == _POSITION else self.subject[start : start + length]
+
+    def _balance(self, at: int, opening: str, closing: str) -> int | None:
+        subject = self.subject
+        if at >= len(subject) or subject[at] != opening:
+            return None
+        depth = 1
+        for end in range(at + 1, len(subject)):
+            character = subject[end]
+            if character == closing:
+                depth -= 1
+                if depth == 0:
+                    self._charge(end - at)
+                    return end + 1
+            elif character == opening:
+                depth += 1
+        self._charge(len(subject) - at)
+        return None
+
+    def capture(self, index: int, start: int, end: int) -> Any:
+        """Return a capture; the whole match if the first is asked for and there is no capture.
+
+        Raises:
+            RuntimeFault: There is no such capture, or it is unfinished.
+        """
+        if index >= len(self.captures):
+            if index == 0:
+                return self.subject[start:end]
+            raise RuntimeFault("invalid capture index")
+        begin, length = self.captures[index]
+        if length == _POSITION:
+            return float(begin + 1)
+        if length == _OPEN:
+            raise RuntimeFault("unfinished capture")
+        return self.subject[begin : begin + length]
+
+    def values(self, start: int, end: int, *, whole: bool) -> tuple[Any, ...]:
+        """Return all captures; with ``whole``, the whole match if there are no captures.
+
+        Raises:
+            RuntimeFault: A capture is unfinished.
+        """
+        count = len(self.captures) or (1 if whole else 0)
+        return tuple(self.capture(index, start, end) for index in range(count))

@@ -1,0 +1,65 @@
+"""The names of all built-in functions, by which snapshots refer to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+from clawblox.luau.runtime.diagnose import BUILTIN_CODES
+
+Any_Function = TypeVar("Any_Function", bound=Callable[..., Any])
+
+
+class Registry:
+    """Built-in functions by full name, such as ``string.rep``.
+
+    Attributes:
+        functions: The functions that a script finds in its globals.
+        internal: Functions that it only gets as values, such as the one ``ipairs`` returns.
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Any] = {}
+        self.internal: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def add(self, name: str, function: FunctionType, *, internal: bool) -> None:
+        """Register a function."""
+        (self.internal if internal else self.functions)[name] = function
+        self._names[id(function)] = name
+        BUILTIN_CODES[function.__code__] = name.rpartition(".")[2]
+
+    def find_name(self, function: Any) -> str | None:
+        """Return a function's name; None if it is not built in."""
+        return self._names.get(id(function))
+
+    def find(self, name: str) -> Any:
+        """Return the function with a name, or None."""
+        return self.functions.get(name) or self.internal.get(name)
+
+    def serial_number(self, name: str) -> int:
+        """Return the serial number of a function, the same in every VM.
+
+        Raises:
+            LookupError: There is no such function.
+        """
+        if not self._numbers:
+            names = sorted([*self.functions, *self.internal])
+            self._numbers = {known: 0x1000 + 16 * at for at, known in enumerate(names)}
+        return self._numbers[name]
+
+
+BUILTINS = Registry()
+
+
+def builtin(name: str, *, internal: bool = False) -> Callable[[Any_Function], Any_Function]:
+    """Register a function under its full name."""
+
+    def register(function: Any_Function) -> Any_Function:
+        assert isinstance(function, FunctionType)
+        BUILTINS.add(name, function, internal=internal)
+        return function
+
+    return register

@@ -1,0 +1,11 @@
+"""Runs compiled code: chunks, coroutines, errors with positions, and the host's side.
+
+- `chunk`: a compiled source, its functions and continuations
+- `suspension`: how running code becomes data
+- `coroutines`: running, suspending and closing coroutines
+- `diagnose`: positions, messages and the Luau stack
+- `host`: what a host lends to scripts
+- `measure`: the estimated size of the heap
+- `garbage`: weak tables
+- `limited`: what a call may use: steps, memory, depth
+"""

@@ -1,0 +1,343 @@
+"""A compiled chunk: its functions, their Python code, and the continuations made on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, CodeType, FrameType, FunctionType
+from typing import Any
+
+from clawblox.luau.compiler.codegen.infer import NumberLocals
+from clawblox.luau.compiler.codegen.ir import (
+    Block,
+    Line,
+    Site,
+    Writer,
+    add_tolls,
+    holds,
+    toll,
+    write_continuation,
+    write_function,
+)
+from clawblox.luau.compiler.codegen.liveness import Liveness
+from clawblox.luau.compiler.codegen.lower_statements import FunctionLowering
+from clawblox.luau.compiler.codegen.variables import Variable
+from clawblox.luau.compiler.grammar import syntax as ast
+from clawblox.luau.compiler.grammar.parser import parse
+from clawblox.luau.core.deep import recursion_is_unchecked
+from clawblox.luau.core.errors import LuauSyntaxError, RuntimeFault, chunk_id
+from clawblox.luau.core.limits import MANY, Charge, free_of_charge
+from clawblox.luau.core.values import NativeFunction, type_name
+
+UNIT_PREFIX = "<luau "
+MAIN_UNIT = f"{UNIT_PREFIX}main>"
+_TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
+_TEXT_A_STEP = 2  # characters that Python compiles
+FORMAT = 4  # in every snapshot: it must change when the same source is lowered differently
+
+
+class Unit:
+    """The Python text of one compilation, with the Luau line and call site of every line."""
+
+    __slots__ = ("lines", "sites", "text")
+
+    def __init__(self, writer: Writer) -> None:
+        self.text = writer.text
+        self.lines = writer.lines
+        self.sites = writer.sites
+
+
+class Continuation:
+    """The rest of a function behind one call.
+
+    Attributes:
+        prototype: The function.
+        site: The call.
+        line: Its line in the source, counted from 1.
+        names: The variables that the rest needs.
+        length: The number of lines of generated code.
+    """
+
+    __slots__ = ("_function", "length", "line", "names", "prototype", "site")
+
+    def __init__(
+        self,
+        prototype: Prototype,
+        site: Site,
+        function: FunctionType,
+        names: list[str],
+        length: int,
+    ) -> None:
+        self.prototype = prototype
+        self.length = length
+        self.site = site
+        unit = prototype.chunk.units[MAIN_UNIT]
+        self.line = unit.lines[unit.sites.index(site)]
+        self._function = function
+        self.names = names
+
+    def function(self, environment: CellType) -> Callable[..., Any]:
+        """Return the code as a function with the globals in a cell."""
+        (cell,) = self._function.__closure__ or (None,)
+        if cell is not environment:  # else the same function was suspended here before
+            code = self._function.__code__
+            self._function = FunctionType(
+                code, self._function.__globals__, code.co_name, closure=(environment,)
+            )
+        return self._function
+
+
+class Prototype:
+    """One function of a chunk.
+
+    Attributes:
+        numeric_parameters: The positions of the parameters that the code of a direct function takes
+            to be numbers; None for a function that any code may call.
+    """
+
+    __slots__ = (
+        "_continuations", "_liveness", "block", "chunk", "index", "is_vararg", "line", "name",
+        "numeric_parameters", "parameters", "sites", "upvalues", "variables",
+    )  # fmt: skip
+
+    def __init__(self, chunk: Chunk, body: ast.FunctionBody) -> None:
+        self.chunk = chunk
+        self.index = body.index
+        self.name = body.name
+        self.line = body.line
+        self.parameters = len(body.params)
+        self.is_vararg = body.is_vararg
+        self.numeric_parameters: list[int] | None = None
+        self.upvalues: list[str] = []
+        self.block: Block = []
+        self.sites: list[Site] = []
+        self.variables: dict[str, Variable] = {}
+        self._liveness: Liveness | None = None
+        self._continuations: dict[int, Continuation] = {}
+
+    def continuation(self, ordinal: int) -> Continuation:
+        """Return the code behind a call site, compiling it at the first use.
+
+        Raises:
+            LookupError: The function has no call with this number.
+            LuauSyntaxError: Python cannot compile the code.
+        """
+        known = self._continuations.get(ordinal)
+        if known is None:
+            known = self._continuations[ordinal] = self._compile(self.sites[ordinal])
+        return known
+
+    def _compile(self, site: Site) -> Continuation:
+        if self._liveness is None:
+            self._liveness = Liveness(self.block, self.variables)
+        names = self._liveness.needed(site)
+        writer = write_continuation(
+            self.index, self.block, site, names, counts_depth=recursion_is_unchecked()
+        )
+        made = self.chunk.compile(writer, f"{self.index}/{site.ordinal}")
+        length = sum(map(bool, writer.lines))  # the others depend on the version of Python
+        return Continuation(self, site, made[f"M{self.index}"](None), names, length)
+
+
+class Chunk:
+    """One loaded source."""
+
+    __slots__ = (
+        "__weakref__", "name", "namespace", "prototypes", "shown_name", "source", "tokens", "units",
+    )  # fmt: skip
+
+    def __init__(
+        self, source: str, name: str, names: dict[str, Any], charge: Charge = free_of_charge
+    ) -> None:
+        """Compile a source.
+
+        Args:
+            source: The source, one character a byte.
+            name: The chunk name, ``=x``, ``@x``, or source text.
+            names: The names that generated code may use.
+            charge: Called with a number of steps before the work they pay for.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau, or too deeply nested.
+        """
+        self.source = source
+        self.name = name
+        self.shown_name = chunk_id(name)
+        self.tokens = 0
+        self.units: dict[str, Unit] = {}
+        self.prototypes: list[Prototype] = []
+        self.namespace = {**names, "CHUNK": self, "P": self.prototypes}
+        try:
+            writer = self._lower(charge)
+        except RecursionError:
+            raise LuauSyntaxError(name, 1, _TOO_NESTED) from None
+        charge(sum(map(len, writer.text)) // _TEXT_A_STEP)
+        self.compile(writer, "main", into=self.namespace)
+
+    def _lower(self, charge: Charge) -> Writer:
+        functions, self.tokens = parse(self.source, self.name, charge)
+        self.prototypes += [Prototype(self, body) for body in functions]
+        writer = Writer()
+        numbers = NumberLocals(functions)
+        kinds: dict[ast.Local, str] = {}
+        for body, prototype in zip(functions, self.prototypes, strict=True):
+            _write(writer, body, prototype, FunctionLowering(body, numbers, kinds, charge))
+            if body in numbers.direct.names:
+                prototype.numeric_parameters = [
+                    at for at, local in enumerate(body.params) if local in numbers.numbers
+                ]
+        return writer
+
+    def compile(
+        self, writer: Writer, name: str, into: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Compile and run the text of a unit; return the names it defines.
+
+        Raises:
+            LuauSyntaxError: The code is nested too deeply for Python.
+        """
+        filename = f"{UNIT_PREFIX}{name}>"
+        self.units[filename] = Unit(writer)
+        text = "\n".join(writer.text) + "\n"
+        try:
+            code = compile(text, filename, "exec", dont_inherit=True, optimize=0)
+        except (SyntaxError, RecursionError, MemoryError) as error:
+            line = writer.lines[error.lineno or 0] if isinstance(error, SyntaxError) else 1
+            raise LuauSyntaxError(self.name, line, _TOO_NESTED) from None
+        made = self.namespace if into is None else into
+        if into is None:
+            made = {}
+            exec(code, self.namespace, made)  # noqa: S102 - the text is our own
+        else:
+            exec(code, made)  # noqa: S102
+        return made
+
+    def main(self, environment: Any) -> Callable[..., Any]:
+        """Return the main function, with a table of globals."""
+        function: Callable[..., Any] = self.namespace["M0"](environment)
+        return function
+
+
+def _write(
+    writer: Writer, body: ast.FunctionBody, prototype: Prototype, compiler: FunctionLowering
+) -> None:
+    signature, block = compiler.compile()
+    add_tolls(block)
+    if holds(block):
+        if body.is_vararg:
+            block.insert(0, Line(f"if len(va) > {MANY}: hold(va)", body.line))
+        block.insert(0, toll(body.line))
+    prototype.block, prototype.sites = block, compiler.sites
+    prototype.variables = compiler.variables
+    captured = [
+        f"{local.name}_{local.ident}"
+        for local in body.upvalues
+        if not (local.self_function is body and not local.boxed)
+    ]
+    prototype.upvalues = ["E", *captured]
+    writer.put(0, f"def M{body.index}({', '.join(prototype.upvalues)}):", 0)
+    counts_depth = recursion_is_unchecked()
+    write_function(writer, body.index, signature, block, indent=1, counts_depth=counts_depth)
+    writer.put(1, f"return F{body.index}", 0)
+
+
+def is_generated(code: CodeType) -> bool:
+    """Return whether a code object was compiled from Luau."""
+    return code.co_filename.startswith(UNIT_PREFIX)
+
+
+class CheckedFunction(NativeFunction):
+    """A direct function that a script has found by its place on the stack.
+
+    The code of the function fits the calls in its chunk and trusts their arguments, so they are
+    checked here.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it as scripts do.
+
+        Raises:
+            RuntimeFault: An argument is no number where the code needs one.
+        """
+        prototype = find_prototype(self.function)
+        assert prototype is not None
+        assert prototype.numeric_parameters is not None
+        for at in prototype.numeric_parameters:
+            if at >= len(arguments) or arguments[at].__class__ is not float:
+                got = type_name(arguments[at]) if at < len(arguments) else "no value"
+                raise RuntimeFault(
+                    f"invalid argument #{at + 1} to '{prototype.name}' (number expected, got {got})"
+                )
+        return self.function(*arguments[: prototype.parameters])
+
+
+def is_direct(function: Any) -> bool:
+    """Return whether a value is a function that only the calls in its chunk may call."""
+    if function.__class__ is not FunctionType:
+        return False
+    prototype = find_prototype(function)
+    return prototype is not None and prototype.numeric_parameters is not None
+
+
+def checked(function: FunctionType) -> Any:
+    """Return a Luau function in the form that scripts may hold, the same one every time."""
+    if not is_direct(function):
+        return function
+    if "checked" not in function.__dict__:
+        function.__dict__["checked"] = CheckedFunction(function)
+    return function.__dict__["checked"]
+
+
+def environment_cell(function: Any) -> CellType | None:
+    """Return the cell of a Luau function's globals; None if it uses no globals."""
+    if function.__class__ is CheckedFunction:
+        function = function.function
+    if not isinstance(function, FunctionType) or not is_generated(function.__code__):
+        return None
+    return closure_cells(function).get("E")
+
+
+def closure_cells(function: FunctionType) -> dict[str, CellType]:
+    """Return the cells of a Python function by the names of its free variables."""
+    return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+
+def upvalue_cells(function: FunctionType, prototype: Prototype) -> dict[str, CellType]:
+    """Return the cells of a Luau function's upvalues, in the order of the compiler."""
+    cells = closure_cells(function)
+    return {name: cells[name] for name in prototype.upvalues if name in cells}
+
+
+def is_continuation(code: CodeType) -> bool:
+    """Return whether generated code is the rest of a function."""
+    return code.co_filename != MAIN_UNIT
+
+
+def find_prototype(function: Any) -> Prototype | None:
+    """Return the prototype of a Luau function; None for a built-in one."""
+    if function.__class__ is CheckedFunction:
+        function = function.function
+    if not isinstance(function, FunctionType):
+        return None
+    code = function.__code__
+    if not is_generated(code):
+        return None
+    return prototype_in(code, function.__globals__)
+
+
+def prototype_in(code: CodeType, names: dict[str, Any]) -> Prototype:
+    """Return the prototype that generated code belongs to."""
+    found: Prototype = names["P"][int(code.co_name[1:])]
+    return found
+
+
+def locate(frame: FrameType, line: int | None = None) -> tuple[Prototype, int]:
+    """Return the prototype and the Luau line of a generated frame."""
+    code = frame.f_code
+    chunk: Chunk = frame.f_globals["CHUNK"]
+    unit = chunk.units[code.co_filename]
+    return prototype_in(code, frame.f_globals), unit.lines[line or frame.f_lineno or 0]

@@ -1,0 +1,163 @@
+"""Resumes, suspends and closes coroutines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.luau.core.context import MAX_C_CALLS, current
+from clawblox.luau.core.deep import MAX_CALLS
+from clawblox.luau.core.errors import LuaError, RuntimeFault
+from clawblox.luau.core.machine import Coroutine, Frame
+from clawblox.luau.core.values import NativeFunction, as_result, as_tuple
+from clawblox.luau.runtime.diagnose import (
+    RESUME_CODES,
+    describe,
+    run_handler,
+    suspended_levels,
+    to_luau_error,
+)
+from clawblox.luau.runtime.suspension import ProtectedFrame, Yield
+
+_MAX_LEVELS = 1000  # of a traceback
+
+
+class WrapFunction(NativeFunction):
+    """A function that ``coroutine.wrap`` returns."""
+
+    __slots__ = ("coroutine",)
+
+    def __init__(self, coroutine: Coroutine) -> None:
+        self.coroutine = coroutine
+
+    def __call__(self, *values: Any) -> Any:
+        """Call it as scripts do."""
+        ok, result = resume(self.coroutine, values)
+        if ok:
+            return as_result(result)
+        error = result[0]
+        fault = LuaError(error, located=False)  # the caller's position goes in front of a text
+        if self.coroutine.error is not None:
+            fault.traceback = self.coroutine.error.traceback
+        raise fault
+
+
+def yield_values(values: tuple[Any, ...]) -> Any:
+    """Suspend the running coroutine.
+
+    Raises:
+        Yield: Always, if the coroutine may yield here.
+        RuntimeFault: No coroutine runs, or a callback is active in it.
+    """
+    vm = current.vm
+    if vm.c_calls > vm.base_c_calls or vm.running is None:
+        if vm.running is None:
+            raise RuntimeFault("attempt to yield from outside a coroutine")
+        raise RuntimeFault("attempt to yield across metamethod/C-call boundary")
+    raise Yield(values)
+
+
+def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[Any, ...]]:
+    """Run a coroutine until it yields, returns or fails.
+
+    Returns:
+        Whether it went well, and the values it yielded or returned, or the error value.
+
+    Raises:
+        BaseException: The host's own code raised it; the coroutine is dead.
+    """
+    if coroutine.status != "suspended":
+        what = "dead" if coroutine.status == "dead" else "non-suspended"
+        return False, (f"cannot resume {what} coroutine",)
+    vm = current.vm
+    if vm.c_calls >= MAX_C_CALLS:
+        return False, ("C stack overflow",)
+    outer, outer_base = vm.running, vm.base_c_calls
+    if outer is not None:
+        outer.status = "normal"
+    vm.running = coroutine
+    coroutine.status = "running"
+    vm.c_calls += 1
+    vm.base_c_calls = vm.c_calls
+    try:
+        result = as_tuple(_run(coroutine, values))
+        coroutine.status = "dead"
+        return True, result
+    except Yield as suspended:
+        coroutine.frames += reversed(suspended.frames)
+        coroutine.status = "suspended"
+        return True, suspended.values
+    except LuaError as error:
+        coroutine.frames.clear()
+        coroutine.status = "dead"
+        coroutine.error = error
+        return False, (error.value,)
+    except BaseException:
+        coroutine.frames.clear()
+        coroutine.status = "dead"
+        raise
+    finally:
+        vm.c_calls -= 1
+        vm.running, vm.base_c_calls = outer, outer_base
+        if outer is not None:
+            outer.status = "running"
+
+
+def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
+    """Run to the end; a `Yield` on the way leaves with the frames it has added."""
+    result: Any = as_result(values)
+    frames = coroutine.frames
+    vm = current.vm
+    base = vm.c_calls
+    if coroutine.function is not None:
+        function, coroutine.function = coroutine.function, None
+        try:
+            return function(*values)
+        except Exception as error:  # noqa: BLE001 - to_luau_error raises what is not the script's
+            raise to_luau_error(error) from None
+    while frames:
+        try:
+            function, argument = frames.pop().rest(result)
+            result = None
+            if len(frames) >= MAX_CALLS:
+                raise RuntimeFault("stack overflow")
+            result = function(argument)
+        except Exception as error:  # noqa: BLE001
+            vm.c_calls = base
+            result = _recover(frames, to_luau_error(error))
+    return result
+
+
+def _recover(frames: list[Frame], error: LuaError) -> Any:
+    """Unwind to the innermost ``pcall``; return its result."""
+    left: list[Frame] = []
+    while frames and not isinstance(frames[-1], ProtectedFrame):
+        left.append(frames.pop())
+    error.traceback += describe(suspended_levels(left[:_MAX_LEVELS][::-1]))
+    if not frames:
+        raise error
+    protected = frames.pop()
+    assert isinstance(protected, ProtectedFrame)
+    if protected.handler is None:
+        return False, error.value
+    return run_handler(protected.handler, error)
+
+
+def close(coroutine: Coroutine) -> tuple[Any, ...]:
+    """Kill a coroutine that does not run.
+
+    Returns:
+        True; or False and the error that had killed it.
+
+    Raises:
+        RuntimeFault: It is running, or waiting for a coroutine that it has resumed.
+    """
+    if coroutine.status not in ("suspended", "dead"):
+        raise RuntimeFault(f"cannot close {coroutine.status} coroutine")
+    error, coroutine.error = coroutine.error, None
+    coroutine.status = "dead"
+    coroutine.function = None
+    coroutine.frames = []
+    return (True,) if error is None else (False, error.value)
+
+
+RESUME_CODES.add(_run.__code__)

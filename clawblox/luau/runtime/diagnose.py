@@ -1,0 +1,278 @@
+"""Errors in the terms of the script: positions, messages, and the Luau stack.
+
+Python exceptions from generated code are translated here, where they are caught, so code without
+errors pays nothing for them.
+"""
+
+from __future__ import annotations
+
+import ast as python
+from collections.abc import Iterator
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple
+
+from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
+from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value, type_name
+from clawblox.luau.runtime.chunk import Prototype, Unit, is_generated, locate
+from clawblox.luau.runtime.suspension import ScriptFrame
+
+_PYTHON_TYPES = {
+    "NoneType": "nil", "bool": "boolean", "float": "number", "str": "string",
+    "function": "function", "builtin_function_or_method": "function", "LuaTable": "table",
+    "MetaTable": "table", "SlowTable": "table", "FrozenTable": "table", "Vector": "vector",
+    "Buffer": "buffer", "Coroutine": "thread", "Userdata": "userdata",
+}  # fmt: skip
+BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by their Python code
+RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack begins
+_MAX_TRACEBACK = 22
+_MAX_TRACED = 1000  # levels in an error's traceback
+_LEVELS_A_CHARGE = 16
+_STEPS_A_LEVEL = 2
+
+
+class Level(NamedTuple):
+    """One call of the Luau stack; a built-in function has no prototype, and line -1."""
+
+    name: str
+    prototype: Prototype | None
+    line: int
+    frame: FrameType | ScriptFrame | None
+
+
+def to_luau_error(error: BaseException) -> LuaError:
+    """Return an exception from the VM as a Luau error with its position.
+
+    Raises:
+        BaseException: The exception itself, if the script did not cause it.
+    """
+    if isinstance(error, LuaError):
+        fault = error
+    elif isinstance(error, RecursionError):
+        fault = RuntimeFault("stack overflow")
+    elif isinstance(error, MemoryError):
+        fault = OutOfMemory()
+    elif isinstance(error, TypeError):
+        fault = _understand(error)
+    else:
+        raise error
+    if not fault.traceback:
+        fault.traceback = _trace_text(error)
+    if not fault.located:
+        if isinstance(fault.value, str):
+            fault.value = _position(error) + fault.value
+            fault.args = (fault.value,)
+        fault.located = True
+    if error is not fault:
+        error.__traceback__ = None
+    fault.__traceback__ = None
+    fault.__context__ = None
+    return fault
+
+
+def _links(error: BaseException) -> list[TracebackType]:
+    links = []
+    trace = error.__traceback__
+    while trace is not None:
+        links.append(trace)
+        trace = trace.tb_next
+    return links
+
+
+def _position(error: BaseException) -> str:
+    for link in reversed(_links(error)):
+        code = link.tb_frame.f_code
+        if is_generated(code):
+            prototype, line = locate(link.tb_frame, link.tb_lineno)
+            return f"{prototype.chunk.shown_name}:{line}: "
+        if code in BUILTIN_CODES and link.tb_next is not None:
+            following = link.tb_next.tb_frame.f_code
+            if following in BUILTIN_CODES:
+                return ""
+    return ""
+
+
+def _understand(error: TypeError) -> LuaError:
+    """Translate a TypeError raised by generated code itself."""
+    links = _links(error)
+    last = links[-1].tb_frame if links else None
+    text = str(error)
+    if text.endswith("object is not callable"):
+        return (
+            RuntimeFault(f"attempt to call a {_named_type(text)} value")
+            if (last is None or not is_generated(last.f_code))
+            else _call_fault(links[-1], text)
+        )
+    if last is None or not is_generated(last.f_code):
+        raise error
+    if "argument" in text:
+        return RuntimeFault(f"invalid arguments to a function of the host: {text}")
+    if "subscriptable" in text or "item assignment" in text or "indices must be" in text:
+        return _index_fault(links[-1], text)
+    raise error
+
+
+def _named_type(text: str) -> str:
+    name = text.partition("'")[2].partition("'")[0]
+    return _PYTHON_TYPES.get(name, "userdata")
+
+
+def _call_fault(link: TracebackType, text: str) -> LuaError:
+    unit = link.tb_frame.f_globals["CHUNK"].units[link.tb_frame.f_code.co_filename]
+    site = unit.sites[link.tb_lineno]
+    kind = _named_type(text)
+    if site is None or site.method is None or kind != "nil":
+        return RuntimeFault(f"attempt to call a {kind} value")
+    holder = link.tb_frame.f_locals[site.receiver]
+    return RuntimeFault(f"attempt to call missing method '{site.method}' of {type_name(holder)}")
+
+
+def _evaluate(node: python.expr, frame: FrameType) -> Any:
+    code = compile(python.Expression(node), "<operand>", "eval")
+    return eval(code, frame.f_globals, dict(frame.f_locals))  # noqa: S307 - our own text
+
+
+def _index_fault(link: TracebackType, text: str) -> LuaError:
+    frame = link.tb_frame
+    unit = frame.f_globals["CHUNK"].units[frame.f_code.co_filename]
+    key = None
+    try:
+        node = _failed_subscript(link, unit)
+        key = key_value(_evaluate(node.slice, frame))
+    except (SyntaxError, NameError, IndexError, TypeError, AttributeError):
+        return RuntimeFault(f"attempt to index {_indexed_type(text)}")
+    return RuntimeFault(f"attempt to index {_indexed_type(text)} with {describe_key(key)}")
+
+
+def _indexed_type(text: str) -> str:
+    return "string" if text.startswith("string") else _named_type(text)
+
+
+def _failed_subscript(link: TracebackType, unit: Unit) -> python.Subscript:
+    """Find the ``a[b]`` that failed by its place in the line."""
+    code = link.tb_frame.f_code
+    positions = list(code.co_positions())[link.tb_lasti // 2]
+    line = unit.text[link.tb_lineno - 1]
+    piece = line.encode()[positions[2] : positions[3]].decode()
+    parsed = python.parse(piece.strip()).body[0]
+    node = parsed.value if isinstance(parsed, python.Expr) else None
+    if isinstance(parsed, python.Assign) and isinstance(parsed.targets[0], python.Subscript):
+        return parsed.targets[0]
+    if not isinstance(node, python.Subscript):
+        raise TypeError
+    return node
+
+
+# The stack
+
+
+def stack(frame: FrameType | None) -> Iterator[Level]:
+    """Go through the Luau stack of one coroutine, innermost call first.
+
+    Going far costs steps.
+
+    Args:
+        frame: The Python frame to begin at.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    vm = current.vm
+    levels = 0
+    while frame is not None and frame.f_code not in RESUME_CODES:
+        level = _level(frame)
+        if level is not None:
+            levels += 1
+            if not levels % _LEVELS_A_CHARGE:
+                vm.charge_work(_LEVELS_A_CHARGE * _STEPS_A_LEVEL)
+            yield level
+        frame = frame.f_back
+    if vm.running is not None:
+        yield from charged_levels(vm.running.frames)
+
+
+def charged_levels(frames: list[Any]) -> list[Level]:
+    """Return the Luau stack of suspended frames, innermost first; this costs steps.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    if len(frames) >= _LEVELS_A_CHARGE:
+        current.vm.charge_work(len(frames) * _STEPS_A_LEVEL)
+    return suspended_levels(frames)
+
+
+def _level(frame: FrameType, line: int | None = None) -> Level | None:
+    code = frame.f_code
+    if is_generated(code):
+        prototype, place = locate(frame, line)
+        return Level(prototype.name, prototype, place, frame)
+    name = BUILTIN_CODES.get(code)
+    return None if name is None else Level(name, None, -1, frame)
+
+
+def suspended_levels(frames: list[Any]) -> list[Level]:
+    """Return the Luau stack of suspended frames, innermost first."""
+    levels = []
+    for frame in reversed(frames):
+        if isinstance(frame, ScriptFrame):
+            prototype = frame.continuation.prototype
+            levels.append(Level(prototype.name, prototype, frame.continuation.line, frame))
+        else:
+            levels.append(Level("pcall" if frame.handler is None else "xpcall", None, -1, None))
+    return levels
+
+
+def describe(levels: list[Level]) -> str:
+    """Return a traceback with one call a line."""
+    lines = []
+    for level in levels:
+        if level.prototype is None:
+            continue
+        place = f"{level.prototype.chunk.shown_name}:{level.line}"
+        lines.append(f"{place} function {level.name}" if level.name else place)
+    if len(lines) > _MAX_TRACEBACK:
+        hidden = len(lines) - _MAX_TRACEBACK + 2
+        lines = [*lines[:10], f"... (+{hidden} frames)", *lines[-10:]]
+    return "".join(line + "\n" for line in lines)
+
+
+def _error_levels(error: BaseException) -> list[Level]:
+    """Return the innermost of the Luau stack from where an error was raised to where caught."""
+    levels: list[Level] = []
+    for link in reversed(_links(error)):
+        if len(levels) == _MAX_TRACED:
+            break
+        level = _level(link.tb_frame, link.tb_lineno)
+        if level is not None:
+            levels.append(level)
+    return levels
+
+
+def _trace_text(error: BaseException) -> str:
+    return describe(_error_levels(error))
+
+
+def run_handler(handler: Function, error: LuaError) -> Any:
+    """Call the handler of an ``xpcall`` with an error.
+
+    Returns:
+        The result of ``xpcall``: False, and the handler's value or the error of the handler.
+
+    Raises:
+        BaseException: The host's own code raised it.
+    """
+    vm = current.vm
+    outer, outer_calls = vm.error_stack, vm.c_calls
+    vm.error_stack = error.traceback
+    vm.c_calls = max(outer_calls, error.c_calls) + 1
+    try:
+        result = handler(error.value)
+        return (False, first(result)) if as_tuple(result) else (False, None)
+    except Exception as nested:  # noqa: BLE001 - to_luau_error raises what is not the script's
+        fault = to_luau_error(nested)
+        if isinstance(error, OutOfMemory) and isinstance(fault, OutOfMemory):
+            return False, fault.value
+        return False, "error in error handling"
+    finally:
+        vm.error_stack, vm.c_calls = outer, outer_calls

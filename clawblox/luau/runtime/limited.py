@@ -1,0 +1,229 @@
+"""What a call from the host may use: steps, memory, and depth."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import length_hint
+from typing import Any
+from weakref import WeakSet
+
+from clawblox.luau.core.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER
+from clawblox.luau.core.deep import MAX_CALLS, call_limit
+from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
+from clawblox.luau.core.limits import (
+    BYTES_A_STEP,
+    STEP_BYTES,
+    STEPS_A_COLLECTION,
+    Budget,
+    Charge,
+    batch,
+)
+from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.values import LuaTable
+from clawblox.luau.runtime.chunk import Chunk
+from clawblox.luau.runtime.garbage import collect
+from clawblox.luau.runtime.measure import heap_bytes
+
+
+class LimitedMachine:
+    """The part of the VM that keeps scripts within their limits.
+
+    Args:
+        steps: The steps that one call from the host may take; None means no limit.
+        memory_bytes: The estimated size of the heap above which allocating fails; None means no
+            limit.
+
+    Attributes:
+        steps: The iterator from which generated code takes its steps.
+        allocated: The bytes allocated since the heap was last measured, and its size then.
+    """
+
+    globals: LuaTable
+
+    def __init__(self, steps: int | None, memory_bytes: int | None) -> None:
+        self.step_limit = steps
+        self.memory_limit = memory_bytes
+        self.block_limit: int | None = None  # bytes of a single allocation
+        self.c_calls = 0
+        self.base_c_calls = 0
+        self.depth = 0
+        self.has_headroom = False
+        self.running: Coroutine | None = None
+        self.chunks: WeakSet[Chunk] = WeakSet()
+        self._budget = Budget()
+        self.steps: Iterator[Any] = batch(0)
+        self.allocated = 0
+        self._compiling = 0  # bytes that the compiler is using
+        self.has_weak_tables = False
+        self.steps_since_collection = 0
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the host has interrupted the script."""
+        return self._budget.is_interrupted
+
+    @is_interrupted.setter
+    def is_interrupted(self, is_interrupted: bool) -> None:
+        self._budget.is_interrupted = is_interrupted
+
+    def renew_steps(self) -> None:
+        """Start a call from the host, with all of its steps."""
+        self.c_calls = self.base_c_calls = self.depth = 0
+        self._budget.steps_left = self.step_limit
+        self._set_steps(0)
+
+    def _set_steps(self, size: int) -> None:
+        self.steps = batch(size)
+        for chunk in self.chunks:
+            chunk.namespace["B"] = self.steps
+
+    def more_steps(self) -> None:
+        """Hand out the next batch of steps.
+
+        Raises:
+            LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+        """
+        size = self._budget.take_batch()
+        self._charge_memory(size)
+        self._set_steps(size)
+
+    def charge(self, steps: int) -> None:
+        """Take the steps of a script's loop at once, and account for the memory it may fill.
+
+        Raises:
+            LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+        """
+        self.charge_work(steps)
+        self._charge_memory(steps)
+
+    def charge_work(self, steps: int) -> None:
+        """Take steps for work that adds nothing to the heap.
+
+        Raises:
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
+        left = self._budget.steps_left
+        if left is not None and left < steps:  # what is left of the batch counts as well
+            self._budget.steps_left = left + length_hint(self.steps)
+            self._set_steps(0)
+        self._budget.take(steps)
+
+    def charge_search(self) -> None:
+        """Take steps for a walk through the whole heap.
+
+        Raises:
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
+        heap_bytes(self, sys._getframe())
+
+    def _charge_memory(self, steps: int) -> None:
+        self._account(steps * STEP_BYTES)
+        if self.has_weak_tables:
+            self.steps_since_collection += steps
+            if self.steps_since_collection >= STEPS_A_COLLECTION:
+                self.steps_since_collection = 0
+                collect()
+
+    @contextmanager
+    def compiling(self) -> Iterator[Charge]:
+        """Give the charge of compiling a chunk, which needs memory until it ends."""
+        outer = self._compiling
+        try:
+            yield self._charge_compiling
+        finally:
+            self._compiling = outer
+
+    def _charge_compiling(self, steps: int) -> None:
+        self.charge(steps)
+        self._compiling += steps * STEP_BYTES
+
+    def deeper(self) -> None:
+        """Count a call, where the interpreter does not.
+
+        Raises:
+            RuntimeFault: Calls nest too deep.
+        """
+        self.depth += 1
+        if self.depth > MAX_CALLS:
+            self.depth -= 1
+            raise RuntimeFault("stack overflow")
+
+    def protect(self) -> None:
+        """Count a protected call, and take back the headroom of a full stack.
+
+        Raises:
+            RuntimeFault: Calls nest too deep.
+        """
+        if self.has_headroom:
+            sys.setrecursionlimit(call_limit())
+            self.has_headroom = False
+        self.depth += 1
+        if self.depth > MAX_CALLS:
+            self.depth -= 1
+            raise RuntimeFault("stack overflow")
+
+    def shallower(self) -> None:
+        """Count the end of a call."""
+        self.depth -= 1
+
+    def interrupt(self) -> None:
+        """Make the script that runs on another thread fail soon, until `clear_interrupt`."""
+        self.is_interrupted = True
+
+    def clear_interrupt(self) -> None:
+        """Let scripts run again."""
+        self.is_interrupted = False
+
+    def check_c_calls(self) -> None:
+        """Check the depth of callbacks within callbacks.
+
+        Raises:
+            LuaError: They nest too deep.
+        """
+        if self.c_calls == MAX_C_CALLS:
+            fault = RuntimeFault("C stack overflow")
+            fault.c_calls = self.c_calls
+            raise fault
+        if self.c_calls >= MAX_C_CALLS_IN_HANDLER:
+            raise LuaError("error in error handling")
+
+    def allocate(self, size: int) -> None:
+        """Account for bytes about to be allocated, and charge for filling them.
+
+        Raises:
+            OutOfMemory: There is no room for them.
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
+        if self.block_limit is not None and size > self.block_limit:
+            raise OutOfMemory
+        self._account(size)
+        if size >= BYTES_A_STEP:
+            self.charge_work(size // BYTES_A_STEP)
+
+    def hold(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Account for many values on their way to or from a call; return them.
+
+        Raises:
+            OutOfMemory: There is no room for them.
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
+        self.allocate(8 * len(values))
+        return values
+
+    def _account(self, size: int) -> None:
+        if self.memory_limit is None:
+            return
+        self.allocated += size
+        if self.allocated > self.memory_limit:
+            self._measure(size)
+
+    def _measure(self, size: int) -> None:
+        assert self.memory_limit is not None
+        if size > self.memory_limit:
+            raise OutOfMemory
+        used = heap_bytes(self, sys._getframe()) + self._compiling
+        if used + size > self.memory_limit:
+            raise OutOfMemory
+        self.allocated = used + size

@@ -1,0 +1,108 @@
+"""Estimates the size of a VM's heap; the estimate is the same on every machine."""
+
+from __future__ import annotations
+
+from types import FrameType, FunctionType
+from typing import Any, Protocol
+
+from clawblox.luau.core.limits import SHORT_TEXT
+from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.values import Buffer, LuaTable
+from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
+from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.suspension import ScriptFrame
+
+_TABLE_BYTES = 120
+_ENTRY_BYTES = 60
+_OBJECT_BYTES = 100
+_TOKEN_BYTES = 400  # of compiled source
+_STRING_BYTES = 50  # besides its characters
+_LOOKS_A_STEP = 4
+_LOOKS_A_CHARGE = 4096
+
+
+class Measured(Protocol):
+    """The part of a VM that measuring needs."""
+
+    @property
+    def globals(self) -> dict[Any, Any]:
+        """The table of globals."""
+
+    @property
+    def running(self) -> Coroutine | None:
+        """The running coroutine; None outside any."""
+
+    def charge_work(self, steps: int) -> None:
+        """Take steps for work that adds nothing to the heap."""
+
+
+def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
+    """Return an estimate of the bytes that globals, coroutines and running frames keep alive.
+
+    This costs steps.
+
+    Args:
+        vm: The VM.
+        frame: The running frame; None while no script runs.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    pending: list[Any] = [vm.globals, vm.running]
+    while frame is not None:
+        pending += frame.f_locals.values()
+        frame = frame.f_back
+    seen: set[int] = set()
+    total = looks = 0
+    while pending:
+        value = pending.pop()
+        looks += 1
+        if looks == _LOOKS_A_CHARGE:
+            vm.charge_work(looks // _LOOKS_A_STEP)
+            looks = 0
+        if value is None or value.__class__ in (float, bool, int, type):
+            continue
+        if value.__class__ is str and len(value) <= SHORT_TEXT:
+            # Whether equal ones are one object is up to Python, and not saved.
+            total += _STRING_BYTES + len(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            total += _size(value, pending)
+    vm.charge_work(looks // _LOOKS_A_STEP)
+    return total
+
+
+def _size(value: Any, pending: list[Any]) -> int:
+    if value.__class__ in (str, bytes):
+        return _STRING_BYTES + len(value)
+    if isinstance(value, LuaTable):
+        pending += value.values()
+        pending += value.keys()
+        pending.append(value.meta)
+        return _TABLE_BYTES + _ENTRY_BYTES * len(value)
+    if isinstance(value, FunctionType):
+        prototype = find_prototype(value)
+        pending.append(None if prototype is None else prototype.chunk)
+        for cell in value.__closure__ or ():
+            try:
+                pending.append(cell.cell_contents)
+            except ValueError:
+                continue
+    elif isinstance(value, Coroutine):
+        pending.append(value.function)
+        pending += value.frames
+    elif isinstance(value, ScriptFrame):
+        pending += value.values
+        pending.append(value.environment.cell_contents)
+    elif isinstance(value, CheckedFunction):
+        pending.append(value.function)
+    elif isinstance(value, WrapFunction):
+        pending.append(value.coroutine)
+    elif isinstance(value, (list, tuple)):
+        pending += value
+        return _OBJECT_BYTES + 8 * len(value)
+    elif isinstance(value, Buffer):
+        return _OBJECT_BYTES + len(value.data)
+    elif isinstance(value, Chunk):
+        return len(value.source) + _TOKEN_BYTES * value.tokens
+    return _OBJECT_BYTES

@@ -1,0 +1,102 @@
+"""How running code becomes data.
+
+A `Yield` passes through the Python stack, and each generated function, ``pcall`` and ``xpcall`` on
+its way adds a frame to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any
+
+from clawblox.luau.core.context import current
+from clawblox.luau.core.limits import MANY
+from clawblox.luau.core.machine import Frame
+from clawblox.luau.core.values import Function, as_tuple
+from clawblox.luau.runtime.chunk import Continuation, Prototype
+
+_LINES_A_STEP = 2  # of generated code
+
+
+class Yield(BaseException):
+    """The exception with which a coroutine suspends.
+
+    Attributes:
+        values: The values it yields.
+        frames: The frames added so far, innermost first.
+    """
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.values = values
+        self.frames: list[Frame] = []
+
+
+class ScriptFrame(Frame):
+    """A Luau function suspended at a call.
+
+    Attributes:
+        continuation: The rest of the function.
+        values: The variables that the rest needs.
+        environment: The cell of the function's globals, which it shares with the function.
+    """
+
+    __slots__ = ("continuation", "environment", "values")
+
+    def __init__(
+        self, continuation: Continuation, values: list[Any], environment: CellType
+    ) -> None:
+        self.continuation = continuation
+        self.values = values
+        self.environment = environment
+
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return the rest of the function and its variables; nothing else may keep those alive."""
+        return self.continuation.function(self.environment), [*self.values, result]
+
+
+class ProtectedFrame(Frame):
+    """A suspended ``pcall``, or ``xpcall`` with its handler."""
+
+    __slots__ = ("handler",)
+
+    def __init__(self, handler: Function | None) -> None:
+        self.handler = handler
+
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Return the function that reports success."""
+        return _succeed, result
+
+
+def _succeed(result: Any) -> Any:
+    return (True, *as_tuple(result))
+
+
+def save(
+    suspended: Yield, prototype: Prototype, variables: dict[str, Any], environment: FunctionType
+) -> None:
+    """Add the frame of the function that a `Yield` is passing through.
+
+    Args:
+        suspended: The exception.
+        prototype: The function.
+        variables: Its variables.
+        environment: A closure over its globals alone. Making it also gives each function that calls
+            another a reference to them, where ``getfenv`` and ``setfenv`` look.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    trace = suspended.__traceback__
+    assert trace is not None
+    unit = prototype.chunk.units[trace.tb_frame.f_code.co_filename]
+    site = unit.sites[trace.tb_lineno]
+    assert site is not None, "only calls can suspend"
+    suspended.__traceback__ = None
+    continuation = prototype.continuation(site.ordinal)
+    if continuation.length > MANY:  # every time: a restored VM has to compile it again
+        current.vm.charge_work(continuation.length // _LINES_A_STEP)
+    values = [variables.get(name) for name in continuation.names]
+    (cell,) = environment.__closure__ or ()
+    suspended.frames.append(ScriptFrame(continuation, values, cell))

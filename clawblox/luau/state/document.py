@@ -1,0 +1,41 @@
+"""What writing and reading a document have in common: its names, and what they need of a VM."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Protocol
+
+from clawblox.luau.core.machine import Coroutine, Machine
+from clawblox.luau.core.values import FrozenTable, LuaTable, MetaTable, SlowTable
+from clawblox.luau.runtime.chunk import Chunk
+
+NAME = "clawblox.luau"
+CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
+"""What a document calls the classes of tables; a class made for one metatable is `o`."""
+
+Json = Any
+
+
+class WholeMachine(Machine, Protocol):
+    """A VM with all the state that a document holds; `VM` says what the attributes are."""
+
+    globals: LuaTable
+    string_library: LuaTable
+    string_metatable: LuaTable
+    main_coroutine: Coroutine | None
+    roots: dict[str, Any]
+    serials_given: int
+    steps_since_collection: int
+    allocated: int
+
+    def compile(self, source: str, name: str) -> Chunk:
+        """Compile a chunk without a charge.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau.
+        """
+
+
+def digest(source: str) -> str:
+    """Return the fingerprint by which a document identifies a source."""
+    return hashlib.sha256(source.encode("latin-1")).hexdigest()

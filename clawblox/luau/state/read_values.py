@@ -1,0 +1,133 @@
+"""Reads the values of a document: all that may stand in a table, an upvalue or a variable."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from clawblox.luau.core.errors import SnapshotError
+from clawblox.luau.core.operators import make_vector
+from clawblox.luau.core.values import check_key, flag
+from clawblox.luau.lib.support.registry import BUILTINS
+from clawblox.luau.runtime.chunk import Chunk, Prototype
+from clawblox.luau.runtime.host import Host
+from clawblox.luau.state.checks import mismatch, text, whole
+from clawblox.luau.state.document import Json
+
+HIDDEN = object()
+"""Stands among the values for an object that scripts never see."""
+_UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+class ValueReader:
+    """Finds the values that a document names."""
+
+    def __init__(self, host: Host | None) -> None:
+        self._host = host
+        self.chunks: list[Chunk] = []
+        self.objects: list[Any] = []
+        self.values: list[Any] = []  # the same, with `HIDDEN` for what scripts never see
+
+    def value(self, saved: Json) -> Any:
+        """Return the Luau value that a document writes like this.
+
+        Raises:
+            SnapshotError: It is of an unknown kind, or something the host lacks.
+            TypeError, ValueError, LookupError: The document is damaged.
+        """
+        kind = saved.__class__
+        if kind is float or kind is bool or saved is None:
+            return saved
+        if kind is str:
+            return saved if saved.isascii() else text(saved)
+        if kind is int:
+            return float(saved)
+        if kind is not list:
+            raise mismatch(saved, "value")
+        kind = saved[0]
+        if kind == "r":
+            found = self.values[whole(saved[1])]
+            if found is HIDDEN:
+                raise TypeError(f"object {saved[1]} is not a value")
+            return found
+        if kind == "b":
+            return _find_builtin(saved[1])
+        if kind == "n":
+            return _UNUSUAL[saved[1]]
+        if kind == "v":
+            x, y, z = (self.value_of_type(part, float, "number") for part in saved[1:])
+            return make_vector(x, y, z)
+        if kind == "h":
+            return self._host_function(text(saved[1]))
+        if kind == "o":
+            return self._host_object(text(saved[1]), text(saved[2]))
+        raise SnapshotError(f"the document has a value of unknown kind {kind!r}")
+
+    def value_of_type(self, saved: Json, kinds: type | tuple[type, ...], wanted: str) -> Any:
+        """Return a value that must be of certain classes, which errors call ``wanted``.
+
+        Raises:
+            TypeError: It is of another class.
+            SnapshotError, ValueError, LookupError: As `value` says.
+        """
+        value = self.value(saved)
+        if not isinstance(value, kinds):
+            raise mismatch(value, wanted)
+        return value
+
+    def key(self, saved: Json) -> Any:
+        """Return a table key.
+
+        Raises:
+            LuaError: It is nil or NaN.
+            SnapshotError, TypeError, ValueError, LookupError: As `value` says.
+        """
+        key = flag(saved) if saved.__class__ is bool else self.value(saved)
+        check_key(key)
+        return key
+
+    def object(self, number: Json) -> Any:
+        """Return an object by its number, whether scripts may see it or not.
+
+        Raises:
+            ValueError, LookupError: There is no object with this number.
+        """
+        return self.objects[whole(number)]
+
+    def referenced(self, saved: Json) -> Any:
+        """Return the object that a reference names, whether scripts may see it or not.
+
+        Raises:
+            TypeError, ValueError, LookupError: It is no reference to an object.
+        """
+        kind, number = saved
+        if kind != "r":
+            raise TypeError(f"expected a reference to an object, not {kind!r}")
+        return self.object(number)
+
+    def prototype(self, chunk: Json, index: Json) -> Prototype:
+        """Return a function's prototype by the numbers of its chunk and of itself.
+
+        Raises:
+            ValueError, LookupError: There is no such chunk, or no such function in it.
+        """
+        return self.chunks[whole(chunk)].prototypes[whole(index)]
+
+    def _host_function(self, name: str) -> Any:
+        function = None if self._host is None else self._host.functions.get(name)
+        if function is None:
+            raise SnapshotError(f"the host has no function {name!r}")
+        return function
+
+    def _host_object(self, kind: str, ident: str) -> Any:
+        found = None if self._host is None else self._host.find_object(ident)
+        if found is None:
+            raise SnapshotError(f"the host has no {kind} with the id {ident!r}")
+        return found
+
+
+def _find_builtin(name: str) -> Any:
+    function = BUILTINS.find(name)
+    if function is None:
+        raise SnapshotError(f"the document uses an unknown built-in function {name!r}")
+    return function

@@ -1,0 +1,346 @@
+"""Fills a new VM from the document that `snapshot` wrote, and checks all of it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+from clawblox.luau.core.errors import LuaError, SnapshotError
+from clawblox.luau.core.iteration import Cursor
+from clawblox.luau.core.limits import STEPS_A_COLLECTION
+from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.values import (
+    Buffer,
+    LuaTable,
+    MetaTable,
+    SlowTable,
+    Userdata,
+    own_user_class,
+    raw_set,
+    set_serial,
+)
+from clawblox.luau.lib.string import MatchIterator
+from clawblox.luau.runtime.chunk import (
+    FORMAT,
+    CheckedFunction,
+    Chunk,
+    environment_cell,
+    find_prototype,
+    is_direct,
+    upvalue_cells,
+)
+from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.host import Host, to_python
+from clawblox.luau.runtime.suspension import ScriptFrame
+from clawblox.luau.state.checks import items, position, text, whole
+from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest
+from clawblox.luau.state.read_frames import FrameReader
+from clawblox.luau.state.read_values import HIDDEN
+
+_STATUSES = ("suspended", "dead")
+_TABLE_OR_NIL = (LuaTable, type(None))
+_CLASSES = {letter: cls for cls, letter in CLASS_LETTERS.items()}
+_DAMAGES = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    LuaError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading a document raises that no VM wrote."""
+
+
+class Loader(FrameReader):
+    """Reads one document into a new VM.
+
+    Objects may refer to each other in circles, so all are made empty first and then filled.
+    """
+
+    def __init__(
+        self,
+        vm: WholeMachine,
+        document: Json,
+        host: Host | None,
+        sources: Mapping[str, str] | None,
+    ) -> None:
+        super().__init__(host)
+        self._vm = vm
+        self._document = document
+        self._sources = sources
+        self._place = ""  # in the document, for errors
+        self._with_meta: list[LuaTable] = []
+        self._users: list[LuaTable] = []  # tables whose class is made for their metatable
+
+    def load(self) -> None:
+        """Fill the VM.
+
+        Raises:
+            SnapshotError: The document is of another format or version, or damaged; a source has
+                changed; or the host lacks what the document names.
+        """
+        _check_format(self._document)
+        try:
+            self._load()
+        except _DAMAGES as error:
+            raise SnapshotError(f"the document is damaged{self._place}: {error}") from error
+
+    def _load(self) -> None:
+        document = self._document
+        self.chunks = [self._chunk(*entry) for entry in items(document["chunks"])]
+        self._read_objects(items(document["objects"]))
+        self._give_classes()
+        for group in items(document["shared globals"]):
+            self._share_globals(items(group))
+        for number, serial in items(document["serials"]):
+            set_serial(self.object(number), whole(serial))
+        self._read_roots(document["roots"])
+        self._read_counts()
+
+    def _read_objects(self, objects: list[Json]) -> None:
+        for number, saved in enumerate(objects):
+            self._place = f" at object {number}"
+            self.objects.append(self._make(saved))
+        self.values = [HIDDEN if _is_hidden(found) else found for found in self.objects]
+        for number, (found, saved) in enumerate(zip(self.objects, objects, strict=True)):
+            self._place = f" at object {number}"
+            fill = _FILLERS[saved[0]]
+            fill(self, found, *saved[1:])
+        self._place = ""
+        self.check_boxes()
+
+    def _read_roots(self, roots: Json) -> None:
+        vm = self._vm
+        vm.globals = self._table(roots["globals"])
+        vm.string_library = self._table(roots["string"])
+        vm.string_metatable = self._table(roots["string metatable"])
+        vm.main_environment = self._table(roots["environment"])
+        vm.main_coroutine = self.value_of_type(
+            roots["main"], (Coroutine, type(None)), "coroutine or nil"
+        )
+        vm.roots = {text(name): self.value(saved) for name, saved in roots["kept"].items()}
+
+    def _read_counts(self) -> None:
+        document, vm = self._document, self._vm
+        vm.serials_given = whole(document["next serial"])
+        vm.random.state = whole(int(text(document["random"])), 2**64 - 1)
+        vm.has_weak_tables = "steps since collection" in document
+        vm.steps_since_collection = whole(
+            document.get("steps since collection", 0), STEPS_A_COLLECTION
+        )
+        vm.allocated = whole(document.get("allocated", 0))
+
+    def _table(self, saved: Json) -> LuaTable:
+        table: LuaTable = self.value_of_type(saved, LuaTable, "table")
+        return table
+
+    def _chunk(self, name: str, fingerprint: str, source: str) -> Chunk:
+        if digest(source) != fingerprint:
+            raise SnapshotError(f"the source of {name!r} in the document is damaged")
+        shown = to_python(text(name))
+        if self._sources is not None and shown in self._sources:
+            current = self._sources[shown].encode().decode("latin-1")
+            if digest(current) != fingerprint:
+                raise SnapshotError(f"the source of {shown!r} has changed since the snapshot")
+        return self._vm.compile(source, name)
+
+    def _give_classes(self) -> None:
+        """Give tables with metatables their classes; all chains of metatables are known now."""
+        for table in self._with_meta:
+            if not isinstance(table._meta, SlowTable):
+                raise TypeError("the class of a metatable is not that of metatables")
+        for table in self._users:
+            assert table._meta is not None
+            table.__class__ = own_user_class(table._meta)
+
+    def _share_globals(self, group: list[Json]) -> None:
+        frames: list[ScriptFrame] = []
+        functions: list[Any] = []
+        for member in group:
+            if member.__class__ is int:
+                functions.append(self.object(member))
+                continue
+            coroutine, at = member
+            found = self.object(coroutine).frames[whole(at)]
+            if not isinstance(found, ScriptFrame):
+                raise TypeError("a frame without globals shares them")
+            frames.append(found)
+        owners = [find_prototype(function) for function in functions]
+        owners += [frame.continuation.prototype for frame in frames]
+        if len(functions) > 1 or None in owners or len(set(owners)) != 1:
+            raise ValueError("different functions share their globals")
+        cell = environment_cell(functions[0]) if functions else frames[0].environment
+        if cell is None:
+            raise ValueError("a function without globals shares them")
+        for frame in frames:
+            frame.environment = cell
+
+    # Objects: made empty
+
+    def _make(self, saved: Json) -> Any:
+        make = _MAKERS.get(saved[0])
+        if make is None:
+            raise SnapshotError(f"the document has an object of unknown kind {saved[0]!r}")
+        return make(self, *saved[1:])
+
+    def _make_function(self, chunk: Json, index: Json, _: Json) -> FunctionType:
+        prototype = self.prototype(chunk, index)
+        make = prototype.chunk.namespace[f"M{prototype.index}"]
+        function: FunctionType = make(*[None] * len(prototype.upvalues))
+        return function
+
+    def _make_buffer(self, data: Json) -> Buffer:
+        return Buffer(bytearray(base64.b64decode(text(data), validate=True)))
+
+    # Objects: filled
+
+    def _fill_table(
+        self,
+        table: LuaTable,
+        letter: str,
+        meta: Json,
+        values: list[Json],
+        pairs: list[Json],
+        extra: Json = None,
+    ) -> None:
+        value = self.value
+        table.update(
+            zip(map(float, range(1, len(values) + 1)), map(value, items(values)), strict=True)
+        )
+        items(pairs)
+        for key, item in zip(pairs[::2], pairs[1::2], strict=True):
+            if key.__class__ is not str or not key.isascii():
+                key = self.key(key)
+            raw_set(table, key, value(item))
+        if None in values or None in pairs:
+            raise ValueError("a table holds nil")
+        if extra is not None:
+            self._fill_extra(table, extra)
+        if letter:
+            self._fill_class(table, letter, meta)
+        elif meta is not None:
+            raise ValueError("a table has a metatable that its class does not allow")
+
+    def _fill_class(self, table: LuaTable, letter: str, meta: Json) -> None:
+        # First: a table of such a class has one, also for a collection in another thread.
+        table._meta = (
+            self._table(meta)
+            if letter in "mo"
+            else self.value_of_type(meta, _TABLE_OR_NIL, "table or nil")
+        )
+        table.__class__ = _CLASSES.get(letter, MetaTable)
+        if table._meta is not None:
+            self._with_meta.append(table)
+        if letter == "o":
+            self._users.append(table)
+        elif letter == "m" and not hasattr(table._meta, "_own_class"):
+            assert table._meta is not None
+            table._meta._own_class = MetaTable
+        elif letter not in _CLASSES:
+            raise ValueError(f"unknown class of table {letter!r}")
+
+    def _fill_extra(self, table: LuaTable, extra: dict[str, Json]) -> None:
+        if "border" in extra:
+            table._hint = position(self.value(extra["border"]))
+        if "next" in extra:
+            at, *keys = extra["next"]
+            cursor = table._cursor = Cursor(list(map(self.key, keys)))
+            cursor.position = whole(at, len(keys))
+
+    def _fill_box(self, box: list[Any], saved: Json) -> None:
+        box[0] = self.value(saved)
+
+    def _fill_function(self, function: FunctionType, _: Json, __: Json, saved: Json) -> None:
+        prototype = find_prototype(function)
+        assert prototype is not None
+        cells = upvalue_cells(function, prototype)
+        for (name, cell), upvalue in zip(cells.items(), items(saved), strict=True):
+            cell.cell_contents = (
+                self._table(upvalue) if name == "E" else self.held(prototype, name, upvalue)
+            )
+
+    def _fill_checked(self, checked: CheckedFunction, saved: Json) -> None:
+        function = self.referenced(saved)
+        if not is_direct(function) or "checked" in function.__dict__:
+            raise ValueError("a function is checked without need, or twice")
+        checked.function = function
+        function.__dict__["checked"] = checked
+
+    def _fill_coroutine(
+        self,
+        coroutine: Coroutine,
+        status: str,
+        function: Json,
+        environment: Json,
+        frames: list[Json],
+        error: Json,
+    ) -> None:
+        is_dead = status == "dead"
+        if status not in _STATUSES or (is_dead and (function or frames)) or (function and frames):
+            raise ValueError(f"no saved coroutine is {status!r} with these parts")
+        coroutine.status = status
+        coroutine.function = self.value(function)
+        coroutine.environment = self._table(environment)
+        coroutine.frames = self.frames(frames)
+        if error is not None:
+            value, trace = error
+            coroutine.error = LuaError(self.value(value))
+            coroutine.error.traceback = text(trace)
+
+    def _fill_wrap(self, function: WrapFunction, saved: Json) -> None:
+        function.coroutine = self.value_of_type(saved, Coroutine, "coroutine")
+
+    def _fill_matches(
+        self, matches: MatchIterator, subject: Json, pattern: Json, position: Json
+    ) -> None:
+        matches.text = self.value_of_type(subject, str, "string")
+        matches.pattern = self.value_of_type(pattern, str, "string")
+        matches.position = whole(position, len(matches.text) + 1)
+
+    def _fill_userdata(self, userdata: Userdata, saved: Json) -> None:
+        userdata.meta = self.value_of_type(saved, _TABLE_OR_NIL, "table or nil")
+
+    def _keep(self, *_: Json) -> None:
+        """Fill nothing: the object was made whole."""
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "table": lambda *_: LuaTable(),
+    "box": lambda *_: [None],
+    "function": Loader._make_function,
+    "checked": lambda *_: CheckedFunction(None),  # type: ignore[arg-type]
+    "coroutine": lambda *_: Coroutine(None, None),
+    "wrap": lambda *_: WrapFunction(None),  # type: ignore[arg-type]
+    "gmatch": lambda *_: MatchIterator("", ""),
+    "string": lambda _, saved: text(saved),
+    "userdata": lambda *_: Userdata(None),
+    "buffer": Loader._make_buffer,
+}
+_FILLERS: dict[str, Callable[..., None]] = {
+    "table": Loader._fill_table,
+    "box": Loader._fill_box,
+    "function": Loader._fill_function,
+    "checked": Loader._fill_checked,
+    "coroutine": Loader._fill_coroutine,
+    "wrap": Loader._fill_wrap,
+    "gmatch": Loader._fill_matches,
+    "string": Loader._keep,
+    "userdata": Loader._fill_userdata,
+    "buffer": Loader._keep,
+}
+
+
+def _is_hidden(found: Any) -> bool:
+    """Return whether scripts never see an object: a box, or a direct function."""
+    return found.__class__ is list or is_direct(found)
+
+
+def _check_format(document: Json) -> None:
+    if not isinstance(document, dict) or document.get("format") != NAME:
+        raise SnapshotError("the document is no snapshot of a Luau VM")
+    version = document.get("version")
+    if version != FORMAT:
+        raise SnapshotError(f"the snapshot is of version {version}; this program reads {FORMAT}")

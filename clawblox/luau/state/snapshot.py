@@ -1,0 +1,289 @@
+"""Writes the whole state of a VM as a JSON-able document, which `restore` reads.
+
+A document refers to objects by number, in the order in which they are found from the roots; so a
+restored VM gives the same document again. `docs/luau.md` describes the format.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from clawblox.luau.core import iteration
+from clawblox.luau.core.errors import SnapshotError
+from clawblox.luau.core.iteration import Cursor, LoopIterator, SequenceLoop, TableLoop
+from clawblox.luau.core.limits import SHORT_TEXT
+from clawblox.luau.core.machine import Coroutine, Frame
+from clawblox.luau.core.values import (
+    Buffer,
+    Flag,
+    LuaTable,
+    Userdata,
+    Vector,
+    read_serial,
+)
+from clawblox.luau.lib.string import MatchIterator
+from clawblox.luau.lib.support.registry import BUILTINS
+from clawblox.luau.runtime.chunk import (
+    FORMAT,
+    CheckedFunction,
+    Chunk,
+    environment_cell,
+    find_prototype,
+    upvalue_cells,
+)
+from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.host import HostFunction, HostObject
+from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
+from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest
+
+
+class Saver:
+    """Writes one document."""
+
+    def __init__(self, vm: WholeMachine) -> None:
+        self._vm = vm
+        self._numbers: dict[int, int] = {}
+        self._found: list[Any] = []
+        self._texts: dict[str, int] = {}
+        self._chunks: dict[int, int] = {}
+        self._sources: list[Json] = []
+
+    def save(self) -> Json:
+        """Return the document.
+
+        Raises:
+            SnapshotError: A coroutine runs, or something that the host has not registered is in
+                reach.
+        """
+        vm = self._vm
+        roots = {
+            "globals": self.value(vm.globals),
+            "string": self.value(vm.string_library),
+            "string metatable": self.value(vm.string_metatable),
+            "environment": self.value(vm.main_environment),
+            "main": self.value(vm.main_coroutine),
+            "kept": {name: self.value(vm.roots[name]) for name in sorted(vm.roots)},
+        }
+        objects = [self._object(found) for found in self._found]  # the list grows meanwhile
+        document = {
+            "format": NAME,
+            "version": FORMAT,
+            "chunks": self._sources,
+            "objects": objects,
+            "roots": roots,
+            "shared globals": self._shared_globals(),
+            "serials": self._serials(),
+            "next serial": vm.serials_given,
+            "random": str(vm.random.state),
+        }
+        if vm.has_weak_tables:
+            document["steps since collection"] = vm.steps_since_collection
+        if vm.allocated:
+            document["allocated"] = vm.allocated
+        return document
+
+    def _shared_globals(self) -> list[Json]:
+        """Return the groups of functions and suspended calls whose globals change together."""
+        users: dict[int, list[Json]] = {}
+        for number, found in enumerate(self._found):
+            if isinstance(found, FunctionType):
+                cell = environment_cell(found)
+                if cell is not None:
+                    users.setdefault(id(cell), []).append(number)
+            elif found.__class__ is Coroutine:
+                for position, frame in enumerate(found.frames):
+                    if isinstance(frame, ScriptFrame):
+                        users.setdefault(id(frame.environment), []).append([number, position])
+        return [group for group in users.values() if len(group) > 1]
+
+    def _serials(self) -> list[Json]:
+        serials = []
+        for number, found in enumerate(self._found):
+            serial = read_serial(found)
+            if serial is not None:
+                serials.append([number, serial])
+        return serials
+
+    def value(self, value: Any) -> Json:
+        """Return a value in the form that the document has for it."""
+        kind = value.__class__
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            return value if len(value) <= SHORT_TEXT else self._long_text(value)
+        if kind is float:
+            return value if math.isfinite(value) else ["n", repr(value)]
+        number = self._numbers.get(id(value))
+        if number is not None:
+            return ["r", number]
+        if kind is Flag:
+            return value.value
+        if kind is Vector:
+            return ["v", *(self.value(part) for part in (value.x, value.y, value.z))]
+        if kind is HostFunction:
+            return ["h", value.name]
+        name = BUILTINS.find_name(value) if kind is FunctionType else None
+        if name is not None:
+            return ["b", name]
+        if isinstance(value, HostObject):
+            return ["o", value.host_type.name, value.ident]
+        return self._inner_value(value)
+
+    def _inner_value(self, value: Any) -> Json:
+        """Return a value that only frames hold, or a reference to an object."""
+        if value.__class__ is int:
+            return ["i", value]
+        if value.__class__ is tuple:
+            return ["t", *map(self.value, value)]
+        if value is iteration.CALL:
+            return ["c"]
+        if isinstance(value, LoopIterator):
+            return self._loop(value)
+        number = self._numbers[id(value)] = len(self._found)
+        self._found.append(value)
+        return ["r", number]
+
+    def _long_text(self, text: str) -> Json:
+        """Return a reference to a string that stands in the document once."""
+        number = self._texts.get(text)
+        if number is None:
+            number = self._texts[text] = len(self._found)
+            self._found.append(text)
+        return ["r", number]
+
+    def _loop(self, loop: LoopIterator) -> Json:
+        if isinstance(loop, TableLoop):
+            return ["l", "table", self.value(loop.state), list(map(self.value, loop.rest()))]
+        if isinstance(loop, SequenceLoop):
+            return ["l", "sequence", self.value(loop.state), loop.control]
+        parts = (loop.function, loop.state, loop.control)
+        return ["l", "function", *map(self.value, parts)]
+
+    def _object(self, found: Any) -> Json:
+        if isinstance(found, LuaTable):
+            return self._table(found)
+        if isinstance(found, FunctionType):
+            return self._function(found)
+        save = _SAVERS.get(found.__class__)
+        if save is None:
+            raise SnapshotError(f"{type(found).__name__}: a value of this type cannot be saved")
+        return save(self, found)
+
+    def _text(self, found: str) -> Json:
+        return ["string", found]
+
+    def _box(self, found: list[Any]) -> Json:
+        return ["box", self.value(found[0])]
+
+    def _checked(self, found: CheckedFunction) -> Json:
+        return ["checked", self.value(found.function)]
+
+    def _wrap(self, found: WrapFunction) -> Json:
+        return ["wrap", self.value(found.coroutine)]
+
+    def _matches(self, found: MatchIterator) -> Json:
+        return ["gmatch", self.value(found.text), self.value(found.pattern), found.position]
+
+    def _userdata(self, found: Userdata) -> Json:
+        return ["userdata", self.value(found.meta)]
+
+    def _buffer(self, found: Buffer) -> Json:
+        return ["buffer", base64.b64encode(found.data).decode("ascii")]
+
+    def _table(self, table: LuaTable) -> Json:
+        keys = list(table)
+        size = _sequence_size(keys)
+        value = self.value
+        values = list(map(value, table.values()))
+        pairs: list[Json] = []
+        for key, item in zip(keys[size:], values[size:], strict=True):
+            pairs.append(value(key))
+            pairs.append(item)
+        saved = ["table", _letter(table), value(table.meta), values[:size], pairs]
+        extra = self._table_extra(table)
+        return [*saved, extra] if extra else saved
+
+    def _table_extra(self, table: LuaTable) -> Json:
+        extra = {}
+        hint = getattr(table, "_hint", None)
+        if hint is not None:
+            extra["border"] = hint
+        cursor: Cursor | None = getattr(table, "_cursor", None)
+        if cursor is not None:
+            extra["next"] = [cursor.position, *map(self.value, cursor.keys)]
+        return extra
+
+    def _chunk(self, chunk: Chunk) -> int:
+        number = self._chunks.get(id(chunk))
+        if number is None:
+            number = self._chunks[id(chunk)] = len(self._sources)
+            self._sources.append([chunk.name, digest(chunk.source), chunk.source])
+        return number
+
+    def _function(self, function: FunctionType) -> Json:
+        prototype = find_prototype(function)
+        if prototype is None:
+            raise SnapshotError(
+                f"{function.__qualname__}: this Python function is not registered with the host"
+            )
+        cells = upvalue_cells(function, prototype)
+        upvalues = [self.value(cell.cell_contents) for cell in cells.values()]
+        return ["function", self._chunk(prototype.chunk), prototype.index, upvalues]
+
+    def _coroutine(self, coroutine: Coroutine) -> Json:
+        if coroutine.status in ("running", "normal"):
+            raise SnapshotError("a VM cannot be saved while a coroutine runs")
+        error = coroutine.error
+        return [
+            "coroutine",
+            coroutine.status,
+            self.value(coroutine.function),
+            self.value(coroutine.environment),
+            [self._frame(frame) for frame in coroutine.frames],
+            None if error is None else [self.value(error.value), error.traceback],
+        ]
+
+    def _frame(self, frame: Frame) -> Json:
+        if isinstance(frame, ProtectedFrame):
+            return ["pcall"] if frame.handler is None else ["xpcall", self.value(frame.handler)]
+        assert isinstance(frame, ScriptFrame)
+        continuation = frame.continuation
+        prototype = continuation.prototype
+        return [
+            "call",
+            self._chunk(prototype.chunk),
+            prototype.index,
+            continuation.site.ordinal,
+            list(map(self.value, frame.values)),
+            self.value(frame.environment.cell_contents),
+        ]
+
+
+_SAVERS: dict[type, Callable[[Saver, Any], Json]] = {
+    str: Saver._text,
+    list: Saver._box,
+    Coroutine: Saver._coroutine,
+    CheckedFunction: Saver._checked,
+    WrapFunction: Saver._wrap,
+    MatchIterator: Saver._matches,
+    Userdata: Saver._userdata,
+    Buffer: Saver._buffer,
+}
+
+
+def _letter(table: LuaTable) -> str:
+    """Return the letter of a table's class."""
+    return CLASS_LETTERS.get(table.__class__, "o")
+
+
+def _sequence_size(keys: list[Any]) -> int:
+    """Return the number of keys at the start that are 1, 2, 3, and so on."""
+    size = 0
+    for size, key in enumerate(keys):
+        if key != size + 1 or key.__class__ is not float:
+            return size
+    return size + 1 if keys else 0
