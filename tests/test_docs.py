@@ -24,8 +24,8 @@ SPAN = re.compile(r"`([^`]+)`")
 DOTTED = re.compile(r"clawblox(?:\.[A-Za-z_]\w*)+")
 IMPORT = re.compile(r"from (clawblox[\w.]*) import ([\w, ]+)")
 NAME = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)(?=$|\(|\.)")
-HEADERS = {"Host"}
-"""Names of HTTP that are names of the package as well."""
+HOMONYMS = {"Host", "state_dir"}
+"""A header of HTTP and a key of an agent's program: they mean no name of the package."""
 
 
 @functools.cache
@@ -102,7 +102,7 @@ def test_what_the_text_names_can_be_imported_from_where_the_page_says(page: Path
         pytest.skip("it tells which module has what")
     shown = {name for _, name in shown_imports(text)}
     shown |= {dotted.rpartition(".")[2] for dotted in DOTTED.findall(text)}
-    shown |= {*clawblox.__all__, *HEADERS, *dir(clawblox.AsyncWorld)}
+    shown |= {*clawblox.__all__, *HOMONYMS, *dir(clawblox.AsyncWorld)}
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     named = {name for span in SPAN.findall(text) for name in NAME.findall(span)}
     assert named & names_of_the_package() <= shown

@@ -2,6 +2,13 @@
 
 A command's module is imported when the command is used, so that ``clawblox --help`` loads
 nothing but click. Summaries stand here for the same reason.
+
+- ``commands``: one module for each command.
+- ``running``: running worlds for a command, in the foreground or in the background.
+- ``tables``: tables, event lines and archives as text.
+- ``terminal``: writing to terminals and pipes without blocking.
+- ``parameters``: what the commands' parameters have in common.
+- ``starter``: the world that ``clawblox init`` writes.
 """
 
 from __future__ import annotations
