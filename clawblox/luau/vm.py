@@ -154,7 +154,7 @@ class VM(LimitedMachine):
         """Compile a chunk.
 
         Args:
-            source: Its text, one character a byte.
+            source: Its text, one character per byte.
             name: Its name.
             charge: Called with a number of steps before the work they pay for.
 
@@ -171,7 +171,7 @@ class VM(LimitedMachine):
         """Compile a chunk for the running script, which is charged steps and memory.
 
         Args:
-            source: Its text, one character a byte.
+            source: Its text, one character per byte.
             name: Its name.
             environment: The table of its globals.
 

@@ -1,4 +1,4 @@
-"""What the rooms below the VM see of it, and the coroutine that runs on it."""
+"""The part of the VM that the rooms below it use, and the coroutine that it runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The values of Luau as Python objects.
 
-nil, booleans, numbers and strings are ``None``, ``bool``, ``float`` and ``str`` (one character a
+nil, booleans, numbers and strings are ``None``, ``bool``, ``float`` and ``str`` (one character per
 byte). Functions are Python callables: generated functions, built-in functions, and instances of
 `NativeFunction`. They return a bare value for exactly one result, and a tuple otherwise.
 

@@ -41,7 +41,7 @@ from clawblox.luau.runtime.measure import heap_bytes
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
 _STEPS_TO_COLLECT = 1000
-_DIGITS_A_STEP = 64
+_DIGITS_PER_STEP = 64
 
 
 @builtin("assert")
@@ -163,7 +163,7 @@ def tonumber(*args: Any) -> float | None:
     if base == 10:
         return to_number(arg.any_value(args, 0))
     text = arg.string(args, 0, "tonumber")
-    charge_work(len(text) // _DIGITS_A_STEP)
+    charge_work(len(text) // _DIGITS_PER_STEP)
     if not 2 <= base <= 36:
         arg.wrong(1, "tonumber", "base out of range")
     return parse_in_base(text, base)

@@ -25,7 +25,7 @@ MODULES = (base, string, table, math, bit32, utf8, buffer, vector, coroutine, os
 def build_globals() -> tuple[LuaTable, LuaTable]:
     """Return the globals of a new VM, and its string library."""
     globals_table = LuaTable()
-    # Not in the order in which some program has come to import these modules.
+    # Sorted, so that the order does not depend on which module was imported first.
     for name, function in sorted(BUILTINS.functions.items()):
         library, dot, field = name.partition(".")
         if not dot:

@@ -7,7 +7,7 @@ from typing import Any
 from clawblox.luau.core.context import call_unyieldable, charge_reading, current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_iterations, charge_work
-from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.limits import BYTES_PER_STEP
 from clawblox.luau.core.operators import MAX_STRING, account_text, index, join
 from clawblox.luau.core.values import (
     LuaTable,
@@ -211,7 +211,7 @@ def find(*args: Any) -> Any:
     if start > len(text) + 1:
         return None
     if (len(args) > 3 and truth(args[3])) or _is_plain(pattern):
-        charge_work((len(text) - start) // BYTES_A_STEP)
+        charge_work((len(text) - start) // BYTES_PER_STEP)
         at = text.find(pattern, start - 1)
         return None if at < 0 else (float(at + 1), float(at + len(pattern)))
     found = search(text, pattern, start - 1)

@@ -1,4 +1,4 @@
-"""What writing and reading a document have in common: its names, and what they need of a VM."""
+"""What writing and reading a document share: its names, and what they need of a VM."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from clawblox.luau.core.errors import LuaError, SnapshotError
 from clawblox.luau.core.iteration import Cursor
-from clawblox.luau.core.limits import STEPS_A_COLLECTION
+from clawblox.luau.core.limits import STEPS_PER_COLLECTION
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import (
     Buffer,
@@ -71,7 +71,7 @@ class Loader(FrameReader):
         self._vm = vm
         self._document = document
         self._sources = sources
-        self._place = ""  # in the document, for errors
+        self._place = ""  # the object being read, for errors
         self._with_meta: list[LuaTable] = []
         self._users: list[LuaTable] = []  # tables whose class is made for their metatable
 
@@ -129,7 +129,7 @@ class Loader(FrameReader):
         vm.random.state = whole(int(text(document["random"])), 2**64 - 1)
         vm.has_weak_tables = "steps since collection" in document
         vm.steps_since_collection = whole(
-            document.get("steps since collection", 0), STEPS_A_COLLECTION
+            document.get("steps since collection", 0), STEPS_PER_COLLECTION
         )
         vm.allocated = whole(document.get("allocated", 0))
 
@@ -225,7 +225,7 @@ class Loader(FrameReader):
             raise ValueError("a table has a metatable that its class does not allow")
 
     def _fill_class(self, table: LuaTable, letter: str, meta: Json) -> None:
-        # First: a table of such a class has one, also for a collection in another thread.
+        # Before the class: a collection in another thread expects tables of the class to have it.
         table._meta = (
             self._table(meta)
             if letter in "mo"
@@ -304,7 +304,7 @@ class Loader(FrameReader):
         userdata.meta = self.value_of_type(saved, _TABLE_OR_NIL, "table or nil")
 
     def _keep(self, *_: Json) -> None:
-        """Fill nothing: the object was made whole."""
+        """Fill nothing: the object is complete already."""
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {
