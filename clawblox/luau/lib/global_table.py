@@ -18,7 +18,7 @@ from clawblox.luau.lib import (
 )
 from clawblox.luau.lib.support.registry import BUILTINS
 
-MODULES = (base, string, table, math, bit32, utf8, buffer, vector, coroutine, os, debug)
+_LIBRARIES = (base, string, table, math, bit32, utf8, buffer, vector, coroutine, os, debug)
 """Importing them registers their functions."""
 
 

@@ -106,7 +106,7 @@ def _translate_type_error(error: TypeError) -> LuaError:
     if last is None or not is_generated(last.f_code):
         raise error
     if "argument" in text:
-        return RuntimeFault(f"invalid arguments to a function of the host: {text}")
+        return RuntimeFault(f"invalid arguments to a host function: {text}")
     if "subscriptable" in text or "item assignment" in text or "indices must be" in text:
         return _index_fault(links[-1], text)
     raise error

@@ -256,7 +256,7 @@ def _as_iterated(keys: list[Any]) -> list[Any]:
     """Return literal keys in the order of iteration."""
     if any(key.__class__ is not str for key in keys):
         return keys
-    return list(literal_order(keys))
+    return literal_order(keys)
 
 
 def _shadowed(key: Value, positional: int) -> bool:
