@@ -159,7 +159,7 @@ class LimitedMachine:
         if self.has_headroom:
             sys.setrecursionlimit(call_limit())
             self.has_headroom = False
-        self.depth += 1
+        self.depth += 1  # `deeper` would need one call more of a stack that may be full
         if self.depth > MAX_CALLS:
             self.depth -= 1
             raise RuntimeFault("stack overflow")
