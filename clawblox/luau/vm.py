@@ -235,7 +235,7 @@ class VM(LimitedMachine):
             self.c_calls += 1  # nothing in it may yield past the host
             try:
                 return as_tuple(function(*arguments))
-            except Exception as error:  # noqa: BLE001 - to_luau_error raises what is not the script's
+            except Exception as error:  # noqa: BLE001 - re-raises errors of the host
                 raise to_luau_error(error) from None
             finally:
                 self.c_calls -= 1

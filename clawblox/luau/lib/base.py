@@ -101,7 +101,7 @@ def _install_protected_call(name: str, *, has_handler: bool) -> None:
         except Yield as suspended:
             suspended.frames.append(ProtectedFrame(handler))
             raise
-        except Exception as caught:  # noqa: BLE001 - to_luau_error raises what is not the script's
+        except Exception as caught:  # noqa: BLE001 - re-raises errors of the host
             try:
                 error = to_luau_error(caught)
             except RecursionError:  # the stack is full; the next protected call takes this back

@@ -1,4 +1,4 @@
-"""The globals of a new VM, made of what the libraries have registered."""
+"""The globals of a new VM, built from the functions that the libraries register."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
         function, coroutine.function = coroutine.function, None
         try:
             return function(*values)
-        except Exception as error:  # noqa: BLE001 - to_luau_error raises what is not the script's
+        except Exception as error:  # noqa: BLE001 - re-raises errors of the host
             raise to_luau_error(error) from None
     while frames:
         try:

@@ -269,7 +269,7 @@ def run_handler(handler: Function, error: LuaError) -> Any:
     try:
         result = handler(error.value)
         return (False, first(result)) if as_tuple(result) else (False, None)
-    except Exception as nested:  # noqa: BLE001 - to_luau_error raises what is not the script's
+    except Exception as nested:  # noqa: BLE001 - re-raises errors of the host
         fault = to_luau_error(nested)
         if isinstance(error, OutOfMemory) and isinstance(fault, OutOfMemory):
             return False, fault.value
