@@ -18,6 +18,9 @@ class Frame:
         """Return the function that continues with the result of the call, and its argument.
 
         The caller calls it, so that no Python frame lies in between.
+
+        Raises:
+            LuaError: The call has failed.
         """
         raise NotImplementedError
 
