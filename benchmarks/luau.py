@@ -1,6 +1,6 @@
 """Times the Luau implementation against hand-written CPython and lupa's Lua 5.4.
 
-``pip install lupa`` first; without it the comparison with Lua is left out.
+Without lupa (``pip install lupa``), the comparison with Lua is left out.
 
     python benchmarks/luau.py [--repeat 5]
 
@@ -102,7 +102,7 @@ def loop() -> float:
 def table() -> float:
     t = []
     for i in range(1, 200001):
-        t.append(i * 2.0)  # noqa: PERF401 - as the Luau does it
+        t.append(i * 2.0)  # noqa: PERF401 - as in Luau
     s = 0.0
     for i in range(200000):
         s = s + t[i]
@@ -132,7 +132,7 @@ def string() -> float:
     return n
 
 
-# The same data as the Luau has: a table is a dictionary.
+# The same data as in Luau: a table is a dictionary.
 ENTITIES = [
     {"pos": {"x": float(i), "y": 0.0, "z": 0.0}, "vel": {"x": 1.0, "y": 2.0, "z": 3.0}}
     for i in range(1, 201)
@@ -216,7 +216,7 @@ def lua_functions() -> dict[str, Callable[[], Any]] | None:
 def compare(repeat: int) -> None:
     lua = lua_functions()
     ratios: dict[str, list[float]] = {"python": [], "lua": []}
-    print(f"{'ms':10} {'here':>8} {'CPython':>8} {'ratio':>6} {'Lua 5.4':>8} {'ratio':>6}")
+    print(f"{'ms':10} {'Luau':>8} {'CPython':>8} {'ratio':>6} {'Lua 5.4':>8} {'ratio':>6}")
     for name, source in LUAU.items():
         vm = VM()
         (function,) = vm.call(vm.load(source, f"={name}"))

@@ -46,7 +46,7 @@ class ConformanceHost(Host):
     """Lends conformance files the functions and objects they expect, also after a restore.
 
     Args:
-        interval: Suspend the file at every assertion with a number divisible by this; 0 never
+        interval: Suspend the file at every assertion whose number is a multiple of this; 0 never
             suspends it.
     """
 

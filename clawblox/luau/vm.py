@@ -154,7 +154,7 @@ class VM(LimitedMachine):
         """Compile a chunk.
 
         Args:
-            source: Its text, one character a byte.
+            source: Its text, one character per byte.
             name: Its name.
             charge: Called with a number of steps before the work they pay for.
 
@@ -171,7 +171,7 @@ class VM(LimitedMachine):
         """Compile a chunk for the running script, which is charged steps and memory.
 
         Args:
-            source: Its text, one character a byte.
+            source: Its text, one character per byte.
             name: Its name.
             environment: The table of its globals.
 
@@ -235,7 +235,7 @@ class VM(LimitedMachine):
             self.c_calls += 1  # nothing in it may yield past the host
             try:
                 return as_tuple(function(*arguments))
-            except Exception as error:  # noqa: BLE001 - to_luau_error raises what is not the script's
+            except Exception as error:  # noqa: BLE001 - re-raises errors of the host
                 raise to_luau_error(error) from None
             finally:
                 self.c_calls -= 1

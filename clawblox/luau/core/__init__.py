@@ -1,10 +1,10 @@
-"""The ground everything stands on: values, operators, budgets, errors, the thread's machine.
+"""Values, operators, budgets and errors, on which all other rooms build.
 
-Knows nothing of source code, coroutines or libraries.
+Nothing here knows source code, generated code or libraries.
 
 - `errors`: the exceptions of the VM
 - `limits`: the budget of one call from the host
-- `machine`: what the rooms below the VM see of it, and the coroutine that runs on it
+- `machine`: the part of the VM that the rooms below it use, and the coroutine that it runs
 - `context`: which VM runs on this thread
 - `values`: nil, tables, userdata, vectors and buffers as Python objects
 - `border`: the length of a table

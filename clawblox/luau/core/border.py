@@ -43,7 +43,7 @@ def _array_border(table: LuaTable, room: int) -> float:
 
 
 def _bisect(table: LuaTable, low: float, high: float) -> float:
-    """Return a border between an index that is there, or 0, and one that is not."""
+    """Return a border between two indices: ``low`` is there or 0, ``high`` is not there."""
     while high - low > 1.0:
         middle = (low + high) // 2.0
         if raw_has(table, middle):

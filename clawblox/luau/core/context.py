@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT
+from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
 from clawblox.luau.core.machine import Machine
 
 
@@ -31,7 +31,7 @@ def charge_reading(size: int) -> None:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
     """
     if size >= LONG_TEXT:
-        current.vm.charge_work(size // BYTES_A_STEP)
+        current.vm.charge_work(size // BYTES_PER_STEP)
 
 
 def call_unyieldable(function: Any, *arguments: Any) -> Any:

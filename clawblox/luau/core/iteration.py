@@ -299,7 +299,7 @@ def next_entry(table: LuaTable, key: Any) -> Any:
 
 
 def _first_key(table: LuaTable) -> list[Any]:
-    """Return the first of a table's keys alone: most calls only ask whether there is one."""
+    """Return only the first of a table's keys: most calls ask whether the table is empty."""
     key = 1.0 if border(table) else next(iter(table), None)
     return ordered_keys(table) if raw_get(table, key) is None else [key]
 

@@ -10,11 +10,11 @@ from clawblox.luau.core.errors import RuntimeFault
 
 _EXHAUSTED = "exhausted the allowed number of steps"
 BATCH = 1000
-MANY = 100  # copying at least this many values is charged
+CHARGED_COPY = 100  # copying at least this many values is charged
 LONG_TEXT = 4096  # reading a string of at least this length, as in comparisons, is charged
-BYTES_A_STEP = 1024  # copying them takes about as long as a step
+BYTES_PER_STEP = 1024  # copying them takes about as long as a step
 SHORT_TEXT = 200  # up to this length, each occurrence of a string is counted and saved
-STEPS_A_COLLECTION = 300_000  # between collections that remove dead entries of weak tables
+STEPS_PER_COLLECTION = 300_000  # between collections that remove dead entries of weak tables
 STEP_BYTES = 100  # the most a step can add to the heap without a charge for memory
 
 Charge = Callable[[int], None]

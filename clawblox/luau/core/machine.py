@@ -1,4 +1,4 @@
-"""What the rooms below the VM see of it, and the coroutine that runs on it."""
+"""The part of the VM that the rooms below it use, and the coroutine that it runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ class Frame:
         """Return the function that continues with the result of the call, and its argument.
 
         The caller calls it, so that no Python frame lies in between.
+
+        Raises:
+            LuaError: The call has failed.
         """
         raise NotImplementedError
 

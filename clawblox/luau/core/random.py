@@ -1,4 +1,4 @@
-"""The random streams of ``math.random``: PCG32 as the reference uses it."""
+"""The random stream of ``math.random``: PCG32 as the reference uses it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT_SEED = 0
 
 
 class PcgRandom:
-    """A PCG32 generator; ``state`` is all there is to save."""
+    """A PCG32 generator; ``state`` is its whole state."""
 
     def __init__(self, seed: int) -> None:
         self.state = 0

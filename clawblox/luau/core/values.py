@@ -1,11 +1,11 @@
 """The values of Luau as Python objects.
 
-nil, booleans, numbers and strings are ``None``, ``bool``, ``float`` and ``str`` (one character a
+nil, booleans, numbers and strings are ``None``, ``bool``, ``float`` and ``str`` (one character per
 byte). Functions are Python callables: generated functions, built-in functions, and instances of
 `NativeFunction`. They return a bare value for exactly one result, and a tuple otherwise.
 
-Tables are dictionaries. What a table can do beyond reading and writing is in its class, which
-changes with its metatable, so that plain tables pay for nothing.
+Tables are dictionaries. The class of a table says what it can do beyond reading and writing, and
+changes with its metatable, so plain tables pay for nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The standard library: one module a library, named as Luau names it.
+"""The standard library: one module per library, named as Luau names it.
 
 - `base`, `bit32`, `buffer`, `coroutine`, `debug`, `math`, `os`, `string`, `table`, `utf8`,
   `vector`: the functions scripts find in their globals

@@ -41,7 +41,7 @@ from clawblox.luau.runtime.measure import heap_bytes
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
 _STEPS_TO_COLLECT = 1000
-_DIGITS_A_STEP = 64
+_DIGITS_PER_STEP = 64
 
 
 @builtin("assert")
@@ -101,7 +101,7 @@ def _install_protected_call(name: str, *, has_handler: bool) -> None:
         except Yield as suspended:
             suspended.frames.append(ProtectedFrame(handler))
             raise
-        except Exception as caught:  # noqa: BLE001 - to_luau_error raises what is not the script's
+        except Exception as caught:  # noqa: BLE001 - re-raises errors of the host
             try:
                 error = to_luau_error(caught)
             except RecursionError:  # the stack is full; the next protected call takes this back
@@ -163,7 +163,7 @@ def tonumber(*args: Any) -> float | None:
     if base == 10:
         return to_number(arg.any_value(args, 0))
     text = arg.string(args, 0, "tonumber")
-    charge_work(len(text) // _DIGITS_A_STEP)
+    charge_work(len(text) // _DIGITS_PER_STEP)
     if not 2 <= base <= 36:
         arg.wrong(1, "tonumber", "base out of range")
     return parse_in_base(text, base)

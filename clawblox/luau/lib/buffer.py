@@ -9,7 +9,7 @@ from typing import Any
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.limits import BYTES_PER_STEP
 from clawblox.luau.core.operators import account_text
 from clawblox.luau.core.values import Buffer
 from clawblox.luau.lib.support import arguments as arg
@@ -152,7 +152,7 @@ def writestring(*args: Any) -> tuple[()]:
         raise RuntimeFault("string length overflow")
     if offset < 0 or offset + size > len(data):
         _out_of_bounds()
-    charge_work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_PER_STEP)
     data[offset : offset + size] = text[:size].encode("latin-1")
     return ()
 
@@ -172,7 +172,7 @@ def copy(*args: Any) -> tuple[()]:
     size = arg.optional_integer(args, 4, "copy", len(source) - start)
     if size < 0 or start < 0 or to < 0 or start + size > len(source) or to + size > len(target):
         _out_of_bounds()
-    charge_work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_PER_STEP)
     target[to : to + size] = source[start : start + size]
     return ()
 
@@ -191,7 +191,7 @@ def fill(*args: Any) -> tuple[()]:
     size = arg.optional_integer(args, 3, "fill", len(data) - offset)
     if offset < 0 or size < 0 or offset + size > len(data):
         _out_of_bounds()
-    charge_work(size // BYTES_A_STEP)
+    charge_work(size // BYTES_PER_STEP)
     data[offset : offset + size] = bytes([value]) * size
     return ()
 

@@ -175,7 +175,7 @@ def whole_function(closure: Any) -> Any:
     if not is_continuation(closure.__code__):
         return checked(closure)
     current.vm.charge_search()
-    for closures in gc.get_referrers(environment_cell(closure)):  # which they have in common
+    for closures in gc.get_referrers(environment_cell(closure)):  # which all closures share
         for found in gc.get_referrers(closures) if closures.__class__ is tuple else ():
             if isinstance(found, FunctionType) and not is_continuation(found.__code__):
                 return checked(found)

@@ -1,4 +1,4 @@
-"""The globals of a new VM, made of what the libraries have registered."""
+"""The globals of a new VM, built from the functions that the libraries register."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from clawblox.luau.lib import (
 )
 from clawblox.luau.lib.support.registry import BUILTINS
 
-MODULES = (base, string, table, math, bit32, utf8, buffer, vector, coroutine, os, debug)
+_LIBRARIES = (base, string, table, math, bit32, utf8, buffer, vector, coroutine, os, debug)
 """Importing them registers their functions."""
 
 
 def build_globals() -> tuple[LuaTable, LuaTable]:
     """Return the globals of a new VM, and its string library."""
     globals_table = LuaTable()
-    # Not in the order in which some program has come to import these modules.
+    # Sorted, so that the order does not depend on which module was imported first.
     for name, function in sorted(BUILTINS.functions.items()):
         library, dot, field = name.partition(".")
         if not dot:

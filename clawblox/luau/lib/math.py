@@ -27,7 +27,7 @@ CONSTANTS: dict[str, Any] = {
 
 
 def _guarded(name: str, compute: Callable[[float], float], at_overflow: float) -> None:
-    """Register a function of one number; what Python refuses gives NaN, or what C gives."""
+    """Register a function of one number; where Python raises an error, it returns C's result."""
 
     def apply(*args: Any) -> float:
         value = args[0] if args and args[0].__class__ is float else arg.number(args, 0, name)
@@ -38,7 +38,7 @@ def _guarded(name: str, compute: Callable[[float], float], at_overflow: float) -
         except OverflowError:
             return math.copysign(at_overflow, value) if at_overflow < 0 else at_overflow
 
-    # Every function needs code of its own: tracebacks find its name by it.
+    # Each function needs code of its own, by which tracebacks find its name.
     apply.__code__ = apply.__code__.replace(co_name=name)
     apply.__doc__ = f"Return ``math.{name}`` of a number."
     builtin(f"math.{name}")(apply)

@@ -48,7 +48,7 @@ def time_(*args: Any) -> Any:
 
 def _days(year: int, month: int, day: int) -> int:
     """Return the days from 1970-01-01 to a date; month and day may lie outside their ranges."""
-    years, month = divmod(month - 3, 12)  # of years that begin in March, behind the leap day
+    years, month = divmod(month - 3, 12)  # in years that begin in March, after the leap day
     year += years
     days = 365 * year + year // 4 - year // 100 + year // 400
     return days + (153 * month + 2) // 5 + day - _EPOCH

@@ -7,7 +7,7 @@ from typing import Any
 from clawblox.luau.core.context import call_unyieldable, charge_reading, current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_iterations, charge_work
-from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.limits import BYTES_PER_STEP
 from clawblox.luau.core.operators import MAX_STRING, account_text, index, join
 from clawblox.luau.core.values import (
     LuaTable,
@@ -198,6 +198,16 @@ def packsize(*args: Any) -> float:
 # Patterns
 
 
+def _search_arguments(args: arg.Arguments, function: str) -> tuple[str, str, int]:
+    """Return the subject, the pattern, and the position from which to search, counted from 1."""
+    text, pattern = arg.string(args, 0, function), arg.string(args, 1, function)
+    return (
+        text,
+        pattern,
+        max(arg.position(arg.optional_integer(args, 2, function, 1), len(text)), 1),
+    )
+
+
 @builtin("string.find")
 def find(*args: Any) -> Any:
     """Return the place of a pattern's first match, and its captures.
@@ -206,12 +216,11 @@ def find(*args: Any) -> Any:
         RuntimeFault: An argument is missing or of the wrong type, the pattern is malformed, or too
             complex.
     """
-    text, pattern = arg.string(args, 0, "find"), arg.string(args, 1, "find")
-    start = max(arg.position(arg.optional_integer(args, 2, "find", 1), len(text)), 1)
+    text, pattern, start = _search_arguments(args, "find")
     if start > len(text) + 1:
         return None
     if (len(args) > 3 and truth(args[3])) or _is_plain(pattern):
-        charge_work((len(text) - start) // BYTES_A_STEP)
+        charge_work((len(text) - start) // BYTES_PER_STEP)
         at = text.find(pattern, start - 1)
         return None if at < 0 else (float(at + 1), float(at + len(pattern)))
     found = search(text, pattern, start - 1)
@@ -235,8 +244,7 @@ def match(*args: Any) -> Any:
         RuntimeFault: An argument is missing or of the wrong type, the pattern is malformed, or too
             complex.
     """
-    text, pattern = arg.string(args, 0, "match"), arg.string(args, 1, "match")
-    start = max(arg.position(arg.optional_integer(args, 2, "match", 1), len(text)), 1)
+    text, pattern, start = _search_arguments(args, "match")
     if start > len(text) + 1:
         return None
     found = search(text, pattern, start - 1)

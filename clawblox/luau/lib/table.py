@@ -8,7 +8,7 @@ from clawblox.luau.core.border import border
 from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
 from clawblox.luau.core.iteration import charge_iterations, charge_work, ordered_keys
-from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT
+from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import equal, join, shown_type
 from clawblox.luau.core.values import (
@@ -33,7 +33,7 @@ from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.lib.support.sorting import charge_sorting, sort_values
 
-_STACK_BYTES = 128  # for a value: it is copied on its way, and stacks run out before the heap does
+_STACK_BYTES = 128  # per value: generous, as the stack must run out before the heap does
 MAX_ITEMS = 1 << 26
 _BIGGEST = 2**31 - 1
 
@@ -193,7 +193,7 @@ def create(*args: Any) -> LuaTable:
         charge_work(size // 8 + 1)
         table.update(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
     if size:
-        table._hint = float(size)  # as the reference finds the end of an array this size
+        table._hint = float(size)  # for which the reference looks for the end of the array
     return table
 
 
@@ -212,7 +212,7 @@ def find(*args: Any) -> float | None:
     wanted_size = len(wanted) if wanted.__class__ is str else 0
     while (value := raw_get(table, at)) is not None:
         if wanted_size >= LONG_TEXT and value.__class__ is str and len(value) == wanted_size:
-            charge_work(wanted_size // BYTES_A_STEP)
+            charge_work(wanted_size // BYTES_PER_STEP)
         alike = value.__class__ is wanted.__class__
         if value == wanted if alike else equal(value, wanted):
             return at

@@ -13,7 +13,7 @@ from clawblox.luau.lib.support.registry import builtin
 
 CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
 _MAX_CODE = 0x10FFFF
-_BYTES_A_CHARGE = 64
+_BYTES_PER_CHARGE = 64
 _LEAST = (0, 0x80, 0x800, 0x10000)
 
 
@@ -47,8 +47,8 @@ def _lead(text: str, at: int) -> int:
     start = at
     while at > 0 and _is_continuation(text, at):
         at -= 1
-        if not (start - at) % _BYTES_A_CHARGE:
-            charge_work(_BYTES_A_CHARGE // 4)
+        if not (start - at) % _BYTES_PER_CHARGE:
+            charge_work(_BYTES_PER_CHARGE // 4)
     return at
 
 
@@ -58,8 +58,8 @@ def _behind(text: str, at: int) -> int:
     at += 1
     while _is_continuation(text, at):
         at += 1
-        if not (at - start) % _BYTES_A_CHARGE:
-            charge_work(_BYTES_A_CHARGE // 4)
+        if not (at - start) % _BYTES_PER_CHARGE:
+            charge_work(_BYTES_PER_CHARGE // 4)
     return at
 
 

@@ -7,5 +7,5 @@
 - `host`: what a host lends to scripts
 - `measure`: the estimated size of the heap
 - `garbage`: weak tables
-- `limited`: what a call may use: steps, memory, depth
+- `limited`: the limits of a call: steps, memory, depth
 """

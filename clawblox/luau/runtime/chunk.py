@@ -25,14 +25,14 @@ from clawblox.luau.compiler.grammar import syntax as ast
 from clawblox.luau.compiler.grammar.parser import parse
 from clawblox.luau.core.deep import recursion_is_unchecked
 from clawblox.luau.core.errors import LuauSyntaxError, RuntimeFault, chunk_id
-from clawblox.luau.core.limits import MANY, Charge, free_of_charge
+from clawblox.luau.core.limits import CHARGED_COPY, Charge, free_of_charge
 from clawblox.luau.core.values import NativeFunction, type_name
 
 UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
-_TEXT_A_STEP = 2  # characters that Python compiles
-FORMAT = 4  # in every snapshot: it must change when the same source is lowered differently
+_TEXT_PER_STEP = 2  # characters that Python compiles
+FORMAT = 4  # of snapshots: it must change whenever the same source is lowered differently
 
 
 class Unit:
@@ -78,7 +78,7 @@ class Continuation:
     def function(self, environment: CellType) -> Callable[..., Any]:
         """Return the code as a function with the globals in a cell."""
         (cell,) = self._function.__closure__ or (None,)
-        if cell is not environment:  # else the same function was suspended here before
+        if cell is not environment:  # else it was the same function as last time
             code = self._function.__code__
             self._function = FunctionType(
                 code, self._function.__globals__, code.co_name, closure=(environment,)
@@ -151,7 +151,7 @@ class Chunk:
         """Compile a source.
 
         Args:
-            source: The source, one character a byte.
+            source: The source, one character per byte.
             name: The chunk name, ``=x``, ``@x``, or source text.
             names: The names that generated code may use.
             charge: Called with a number of steps before the work they pay for.
@@ -170,7 +170,7 @@ class Chunk:
             writer = self._lower(charge)
         except RecursionError:
             raise LuauSyntaxError(name, 1, _TOO_NESTED) from None
-        charge(sum(map(len, writer.text)) // _TEXT_A_STEP)
+        charge(sum(map(len, writer.text)) // _TEXT_PER_STEP)
         self.compile(writer, "main", into=self.namespace)
 
     def _lower(self, charge: Charge) -> Writer:
@@ -224,7 +224,7 @@ def _write(
     add_tolls(block)
     if holds(block):
         if body.is_vararg:
-            block.insert(0, Line(f"if len(va) > {MANY}: hold(va)", body.line))
+            block.insert(0, Line(f"if len(va) > {CHARGED_COPY}: hold(va)", body.line))
         block.insert(0, toll(body.line))
     prototype.block, prototype.sites = block, compiler.sites
     prototype.variables = compiler.variables

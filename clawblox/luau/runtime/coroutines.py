@@ -35,7 +35,7 @@ class WrapFunction(NativeFunction):
         if ok:
             return as_result(result)
         error = result[0]
-        fault = LuaError(error, located=False)  # the caller's position goes in front of a text
+        fault = LuaError(error, located=False)  # a text gets the caller's position
         if self.coroutine.error is not None:
             fault.traceback = self.coroutine.error.traceback
         raise fault
@@ -103,7 +103,7 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
 
 
 def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
-    """Run to the end; a `Yield` on the way leaves with the frames it has added."""
+    """Run to the end; a `Yield` on the way passes on with the frames added so far."""
     result: Any = as_result(values)
     frames = coroutine.frames
     vm = current.vm
@@ -112,7 +112,7 @@ def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
         function, coroutine.function = coroutine.function, None
         try:
             return function(*values)
-        except Exception as error:  # noqa: BLE001 - to_luau_error raises what is not the script's
+        except Exception as error:  # noqa: BLE001 - re-raises errors of the host
             raise to_luau_error(error) from None
     while frames:
         try:

@@ -27,8 +27,8 @@ BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by th
 RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack begins
 _MAX_TRACEBACK = 22
 _MAX_TRACED = 1000  # levels in an error's traceback
-_LEVELS_A_CHARGE = 16
-_STEPS_A_LEVEL = 2
+_LEVELS_PER_CHARGE = 16
+_STEPS_PER_LEVEL = 2
 
 
 class Level(NamedTuple):
@@ -53,7 +53,7 @@ def to_luau_error(error: BaseException) -> LuaError:
     elif isinstance(error, MemoryError):
         fault = OutOfMemory()
     elif isinstance(error, TypeError):
-        fault = _understand(error)
+        fault = _translate_type_error(error)
     else:
         raise error
     if not fault.traceback:
@@ -92,7 +92,7 @@ def _position(error: BaseException) -> str:
     return ""
 
 
-def _understand(error: TypeError) -> LuaError:
+def _translate_type_error(error: TypeError) -> LuaError:
     """Translate a TypeError raised by generated code itself."""
     links = _links(error)
     last = links[-1].tb_frame if links else None
@@ -106,7 +106,7 @@ def _understand(error: TypeError) -> LuaError:
     if last is None or not is_generated(last.f_code):
         raise error
     if "argument" in text:
-        return RuntimeFault(f"invalid arguments to a function of the host: {text}")
+        return RuntimeFault(f"invalid arguments to a host function: {text}")
     if "subscriptable" in text or "item assignment" in text or "indices must be" in text:
         return _index_fault(links[-1], text)
     raise error
@@ -183,8 +183,8 @@ def stack(frame: FrameType | None) -> Iterator[Level]:
         level = _level(frame)
         if level is not None:
             levels += 1
-            if not levels % _LEVELS_A_CHARGE:
-                vm.charge_work(_LEVELS_A_CHARGE * _STEPS_A_LEVEL)
+            if not levels % _LEVELS_PER_CHARGE:
+                vm.charge_work(_LEVELS_PER_CHARGE * _STEPS_PER_LEVEL)
             yield level
         frame = frame.f_back
     if vm.running is not None:
@@ -197,8 +197,8 @@ def charged_levels(frames: list[Any]) -> list[Level]:
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
     """
-    if len(frames) >= _LEVELS_A_CHARGE:
-        current.vm.charge_work(len(frames) * _STEPS_A_LEVEL)
+    if len(frames) >= _LEVELS_PER_CHARGE:
+        current.vm.charge_work(len(frames) * _STEPS_PER_LEVEL)
     return suspended_levels(frames)
 
 
@@ -224,7 +224,7 @@ def suspended_levels(frames: list[Any]) -> list[Level]:
 
 
 def describe(levels: list[Level]) -> str:
-    """Return a traceback with one call a line."""
+    """Return a traceback with one call per line."""
     lines = []
     for level in levels:
         if level.prototype is None:
@@ -238,7 +238,7 @@ def describe(levels: list[Level]) -> str:
 
 
 def _error_levels(error: BaseException) -> list[Level]:
-    """Return the innermost of the Luau stack from where an error was raised to where caught."""
+    """Return the innermost levels from where an error was raised to where it was caught."""
     levels: list[Level] = []
     for link in reversed(_links(error)):
         if len(levels) == _MAX_TRACED:
@@ -269,7 +269,7 @@ def run_handler(handler: Function, error: LuaError) -> Any:
     try:
         result = handler(error.value)
         return (False, first(result)) if as_tuple(result) else (False, None)
-    except Exception as nested:  # noqa: BLE001 - to_luau_error raises what is not the script's
+    except Exception as nested:  # noqa: BLE001 - re-raises errors of the host
         fault = to_luau_error(nested)
         if isinstance(error, OutOfMemory) and isinstance(fault, OutOfMemory):
             return False, fault.value

@@ -1,4 +1,4 @@
-"""What a call from the host may use: steps, memory, and depth."""
+"""The limits of a call from the host: steps, memory, and depth."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from clawblox.luau.core.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER
 from clawblox.luau.core.deep import MAX_CALLS, call_limit
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.limits import (
-    BYTES_A_STEP,
+    BYTES_PER_STEP,
     STEP_BYTES,
-    STEPS_A_COLLECTION,
+    STEPS_PER_COLLECTION,
     Budget,
     Charge,
     batch,
@@ -31,7 +31,7 @@ class LimitedMachine:
     """The part of the VM that keeps scripts within their limits.
 
     Args:
-        steps: The steps that one call from the host may take; None means no limit.
+        steps: The number of steps that one call from the host may take; None means no limit.
         memory_bytes: The estimated size of the heap above which allocating fails; None means no
             limit.
 
@@ -105,7 +105,7 @@ class LimitedMachine:
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
         left = self._budget.steps_left
-        if left is not None and left < steps:  # what is left of the batch counts as well
+        if left is not None and left < steps:  # the rest of the batch counts as well
             self._budget.steps_left = left + length_hint(self.steps)
             self._set_steps(0)
         self._budget.take(steps)
@@ -122,7 +122,7 @@ class LimitedMachine:
         self._account(steps * STEP_BYTES)
         if self.has_weak_tables:
             self.steps_since_collection += steps
-            if self.steps_since_collection >= STEPS_A_COLLECTION:
+            if self.steps_since_collection >= STEPS_PER_COLLECTION:
                 self.steps_since_collection = 0
                 collect()
 
@@ -159,7 +159,7 @@ class LimitedMachine:
         if self.has_headroom:
             sys.setrecursionlimit(call_limit())
             self.has_headroom = False
-        self.depth += 1
+        self.depth += 1  # `deeper` would need one call more of a stack that may be full
         if self.depth > MAX_CALLS:
             self.depth -= 1
             raise RuntimeFault("stack overflow")
@@ -199,8 +199,8 @@ class LimitedMachine:
         if self.block_limit is not None and size > self.block_limit:
             raise OutOfMemory
         self._account(size)
-        if size >= BYTES_A_STEP:
-            self.charge_work(size // BYTES_A_STEP)
+        if size >= BYTES_PER_STEP:
+            self.charge_work(size // BYTES_PER_STEP)
 
     def hold(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Account for many values on their way to or from a call; return them.

@@ -17,8 +17,8 @@ _ENTRY_BYTES = 60
 _OBJECT_BYTES = 100
 _TOKEN_BYTES = 400  # of compiled source
 _STRING_BYTES = 50  # besides its characters
-_LOOKS_A_STEP = 4
-_LOOKS_A_CHARGE = 4096
+_LOOKS_PER_STEP = 4
+_LOOKS_PER_CHARGE = 4096
 
 
 class Measured(Protocol):
@@ -57,8 +57,8 @@ def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
     while pending:
         value = pending.pop()
         looks += 1
-        if looks == _LOOKS_A_CHARGE:
-            vm.charge_work(looks // _LOOKS_A_STEP)
+        if looks == _LOOKS_PER_CHARGE:
+            vm.charge_work(looks // _LOOKS_PER_STEP)
             looks = 0
         if value is None or value.__class__ in (float, bool, int, type):
             continue
@@ -68,7 +68,7 @@ def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
         elif id(value) not in seen:
             seen.add(id(value))
             total += _size(value, pending)
-    vm.charge_work(looks // _LOOKS_A_STEP)
+    vm.charge_work(looks // _LOOKS_PER_STEP)
     return total
 
 

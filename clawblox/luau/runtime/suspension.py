@@ -11,12 +11,12 @@ from types import CellType, FunctionType
 from typing import Any
 
 from clawblox.luau.core.context import current
-from clawblox.luau.core.limits import MANY
+from clawblox.luau.core.limits import CHARGED_COPY
 from clawblox.luau.core.machine import Frame
 from clawblox.luau.core.values import Function, as_tuple
 from clawblox.luau.runtime.chunk import Continuation, Prototype
 
-_LINES_A_STEP = 2  # of generated code
+_LINES_PER_STEP = 2  # of generated code
 
 
 class Yield(BaseException):
@@ -95,8 +95,8 @@ def save(
     assert site is not None, "only calls can suspend"
     suspended.__traceback__ = None
     continuation = prototype.continuation(site.ordinal)
-    if continuation.length > MANY:  # every time: a restored VM has to compile it again
-        current.vm.charge_work(continuation.length // _LINES_A_STEP)
+    if continuation.length > CHARGED_COPY:  # every time: a restored VM has to compile it again
+        current.vm.charge_work(continuation.length // _LINES_PER_STEP)
     values = [variables.get(name) for name in continuation.names]
     (cell,) = environment.__closure__ or ()
     suspended.frames.append(ScriptFrame(continuation, values, cell))

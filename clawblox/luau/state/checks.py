@@ -1,4 +1,4 @@
-"""Checks of what a document says; where it is read, their errors become a `SnapshotError`."""
+"""Checks the parts of a document; the reader turns their errors into a `SnapshotError`."""
 
 from __future__ import annotations
 

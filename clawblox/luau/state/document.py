@@ -1,4 +1,4 @@
-"""What writing and reading a document have in common: its names, and what they need of a VM."""
+"""The names that writing and reading a document share, and the VM as they see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads suspended calls, and the variables that generated code trusts to be of their kinds."""
+"""Reads suspended calls and their variables, whose kinds generated code relies on."""
 
 from __future__ import annotations
 

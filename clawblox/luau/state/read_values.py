@@ -1,4 +1,4 @@
-"""Reads the values of a document: all that may stand in a table, an upvalue or a variable."""
+"""Reads the values of a document: those in tables, upvalues and variables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ValueReader:
         self._host = host
         self.chunks: list[Chunk] = []
         self.objects: list[Any] = []
-        self.values: list[Any] = []  # the same, with `HIDDEN` for what scripts never see
+        self.values: list[Any] = []  # the same, with `HIDDEN` for objects that scripts never see
 
     def value(self, saved: Json) -> Any:
         """Return the Luau value that a document writes like this.

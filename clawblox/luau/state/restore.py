@@ -9,7 +9,7 @@ from typing import Any
 
 from clawblox.luau.core.errors import LuaError, SnapshotError
 from clawblox.luau.core.iteration import Cursor
-from clawblox.luau.core.limits import STEPS_A_COLLECTION
+from clawblox.luau.core.limits import STEPS_PER_COLLECTION
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import (
     Buffer,
@@ -71,7 +71,7 @@ class Loader(FrameReader):
         self._vm = vm
         self._document = document
         self._sources = sources
-        self._place = ""  # in the document, for errors
+        self._reading: int | None = None  # the number of an object, for errors
         self._with_meta: list[LuaTable] = []
         self._users: list[LuaTable] = []  # tables whose class is made for their metatable
 
@@ -86,7 +86,8 @@ class Loader(FrameReader):
         try:
             self._load()
         except _DAMAGES as error:
-            raise SnapshotError(f"the document is damaged{self._place}: {error}") from error
+            place = "" if self._reading is None else f" at object {self._reading}"
+            raise SnapshotError(f"the document is damaged{place}: {error}") from error
 
     def _load(self) -> None:
         document = self._document
@@ -101,15 +102,12 @@ class Loader(FrameReader):
         self._read_counts()
 
     def _read_objects(self, objects: list[Json]) -> None:
-        for number, saved in enumerate(objects):
-            self._place = f" at object {number}"
+        for self._reading, saved in enumerate(objects):
             self.objects.append(self._make(saved))
         self.values = [HIDDEN if _is_hidden(found) else found for found in self.objects]
-        for number, (found, saved) in enumerate(zip(self.objects, objects, strict=True)):
-            self._place = f" at object {number}"
-            fill = _FILLERS[saved[0]]
-            fill(self, found, *saved[1:])
-        self._place = ""
+        for self._reading, saved in enumerate(objects):
+            _FILLERS[saved[0]](self, self.objects[self._reading], *saved[1:])
+        self._reading = None
         self.check_boxes()
 
     def _read_roots(self, roots: Json) -> None:
@@ -129,7 +127,7 @@ class Loader(FrameReader):
         vm.random.state = whole(int(text(document["random"])), 2**64 - 1)
         vm.has_weak_tables = "steps since collection" in document
         vm.steps_since_collection = whole(
-            document.get("steps since collection", 0), STEPS_A_COLLECTION
+            document.get("steps since collection", 0), STEPS_PER_COLLECTION
         )
         vm.allocated = whole(document.get("allocated", 0))
 
@@ -184,16 +182,16 @@ class Loader(FrameReader):
         make = _MAKERS.get(saved[0])
         if make is None:
             raise SnapshotError(f"the document has an object of unknown kind {saved[0]!r}")
-        return make(self, *saved[1:])
+        return make(self, saved)
 
-    def _make_function(self, chunk: Json, index: Json, _: Json) -> FunctionType:
-        prototype = self.prototype(chunk, index)
+    def _make_function(self, saved: Json) -> FunctionType:
+        prototype = self.prototype(saved[1], saved[2])
         make = prototype.chunk.namespace[f"M{prototype.index}"]
         function: FunctionType = make(*[None] * len(prototype.upvalues))
         return function
 
-    def _make_buffer(self, data: Json) -> Buffer:
-        return Buffer(bytearray(base64.b64decode(text(data), validate=True)))
+    def _make_buffer(self, saved: Json) -> Buffer:
+        return Buffer(bytearray(base64.b64decode(text(saved[1]), validate=True)))
 
     # Objects: filled
 
@@ -225,7 +223,7 @@ class Loader(FrameReader):
             raise ValueError("a table has a metatable that its class does not allow")
 
     def _fill_class(self, table: LuaTable, letter: str, meta: Json) -> None:
-        # First: a table of such a class has one, also for a collection in another thread.
+        # Before the class: a collection in another thread expects tables of the class to have it.
         table._meta = (
             self._table(meta)
             if letter in "mo"
@@ -304,19 +302,19 @@ class Loader(FrameReader):
         userdata.meta = self.value_of_type(saved, _TABLE_OR_NIL, "table or nil")
 
     def _keep(self, *_: Json) -> None:
-        """Fill nothing: the object was made whole."""
+        """Fill nothing: the object is complete already."""
 
 
-_MAKERS: dict[str, Callable[..., Any]] = {
-    "table": lambda *_: LuaTable(),
-    "box": lambda *_: [None],
+_MAKERS: dict[str, Callable[[Loader, Json], Any]] = {
+    "table": lambda _, __: LuaTable(),
+    "box": lambda _, __: [None],
     "function": Loader._make_function,
-    "checked": lambda *_: CheckedFunction(None),  # type: ignore[arg-type]
-    "coroutine": lambda *_: Coroutine(None, None),
-    "wrap": lambda *_: WrapFunction(None),  # type: ignore[arg-type]
-    "gmatch": lambda *_: MatchIterator("", ""),
-    "string": lambda _, saved: text(saved),
-    "userdata": lambda *_: Userdata(None),
+    "checked": lambda _, __: CheckedFunction(None),  # type: ignore[arg-type]
+    "coroutine": lambda _, __: Coroutine(None, None),
+    "wrap": lambda _, __: WrapFunction(None),  # type: ignore[arg-type]
+    "gmatch": lambda _, __: MatchIterator("", ""),
+    "string": lambda _, saved: text(saved[1]),
+    "userdata": lambda _, __: Userdata(None),
     "buffer": Loader._make_buffer,
 }
 _FILLERS: dict[str, Callable[..., None]] = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-_LENGTH_A_STEP = 4000  # characters
-_LINE_LENGTH = 20  # that a line counts for besides its characters
+_LENGTH_PER_STEP = 4000  # characters
+_LINE_LENGTH = 20  # characters that a line counts for, besides its own
 
 
 @dataclass(slots=True, eq=False)
@@ -203,7 +203,7 @@ def add_tolls(block: Block) -> int:
             length += len(node.condition) + max(add_tolls(node.then), add_tolls(node.otherwise))
         else:
             length += add_tolls(node.body)
-        if length > _LENGTH_A_STEP:
+        if length > _LENGTH_PER_STEP:
             made.append(toll(node.line))
             length = 0
     block[:] = made
@@ -226,7 +226,7 @@ def write_function(
     writer.put(indent, f"def F{index}({signature}):", 0)
     if not holds(body):
         writer.block(body, indent + 1)
-        writer.put(indent + 1, "return E", 0)  # never reached; it keeps the globals at hand
+        writer.put(indent + 1, "return E", 0)  # never reached; it refers to the globals
         return
     if counts_depth:
         writer.put(indent + 1, "deeper()", body[0].line)

@@ -59,7 +59,7 @@ class Liveness:
     # certainly set afterwards; None stands for a place that is never reached.
 
     def _follow(self, block: Block, site: Site, known: _Names) -> tuple[bool, _Names | None]:
-        """Go through what follows a site in a block; return first whether the site is in it."""
+        """Go through the code behind a site in a block; return first whether the site is in it."""
         for index, node in enumerate(block):
             is_inside, after = self._enter(node, site, known)
             if is_inside:
@@ -102,7 +102,7 @@ class Liveness:
         return then & otherwise
 
     def _note(self, text: str, known: _Names) -> _Names | None:
-        """Note what a line reads."""
+        """Note the variables that a line reads."""
         effect = self._effects.get(text)
         if effect is None:
             effect = self._effects[text] = _effect(text)

@@ -16,7 +16,7 @@ from clawblox.luau.compiler.codegen.lowering import Value
 from clawblox.luau.compiler.grammar import syntax as ast
 
 _FEW_FIELDS = 8  # that need no check of memory
-_Pairs = list[tuple[Value | None, Value]]  # keys, None for positional items, and values
+_Pairs = list[tuple[Value | None, Value]]  # keys (None for positional items) and values
 
 
 class ExpressionLowering(OperatorLowering):
@@ -171,7 +171,7 @@ class ExpressionLowering(OperatorLowering):
         return result
 
     def _result(self, callee: ast.Local | None, want: str) -> str:
-        """Return a new temporary for what a call returns."""
+        """Return a new temporary for the result of a call."""
         if want != "one":
             return self.temporary("many")
         return self.temporary("num" if callee in self.numbers.numeric_functions else "any")
@@ -227,7 +227,7 @@ _LOWERERS: dict[type[ast.Expression], Callable[[ExpressionLowering, Any], Value]
 
 
 def _parts(pairs: _Pairs) -> tuple[list[Value], dict[str, Value], list[tuple[Value, Value]]]:
-    """Return a literal's positional items, its fields as they are iterated, and all others."""
+    """Return a literal's positional items, its fields in iteration order, and all others."""
     items = [value for key, value in pairs if key is None]
     fields: dict[Any, tuple[Value, Value]] = {}
     dynamic: list[tuple[Value, Value]] = []
@@ -243,7 +243,7 @@ def _parts(pairs: _Pairs) -> tuple[list[Value], dict[str, Value], list[tuple[Val
 
 
 def _keeps_order(pairs: _Pairs) -> bool:
-    """Return whether all values are evaluated, and in their order, where the table is made."""
+    """Return whether making the table evaluates all values in their order."""
     items, fields, dynamic = _parts(pairs)
     made = [*items, *fields.values(), *(part for pair in dynamic for part in pair)]
     written = [part for pair in pairs for part in pair if part is not None]
@@ -256,7 +256,7 @@ def _as_iterated(keys: list[Any]) -> list[Any]:
     """Return literal keys in the order of iteration."""
     if any(key.__class__ is not str for key in keys):
         return keys
-    return list(literal_order(keys))
+    return literal_order(keys)
 
 
 def _shadowed(key: Value, positional: int) -> bool:

@@ -243,7 +243,7 @@ class FunctionLowering(ExpressionLowering):
             test = self.condition(statement.condition)
             if test != "True":
                 self.emit(f"if not {test}: break", statement.line)
-                for name in self.assigned[before:]:  # it may be garbage from here on
+                for name in self.assigned[before:]:  # from here on it may be garbage
                     self.emit(f"{name} = None", statement.line)
             self.statements(statement.body)
 
@@ -273,7 +273,7 @@ class FunctionLowering(ExpressionLowering):
             self._statement(statement)
 
     def _body_once(self, statement: ast.Repeat) -> None:
-        """Lower a body with ``continue`` in it, which has to go on at ``until``."""
+        """Lower a body with a ``continue``, which has to continue at ``until``."""
         flag = self._hidden("bool")
         self.emit(f"{flag} = False", statement.line)
         once = Loop("for _ in ONCE:", "for _ in ONCE:", statement.line)
@@ -396,7 +396,7 @@ def _uses_builtin(values: list[ast.Expression]) -> bool:
 
 
 def _continues(block: list[ast.Statement]) -> bool:
-    """Return whether a ``continue`` of this very loop is in its body."""
+    """Return whether a ``continue`` of this loop itself is in its body."""
     for statement in block:
         if isinstance(statement, ast.Continue):
             return True

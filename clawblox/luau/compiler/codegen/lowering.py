@@ -16,7 +16,7 @@ from clawblox.luau.compiler.codegen.infer import NumberLocals
 from clawblox.luau.compiler.codegen.ir import Block, If, Line, Site
 from clawblox.luau.compiler.codegen.variables import Variable
 from clawblox.luau.compiler.grammar import syntax as ast
-from clawblox.luau.core.limits import LONG_TEXT, MANY, Charge
+from clawblox.luau.core.limits import CHARGED_COPY, LONG_TEXT, Charge
 
 
 @dataclass(slots=True)
@@ -57,9 +57,9 @@ def key_text(key: Value) -> str:
     return key.text if key.kind == "num" or is_short(key) else f"as_key({key.text})"
 
 
-def _few(name: str) -> str:
+def _charged_tuple(name: str) -> str:
     """Return the text of a tuple that is charged for being copied if it is large."""
-    return f"({name} if len({name}) <= {MANY} else hold({name}))"
+    return f"({name} if len({name}) <= {CHARGED_COPY} else hold({name}))"
 
 
 class Lowering:
@@ -255,9 +255,9 @@ class Lowering:
             LuaError: `charge` refuses.
         """
         if isinstance(expression, ast.Vararg):
-            return _few("va")
+            return _charged_tuple("va")
         result = self.call(expression, "many")
-        return f"({_few(result)} if {result}.__class__ is tuple else ({result},))"
+        return f"({_charged_tuple(result)} if {result}.__class__ is tuple else ({result},))"
 
     def adjusted(self, expressions: list[ast.Expression], count: int) -> list[Value]:
         """Lower a list to exactly ``count`` values.
@@ -337,7 +337,7 @@ class Lowering:
             value = self.pin(value, line)
         tests = [f"{value.text} is not None"] if value.may_be_nil else []
         if key.text in self.loop_names:
-            pass  # what a numeric loop counts through is never NaN
+            pass  # the variable of a numeric loop is never NaN
         elif key.kind == "num":
             tests.append(f"{key.text} == {key.text}")
         else:

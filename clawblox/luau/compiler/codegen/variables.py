@@ -1,4 +1,4 @@
-"""What the variables of generated code may hold: the code trusts it, so restoring checks it."""
+"""The kinds of values in variables of generated code: code trusts them, restoring checks them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Luau's grammar of expressions and functions. Types are read by `typesyntax` and forgotten."""
+"""Luau's grammar of expressions and functions; `typesyntax` parses types and drops them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ExpressionParser(TokenReader):
             body.params.append(self.scope.declare(name.value, name.line))
 
     def attributes(self) -> None:
-        """Read attributes and forget them.
+        """Read attributes and drop them.
 
         Raises:
             LuauSyntaxError: An attribute is unknown or malformed.

@@ -32,9 +32,9 @@ _HEX = re.compile(r"[0-9a-fA-F]{2}")
 _DECIMAL = re.compile(r"[0-9]{1,3}")
 _UNICODE = re.compile(r"\{([0-9a-fA-F]+)\}")
 _MAX_CODE_POINT = 0x10FFFF
-_BYTES_A_STEP = 4
-_STEPS_A_TOKEN = 8
-_TOKENS_A_CHARGE = 64
+_BYTES_PER_STEP = 4
+_STEPS_PER_TOKEN = 8
+_TOKENS_PER_CHARGE = 64
 
 
 class Token(NamedTuple):
@@ -82,10 +82,10 @@ class Lexer:
         if self._source.startswith("#!"):
             self._position = self._find("\n")
         length = len(self._source)
-        self._charge(length // _BYTES_A_STEP)
+        self._charge(length // _BYTES_PER_STEP)
         while True:
-            if len(self._tokens) % _TOKENS_A_CHARGE == 0:
-                self._charge(_TOKENS_A_CHARGE * _STEPS_A_TOKEN)
+            if len(self._tokens) % _TOKENS_PER_CHARGE == 0:
+                self._charge(_TOKENS_PER_CHARGE * _STEPS_PER_TOKEN)
             self._skip_blanks()
             if self._position >= length:
                 break

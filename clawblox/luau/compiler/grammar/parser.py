@@ -19,7 +19,7 @@ def parse(source: str, chunk_name: str, charge: Charge) -> tuple[list[ast.Functi
     """Parse a chunk.
 
     Args:
-        source: The source, one character a byte.
+        source: The source, one character per byte.
         chunk_name: The chunk's name, with its ``=`` or ``@`` if it has one.
         charge: Called with a number of steps before the work they pay for.
 

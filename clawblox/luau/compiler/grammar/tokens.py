@@ -53,9 +53,9 @@ class TokenReader:
             self.token = self.tokens[self.position]
         return token
 
-    def peek(self, distance: int = 1) -> Token:
-        """Return a later token."""
-        return self.tokens[min(self.position + distance, len(self.tokens) - 1)]
+    def peek(self) -> Token:
+        """Return the token behind the current one."""
+        return self.tokens[min(self.position + 1, len(self.tokens) - 1)]
 
     def accept(self, kind: str) -> bool:
         """Step over the current token if it is of this kind."""

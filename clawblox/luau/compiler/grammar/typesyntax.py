@@ -1,4 +1,4 @@
-"""Reads Luau's type syntax and forgets it: types have no meaning at run time."""
+"""Parses Luau's type syntax and drops it: types have no meaning at run time."""
 
 from __future__ import annotations
 

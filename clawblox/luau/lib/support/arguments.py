@@ -1,4 +1,4 @@
-"""Checks and conversions of arguments, with Luau's messages. Positions count from 0 here."""
+"""Checks and converts arguments, with Luau's messages. Positions here count from 0."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.limits import BYTES_PER_STEP
 from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern
 
 _MAX_WORK = 1 << 22
 _MAX_POWER = 22  # 2 to more than this is more than `_MAX_WORK`
-_WORK_A_STEP = 1 << 13  # generous, as the worst case is rare
+_WORK_PER_STEP = 1 << 13  # generous, as the worst case is rare
 _REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?"}
 
 
@@ -39,7 +39,7 @@ class Match:
             LuaError: A capture is unfinished, or there is no room for them.
         """
         values = self._captures(whole=whole)
-        if self.end - self.start >= BYTES_A_STEP:
+        if self.end - self.start >= BYTES_PER_STEP:
             current.vm.allocate(sum(len(value) for value in values if value.__class__ is str))
         return values
 
@@ -117,8 +117,8 @@ def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = No
     program = _translate(body)
     worst = None if program is None else program.worst_case(len(text) - start)
     if program is not None and worst is not None:
-        if worst >= _WORK_A_STEP:
-            charge_work(worst // _WORK_A_STEP)
+        if worst >= _WORK_PER_STEP:
+            charge_work(worst // _WORK_PER_STEP)
         expression = program.expression
         match = expression.match(text, start) if anchored else expression.search(text, start)
         if match is None:
@@ -185,7 +185,7 @@ def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool]:
         return text, False
     follow, can_end = _follow(rest)
     if suffix != "-" and (follow.isdisjoint(chosen) or (can_end and not follow)):
-        return f"{text}{suffix}+", False  # possessive: giving back could never help
+        return f"{text}{suffix}+", False  # possessive: backtracking could never help
     return text + _REPEAT[suffix], True
 
 
@@ -206,7 +206,7 @@ def _follow(rest: list[Item]) -> tuple[frozenset[str], bool]:
 
 
 def _ends_open(items: list[Item]) -> bool:
-    """Return whether the only repeat is the last item, so that a start never fails late."""
+    """Return whether the only repeat is the last item, so that each start fails at once."""
     sets = [item for item in items if item[0] not in ("open", "close")]
     return (
         bool(sets)

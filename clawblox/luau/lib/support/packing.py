@@ -8,7 +8,7 @@ from typing import Any
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.limits import BYTES_A_STEP
+from clawblox.luau.core.limits import BYTES_PER_STEP
 from clawblox.luau.core.operators import account_text
 from clawblox.luau.lib.support import arguments as arg
 
@@ -174,7 +174,7 @@ def _pack_integer(kind: str, size: int, byteorder: Any, args: arg.Arguments, at:
             arg.wrong(at, "pack", "integer overflow")
         if kind == "uint" and not 0 <= value < limit:
             arg.wrong(at, "pack", "unsigned overflow")
-    width = 8 * size if kind == "int" else 64  # wider unsigned numbers get zeros in front
+    width = 8 * size if kind == "int" else 64  # wider unsigned numbers are padded with zeros
     return (value % (1 << width)).to_bytes(size, byteorder)
 
 
@@ -233,7 +233,7 @@ def _unpack_one(
     elif kind == "char":
         values.append(account_text(piece.decode("latin-1")))
     elif kind == "zstr":
-        charge_work((len(data) - at) // BYTES_A_STEP)
+        charge_work((len(data) - at) // BYTES_PER_STEP)
         end = data.find("\0", at)
         if end < 0:
             arg.wrong(1, "unpack", "unfinished string for format 'z'")

@@ -12,9 +12,9 @@ from clawblox.luau.core.iteration import charge_work
 MAX_CAPTURES = 32
 MAX_DEPTH = 200
 _ITEM = 5  # characters that take as long as one item
-_CHARACTERS_A_STEP = 10
-_BYTES_A_CHARACTER = 64  # bytes whose copying and comparing take as long as one character
-_CHARACTERS_A_CHARGE = 1000
+_CHARACTERS_PER_STEP = 10
+_BYTES_PER_CHARACTER = 64  # bytes whose copying and comparing take as long as one character
+_CHARACTERS_PER_CHARGE = 1000
 _OPEN, _POSITION = -1, -2
 _ALL = frozenset(map(chr, range(256)))
 _CLASSES = {
@@ -191,7 +191,7 @@ class Matcher:
 
     def _charge(self, characters: int) -> None:
         self._gone_through += characters
-        if self._gone_through >= _CHARACTERS_A_CHARGE:
+        if self._gone_through >= _CHARACTERS_PER_CHARGE:
             self.charge_rest()
 
     def charge_rest(self) -> None:
@@ -200,7 +200,7 @@ class Matcher:
         Raises:
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
-        charge_work(self._gone_through // _CHARACTERS_A_STEP)
+        charge_work(self._gone_through // _CHARACTERS_PER_STEP)
         self._gone_through = 0
 
     def _match(self, at: int, item: int) -> int | None:
@@ -317,7 +317,7 @@ class Matcher:
         if not 0 <= index < len(self.captures) or self.captures[index][1] == _OPEN:
             raise RuntimeFault(f"invalid capture index %{index + 1}")
         start, length = self.captures[index]
-        self._charge(max(length, 0) // _BYTES_A_CHARACTER)
+        self._charge(max(length, 0) // _BYTES_PER_CHARACTER)
         return None if length == _POSITION else self.subject[start : start + length]
 
     def _balance(self, at: int, opening: str, closing: str) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from clawblox.luau.runtime.diagnose import BUILTIN_CODES
 
-Any_Function = TypeVar("Any_Function", bound=Callable[..., Any])
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 class Registry:
@@ -54,10 +54,10 @@ class Registry:
 BUILTINS = Registry()
 
 
-def builtin(name: str, *, internal: bool = False) -> Callable[[Any_Function], Any_Function]:
+def builtin(name: str, *, internal: bool = False) -> Callable[[AnyFunction], AnyFunction]:
     """Register a function under its full name."""
 
-    def register(function: Any_Function) -> Any_Function:
+    def register(function: AnyFunction) -> AnyFunction:
         assert isinstance(function, FunctionType)
         BUILTINS.add(name, function, internal=internal)
         return function

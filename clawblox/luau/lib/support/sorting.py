@@ -8,7 +8,7 @@ from typing import Any
 from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.limits import BYTES_A_STEP, LONG_TEXT, STEP_BYTES
+from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT, STEP_BYTES
 from clawblox.luau.core.operators import less as less_than
 from clawblox.luau.core.values import LuaTable, first, truth
 
@@ -61,13 +61,13 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
 
 
 def _charge_texts(values: list[str]) -> None:
-    """Charge comparing long strings, each with one of every power of two."""
+    """Charge comparing long strings, each as often as the size has binary digits."""
     long = sum(len(value) for value in values if len(value) >= LONG_TEXT)
-    charge_work(long // BYTES_A_STEP * len(values).bit_length())
+    charge_work(long // BYTES_PER_STEP * len(values).bit_length())
 
 
 def _charged(less: _Less) -> _Less:
-    """Account for what each call of a script may add to the heap."""
+    """Account for the heap that each call of a script may fill."""
     vm = current.vm
 
     def charged(a: Any, b: Any) -> bool:

@@ -11,7 +11,7 @@ from clawblox.luau.core.operators import join, to_text
 from clawblox.luau.lib.support import arguments as arg
 
 _SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
-_FEW_SPECS = 16  # characters
+_FEW_SPECS = 16  # characters of a format that is not charged
 _MAX_FLAGS = 5
 _MAX_PADDED = 100  # longer strings exceed any width
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"})
