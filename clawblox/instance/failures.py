@@ -24,7 +24,7 @@ from clawblox.errors import (
     WorldStartError,
     WorldStopError,
 )
-from clawblox.instance.health import Probe, StrangerAnswers
+from clawblox.instance.health import StrangerAnswers
 from clawblox.instance.instance import Instance
 from clawblox.system.ports import NoFreePort, PortBusy, connect_host, listeners_on
 from clawblox.system.process import CannotExecute
@@ -101,11 +101,11 @@ def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdenti
     )
 
 
-def ready_timeout(instance: Instance, probe: Probe) -> WorldReadyTimeout:
-    """Return the error of a world that lives but does not get ready."""
+def ready_timeout(instance: Instance) -> WorldReadyTimeout:
+    """Return the error of a world that lives but does not get ready. Blocks."""
     return WorldReadyTimeout(
         f"world {_name(instance)} was not ready within "
-        f"{instance.launch.options.health_timeout:g} s; last probe: {probe.seen}",
+        f"{instance.launch.options.health_timeout:g} s; last probe: {instance.running.probe.seen}",
         hint=_elsewhere_hint(instance),
     )
 

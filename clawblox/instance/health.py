@@ -1,9 +1,14 @@
-"""Readiness: when a world serves, and whether it is really our world that serves.
+"""Health: when a world is ready, whether it is ours that answers, and whether it still does.
 
 A world is ready when its route answers 200 (or its log says so) *and* the listening socket
 belongs to its process tree. Probes are raw loopback sockets: a refused connection costs about
-14 µs, where an HTTP client would cost a third of a millisecond. Racing the probe against the
-exit of the process and against the deadline is the supervisor's part.
+14 µs, where an HTTP client would cost a third of a millisecond.
+
+What a probe does is written as generators that yield what they wait for, so that the launcher's
+one thread can drive many of them, and the liveness check one of them in the event loop. Liveness
+has the kubelet's words: every ``period`` seconds a look that may take ``timeout`` seconds, and
+``failure_threshold`` failures in a row mean that the world hangs. A world that says itself that it
+has halted is believed at once.
 """
 
 from __future__ import annotations
@@ -12,16 +17,18 @@ import errno
 import math
 import os
 import re
+import select
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
 
 import anyio
 import attrs
 import structlog
 
 from clawblox.concurrency.deadlines import running_deadline
-from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import LivenessRule
 from clawblox.protocol import parse_halt
 from clawblox.system.ports import connect_host, describe_owner, find_owners, listeners_at
@@ -29,9 +36,13 @@ from clawblox.system.process_tree import Mark, find_tree
 
 __all__ = [
     "Probe",
+    "Steps",
     "StrangerAnswers",
+    "Wait",
+    "look_once",
     "require_own_listener",
-    "wait_until_ready",
+    "run_steps",
+    "steps_until_ready",
     "wait_until_unresponsive",
 ]
 
@@ -47,6 +58,29 @@ _MAX_ANSWER_BYTES = 1 << 20
 _LOG_CHUNK_BYTES = 1 << 16
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d{1,12})\s*\r?$", re.IGNORECASE | re.MULTILINE)
+READ: Final = select.EPOLLIN
+WRITE: Final = select.EPOLLOUT
+
+
+class Wait(NamedTuple):
+    """What the steps of a probe wait for: an event of a descriptor, at most for some seconds.
+
+    Attributes:
+        seconds: How long; ``math.inf`` for ever.
+        fd: The descriptor; -1 only lets the time pass.
+        events: :data:`READ` or :data:`WRITE`.
+    """
+
+    seconds: float
+    fd: int = -1
+    events: int = 0
+
+
+Steps: TypeAlias = Generator[Wait, bool, bool]
+"""The steps of a probe: yields waits, is sent whether the event came in time, returns the finding.
+
+Closing it closes its connection.
+"""
 
 
 class StrangerAnswers(Exception):  # noqa: N818 - says the condition; the caller raises the public error
@@ -90,16 +124,24 @@ class Probe:
     _log_end: bytes = attrs.field(init=False, default=b"")
     _log_matched: bool = attrs.field(init=False, default=False)
 
-    async def look(self) -> bool:
-        """Return whether the world says that it is ready, and note what was seen."""
+    def look(self) -> Steps:
+        """Look once: find whether the world says that it is ready, and note what was seen.
+
+        Raises:
+            OSError: It cannot be looked at, for want of descriptors.
+        """
         if self.log_pattern is not None and not self._log_matched:
-            self._log_matched = await run_blocking(self._search_log)
+            self._log_matched = self._search_log()
             if not self._log_matched:
                 self.seen = f"no log line matches {self.log_pattern.pattern!r}"
                 return False
-        if self.path is None:
-            return await self._is_open()
-        return await self._answers(self.path)
+        connection = yield from self._connect()
+        if connection is None:
+            return False
+        try:
+            return True if self.path is None else (yield from self._ask(connection, self.path))
+        finally:
+            connection.close()
 
     def _search_log(self) -> bool:
         assert self.log_pattern is not None
@@ -114,29 +156,42 @@ class Probe:
                 self._log_end = text[text.rfind(b"\n") + 1 :][-_LOG_CHUNK_BYTES:]
         return False
 
-    async def _is_open(self) -> bool:
-        connection = await self._connect()
-        if connection is None:
-            return False
-        connection.close()
-        return True
-
-    async def _answers(self, path: str) -> bool:
-        connection = await self._connect()
-        if connection is None:
-            return False
+    def _ask(self, connection: socket.socket, path: str) -> Steps:
         self.seen = f"connected, no answer to GET {path}"
         try:
-            with anyio.move_on_after(math.inf if self.is_inherited else _ANSWER_TIMEOUT_S):
-                status, body = await _read_answer(connection, self._request(path))
-                self.seen = f"GET {path} answered {status or 'something that is not HTTP'}"
-                self.halt = parse_halt(body) if status == 503 else None
-                return status == 200
+            answer = yield from self._read_answer(connection, self._request(path))
         except OSError as error:
             self.seen = f"GET {path} failed: {error.strerror}"
-        finally:
-            connection.close()
-        return False
+            return False
+        if answer is None:
+            return False
+        found = _STATUS_LINE.match(answer)
+        status = int(found[1]) if found else None
+        self.seen = f"GET {path} answered {status or 'something that is not HTTP'}"
+        self.halt = parse_halt(answer.partition(b"\r\n\r\n")[2]) if status == 503 else None
+        return status == 200
+
+    def _read_answer(
+        self, connection: socket.socket, request: bytes
+    ) -> Generator[Wait, bool, bytes | None]:
+        """Send ``request`` and return the answer; None when it does not come in time."""
+        deadline = math.inf if self.is_inherited else time.monotonic() + _ANSWER_TIMEOUT_S
+        connection.sendall(request)
+        answer = b""
+        while not _is_complete(answer):
+            # A world that promised no length and keeps the connection is not waited for.
+            has_status = _STATUS_LINE.match(answer)
+            left = deadline - time.monotonic()
+            is_readable = yield Wait(
+                min(left, _DRAIN_TIMEOUT_S) if has_status else left, connection.fileno(), READ
+            )
+            if not is_readable:
+                return answer if has_status else None
+            chunk = connection.recv(1 << 16)
+            if not chunk:
+                break
+            answer += chunk
+        return answer
 
     def _request(self, path: str) -> bytes:
         host = connect_host(self.host)
@@ -150,29 +205,30 @@ class Probe:
         )
         return "\r\n".join((*lines, "", "")).encode()
 
-    async def _connect(self) -> socket.socket | None:
+    def _connect(self) -> Generator[Wait, bool, socket.socket | None]:
         host = connect_host(self.host)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        is_open = False
         try:
             code = connection.connect_ex((host, self.port))
             if code == errno.EINPROGRESS:  # on this machine it is decided by now: ask again
                 code = connection.connect_ex((host, self.port))
             if code == errno.EALREADY:
-                await anyio.wait_writable(connection)
+                yield Wait(math.inf, connection.fileno(), WRITE)
                 code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             # A closed port can, by a TCP simultaneous open, connect to itself.
-            if code == 0 and connection.getsockname() != connection.getpeername():
-                return connection
-        except BaseException:
-            connection.close()
-            raise
-        connection.close()
+            is_open = code == 0 and connection.getsockname() != connection.getpeername()
+        finally:
+            if not is_open:
+                connection.close()
+        if is_open:
+            return connection
         self.seen = f"connection failed: {os.strerror(code)}" if code else "no listener"
         return None
 
 
-async def wait_until_ready(probe: Probe, expected_s: float) -> None:
+def steps_until_ready(probe: Probe, expected_s: float) -> Steps:
     """Look until the world says that it is ready; whose answer it is, is not known yet.
 
     Args:
@@ -180,16 +236,18 @@ async def wait_until_ready(probe: Probe, expected_s: float) -> None:
         expected_s: Seconds that worlds have taken at least, 0 when that is not known. The looks
             begin at half of it, and not much later, for this world may be another one.
 
-    Cancellation: leaves no connection open.
+    Raises:
+        OSError: It cannot be looked at, for want of descriptors.
     """
-    begun_at = anyio.current_time()
+    begun_at = time.monotonic()
     if expected_s and probe.interval is None and not probe.is_inherited:
-        await anyio.sleep(min(expected_s / 2, _LONGEST_WAIT_S))
+        yield Wait(min(expected_s / 2, _LONGEST_WAIT_S))
     delay = _FIRST_DELAY_S
-    while not await probe.look():
-        await anyio.sleep(delay if probe.interval is None else probe.interval)
-        is_slow = anyio.current_time() - begun_at > _LONG_S
+    while not (yield from probe.look()):
+        yield Wait(delay if probe.interval is None else probe.interval)
+        is_slow = time.monotonic() - begun_at > _LONG_S
         delay = min(delay * 2, _SLOW_DELAY_S if is_slow else _LAST_DELAY_S)
+    return True
 
 
 def require_own_listener(probe: Probe, mark: Mark) -> None:
@@ -218,31 +276,12 @@ def _members(mark: Mark) -> Iterator[int]:
     yield from (proc.pid for proc in find_tree([mark]))
 
 
-async def _read_answer(connection: socket.socket, request: bytes) -> tuple[int | None, bytes]:
-    """Send ``request`` and return status and body; None when the answer is not HTTP."""
-    connection.sendall(request)
-    answer = b""
-    while not _is_complete(answer) and (chunk := await _receive(connection, answer)):
-        answer += chunk
-    found = _STATUS_LINE.match(answer)
-    return int(found[1]) if found else None, answer.partition(b"\r\n\r\n")[2]
-
-
 def _is_complete(answer: bytes) -> bool:
     """Say whether the promised body has come; reading less would reset the connection."""
     head, separator, body = answer[:_MAX_ANSWER_BYTES].partition(b"\r\n\r\n")
     promised = _LENGTH.search(head)
     has_all = bool(separator and promised and len(body) >= int(promised[1]))
     return has_all or len(answer) >= _MAX_ANSWER_BYTES
-
-
-async def _receive(connection: socket.socket, answer: bytes) -> bytes:
-    # A world that promised no length and keeps the connection is not waited for.
-    longest = _DRAIN_TIMEOUT_S if _STATUS_LINE.match(answer) else math.inf
-    with anyio.move_on_after(longest):
-        await anyio.wait_readable(connection)
-        return connection.recv(1 << 16)
-    return b""
 
 
 # -- liveness: whether a world that was ready still answers -------------------------------------
@@ -272,7 +311,58 @@ async def wait_until_unresponsive(probe: Probe, rule: LivenessRule) -> str:
 async def _answers_in_time(probe: Probe, timeout: float) -> bool:
     is_good = False
     async with running_deadline(timeout) as scope:
-        is_good = await probe.look()
+        is_good = await run_steps(probe.look())
     if scope.cancelled_caught:
         probe.seen = f"{probe.seen} within {timeout:g} s"
     return is_good
+
+
+async def run_steps(steps: Steps) -> bool:
+    """Run the steps of a probe in the event loop and return what they find.
+
+    Raises:
+        OSError: As the steps do.
+
+    Cancellation: leaves no connection open.
+    """
+    try:
+        wait = next(steps)
+        while True:
+            with anyio.move_on_after(wait.seconds) as limit:
+                if wait.fd < 0:
+                    await anyio.sleep(wait.seconds)
+                elif wait.events == READ:
+                    await anyio.wait_readable(wait.fd)
+                else:
+                    await anyio.wait_writable(wait.fd)
+            wait = steps.send(not limit.cancelled_caught)
+    except StopIteration as end:
+        return bool(end.value)
+    finally:
+        steps.close()
+
+
+def look_once(probe: Probe, seconds: float) -> bool:
+    """Look once and return whether the world says that it is ready. Blocks.
+
+    Args:
+        probe: How to look; its ``seen`` tells afterwards what was seen.
+        seconds: How long the look may take.
+
+    Raises:
+        OSError: It cannot be looked at, for want of descriptors.
+    """
+    deadline = time.monotonic() + seconds
+    steps = probe.look()
+    try:
+        wait = next(steps)
+        while (left := deadline - time.monotonic()) > 0:
+            poll = select.poll()
+            if wait.fd >= 0:
+                poll.register(wait.fd, wait.events)
+            wait = steps.send(bool(poll.poll(1000 * min(left, wait.seconds))))
+    except StopIteration as end:
+        return bool(end.value)
+    finally:
+        steps.close()
+    return False

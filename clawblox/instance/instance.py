@@ -1,27 +1,26 @@
-"""What one instance holds: its name, port, files and processes, taken and given back.
+"""What one instance holds: a name, then a port, then processes; each taken and given back.
 
-Each resource is noted the moment it is taken, so that :meth:`Instance.end` and
-:meth:`Instance.release` can be called at any point of a start and give back exactly what
-there is. When to do what, and what a failure means, is the supervisor's part.
+The stages are values: :class:`Named` when its name is claimed, :class:`Running` once there may be
+processes. Each resource is noted the moment it is taken, so that :meth:`Instance.end` and
+:meth:`Instance.release` can be called at any point of a start and give back exactly what there is.
+When to do what, and what a failure means, is the supervisor's part.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
-import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from clawblox import protocol
-from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import LivenessRule
 from clawblox.errors import UsageError
 from clawblox.instance.environment import (
@@ -30,9 +29,9 @@ from clawblox.instance.environment import (
     render_command_file,
     world_environment,
 )
-from clawblox.instance.health import Probe
+from clawblox.instance.health import Probe, Steps, require_own_listener, steps_until_ready
 from clawblox.instance.launch import Launch
-from clawblox.instance.processes import Leaders
+from clawblox.instance.processes import WorldProcesses
 from clawblox.protocol import WorldEnvironment
 from clawblox.results import StartedWorld, WorldExit
 from clawblox.rundir.claims import Claim, claim_name
@@ -47,7 +46,123 @@ from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
 from clawblox.system.process_tree import Mark, boot_id, read_variables
 from clawblox.telemetry.logs import LogReader, last_lines
 
-__all__ = ["Instance", "new_run_id"]
+__all__ = ["Instance", "Named", "Running", "new_run_id"]
+
+
+@attrs.frozen
+class Named:
+    """The stage in which an instance has its name.
+
+    Attributes:
+        claim: The right to the name.
+        command_file: Script that reruns the launch.
+        log_file: Its output.
+    """
+
+    claim: Claim
+    command_file: Path
+    log_file: Path
+
+
+@attrs.frozen(eq=False)
+class Running:
+    """The stage in which an instance may have processes.
+
+    Attributes:
+        launch: What was asked for.
+        name: Its name.
+        named: Its claim and its files.
+        port: Its port.
+        url: Its local address, base path included, without a trailing slash.
+        cookie: Marks its processes.
+        environment: What its processes are told.
+        processes: Its own process and its sidecars.
+    """
+
+    launch: Launch
+    name: str
+    named: Named
+    port: int
+    url: str
+    cookie: str
+    environment: WorldEnvironment
+    processes: WorldProcesses
+
+    @property
+    def mark(self) -> Mark:
+        """What marks its processes."""
+        leaders = tuple((found.pid, found.start_time) for found in self.processes.all)
+        return Mark(f"{protocol.INSTANCE_ENV}={self.cookie}".encode(), leaders)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the world's process has ended."""
+        return self.processes.world is None or self.processes.world.has_exited
+
+    @cached_property
+    def probe(self) -> Probe:
+        """How to see that it is ready."""
+        ready = self.launch.config.ready
+        return Probe(
+            host=self.launch.options.host,
+            port=self.port,
+            path=self.launch.options.base_path + ready.path if ready.log is None else None,
+            log_pattern=re.compile(ready.log, re.MULTILINE) if ready.log is not None else None,
+            log_file=self.named.log_file,
+            log_start=self.processes.log_start,
+            interval=ready.interval,
+            is_inherited=self.launch.hands_listener_over,
+        )
+
+    def liveness_probe(self, rule: LivenessRule) -> Probe:
+        """Return how to see that it still answers."""
+        path = self.launch.options.base_path + rule.path
+        return attrs.evolve(self.probe, path=path, log_pattern=None)
+
+    def snapshot_source(self) -> SnapshotSource:
+        """Return where snapshots of it come from."""
+        return SnapshotSource(
+            instance=self.name,
+            host=self.launch.options.host,
+            port=self.port,
+            base_path=self.launch.options.base_path,
+            operator_token=self.environment.operator_token,
+        )
+
+    def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
+        """Return the lines of its log, from its own first one on."""
+        return LogReader(
+            self.name,
+            self.named.log_file,
+            follow=follow,
+            tail=tail,
+            start=self.processes.log_start,
+            is_over=lambda: self.is_over,
+        )
+
+    def started_world(self, ready_s: float) -> StartedWorld:
+        """Return the public facts of it, ``ready_s`` seconds after its start was asked for."""
+        launch, config = self.launch, self.launch.config
+        world = self.processes.world
+        return StartedWorld(
+            name=self.name,
+            url=self.url,
+            host=launch.options.host,
+            port=self.port,
+            pid=world.pid if world is not None else 0,
+            command=fill_command(config.start_command),
+            start_command=list(config.start_command),
+            delegated=config.is_delegated,
+            run_command=config.run_command and list(config.run_command),
+            env={**launch.options.env, **self.environment.masked()},
+            run_dir=launch.run_dir,
+            instance_dir=launch.instance_dir,
+            command_file=self.named.command_file,
+            log_file=self.named.log_file,
+            record_dir=launch.record_dir,
+            resume_path=launch.resume_path,
+            ready_s=ready_s,
+        )
 
 
 class Instance:
@@ -67,8 +182,6 @@ class Instance:
         record: The same.
         name: Its name, once claimed.
         port: Its port, once leased.
-        command_file: Script that reruns the launch.
-        log_file: Its output.
         restarts: How often it was brought back.
         run_id: Id of its run, once it has a name.
         exit: How the world's process ended, once it has.
@@ -89,8 +202,6 @@ class Instance:
         self.record = record
         self.name = launch.options.name or ""
         self.port = 0
-        self.command_file: Path | None = launch.options.command_file
-        self.log_file: Path | None = launch.options.log_file
         self.restarts = 0
         self.run_id = run_id
         self.exit: WorldExit | None = None
@@ -98,11 +209,10 @@ class Instance:
         self._names = names
         self._control = control
         self._register = register
-        self._cookie = secrets.token_hex(16)
-        self._environment: WorldEnvironment | None = None
-        self._claim: Claim | None = None
+        self._named: Named | None = None
+        self._is_claimed = False
         self._lease: Lease | None = None
-        self._leaders = self._new_leaders()
+        self._running: Running | None = None
         self._may_have_survivors = False
         self._begun_at = utc_now()
         self._started_at = format_utc(self._begun_at)
@@ -110,10 +220,18 @@ class Instance:
         self._written: InstanceRecord | None = None
         self._record_lock = threading.Lock()
 
-    def _new_leaders(self) -> Leaders:
-        return Leaders(self.launch.config.dir, self.launch.tmux_session)
-
     # -- what is known of it ------------------------------------------------------------
+
+    @property
+    def running(self) -> Running:
+        """The stage in which it has processes.
+
+        Raises:
+            UsageError: It has none.
+        """
+        if self._running is None:
+            raise UsageError(f"instance {self.name!r} does not run")
+        return self._running
 
     @property
     def url(self) -> str:
@@ -123,20 +241,14 @@ class Instance:
         return f"http://{literal}:{self.port}{self.launch.options.base_path}"
 
     @property
-    def mark(self) -> Mark:
-        """What marks its processes."""
-        leaders = tuple((found.pid, found.start_time) for found in self._leaders.processes)
-        return Mark(f"{protocol.INSTANCE_ENV}={self._cookie}".encode(), leaders)
-
-    @property
     def sidecars(self) -> dict[str, Process]:
         """Its sidecars by name."""
-        return self._leaders.sidecars
+        return self._running.processes.sidecars if self._running else {}
 
     @property
     def log_files(self) -> list[Path]:
         """Its output and those of its sidecars, once they are started."""
-        return self._leaders.log_files
+        return self._running.processes.log_files if self._running else []
 
     @property
     def has_port(self) -> bool:
@@ -146,20 +258,21 @@ class Instance:
     @property
     def is_recorded(self) -> bool:
         """Whether it has a record on disk."""
-        return self._claim is not None and self.port > 0
+        return self._is_claimed and self.port > 0
 
     @property
     def is_over(self) -> bool:
         """Whether the world's process has ended."""
-        return self._leaders.world is None or self._leaders.world.has_exited
+        return self._running is None or self._running.is_over
 
     def error_fields(self) -> dict[str, Any]:
-        """Return what an error about this instance says of it."""
+        """Return what an error about this instance says of it. Blocks."""
+        named = self._named
         return {
             "instance": self.name or None,
             "world_dir": self.launch.config.dir,
-            "command_file": self.command_file,
-            "log_file": self.log_file,
+            "command_file": named.command_file if named else self.launch.options.command_file,
+            "log_file": named.log_file if named else self.launch.options.log_file,
             "url": self.url if self.port else None,
             "port": self.port or self.launch.options.port,
             "exit": self.exit,
@@ -167,12 +280,14 @@ class Instance:
         }
 
     def _last_lines(self) -> tuple[str, ...]:
-        if self.log_file is None:
+        running = self._running
+        if running is None:
             return ()
-        return last_lines(self.log_file, start=self._leaders.log_start, secrets=self._secrets())
+        start = running.processes.log_start
+        return last_lines(running.named.log_file, start=start, secrets=self._secrets())
 
     def _secrets(self) -> tuple[str, ...]:
-        return tuple(self._environment.secrets().values()) if self._environment else ()
+        return tuple(self._running.environment.secrets().values()) if self._running else ()
 
     def masked(self, text: str) -> str:
         """Return ``text`` with its tokens masked."""
@@ -180,90 +295,9 @@ class Instance:
             text = text.replace(secret, protocol.MASK)
         return text
 
-    def note_ready(self) -> None:
-        """Put its record right once it serves. Blocks.
-
-        Raises:
-            OSError: The record cannot be written.
-        """
-        self.exit = None
-        self.write_record("ready")
-        if self.launch.options.detach:
-            self.let_go()
-
-    def started_world(self, ready_s: float) -> StartedWorld:
-        """Return the public facts of it; everything must have been taken."""
-        assert self._environment is not None
-        assert self._leaders.world is not None
-        assert self.command_file is not None
-        assert self.log_file is not None
-        config = self.launch.config
-        return StartedWorld(
-            name=self.name,
-            url=self.url,
-            host=self.launch.options.host,
-            port=self.port,
-            pid=self._leaders.world.pid,
-            command=fill_command(config.start_command),
-            start_command=list(config.start_command),
-            delegated=config.is_delegated,
-            run_command=config.run_command and list(config.run_command),
-            env={**self.launch.options.env, **self._environment.masked()},
-            run_dir=self.launch.run_dir,
-            instance_dir=self.launch.instance_dir,
-            command_file=self.command_file,
-            log_file=self.log_file,
-            record_dir=self.launch.record_dir,
-            resume_path=self.launch.resume_path,
-            ready_s=ready_s,
-        )
-
-    def snapshot_source(self) -> SnapshotSource:
-        """Return where snapshots of it come from."""
-        assert self._environment is not None
-        return SnapshotSource(
-            instance=self.name,
-            host=self.launch.options.host,
-            port=self.port,
-            base_path=self.launch.options.base_path,
-            operator_token=self._environment.operator_token,
-        )
-
-    def probe(self) -> Probe:
-        """Return how to see that it is ready."""
-        assert self.log_file is not None
-        ready = self.launch.config.ready
-        return Probe(
-            host=self.launch.options.host,
-            port=self.port,
-            path=self.launch.options.base_path + ready.path if ready.log is None else None,
-            log_pattern=re.compile(ready.log, re.MULTILINE) if ready.log is not None else None,
-            log_file=self.log_file,
-            log_start=self._leaders.log_start,
-            interval=ready.interval,
-            is_inherited=self.has_listener,
-        )
-
-    def liveness_probe(self, rule: LivenessRule) -> Probe:
-        """Return how to see that it still answers."""
-        path = self.launch.options.base_path + rule.path
-        return attrs.evolve(self.probe(), path=path, log_pattern=None)
-
-    def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
-        """Return the lines of its log, from its own first one on."""
-        assert self.log_file is not None
-        return LogReader(
-            self.name,
-            self.log_file,
-            follow=follow,
-            tail=tail,
-            start=self._leaders.log_start,
-            is_over=lambda: self.is_over,
-        )
-
     # -- taking -------------------------------------------------------------------------
 
-    def take_name(self) -> None:
+    def take_name(self) -> Named:
         """Claim its name in the run directory. Blocks.
 
         Raises:
@@ -272,7 +306,7 @@ class Instance:
             OSError: The run directory cannot be written.
         """
         name = self.launch.options.name
-        while self._claim is None:
+        while self._named is None:
             taken = tuple(self._names)
             if name in taken:
                 raise UsageError(
@@ -280,16 +314,20 @@ class Instance:
                 )
             self._note_claim(claim_name(self.launch.run_dir, name, taken=taken))
         self.run_id = self.run_id or new_run_id(self.name, self._begun_at)
-        files = self.launch.files_dir
-        self.command_file = self.command_file or files / "runtime" / f"{self.name}.sh"
-        self.log_file = self.log_file or files / "logs" / f"{self.name}.log"
+        return self._named
 
     def _note_claim(self, claim: Claim) -> None:
         # In one step: starts in other run directories may be about to take the same name.
-        if self._names.setdefault(claim.name, self) is self:
-            self._claim, self.name = claim, claim.name
-        else:
+        if self._names.setdefault(claim.name, self) is not self:
             claim.release()
+            return
+        self.name, self._is_claimed = claim.name, True
+        options, files = self.launch.options, self.launch.files_dir
+        self._named = Named(
+            claim,
+            options.command_file or files / "runtime" / f"{claim.name}.sh",
+            options.log_file or files / "logs" / f"{claim.name}.log",
+        )
 
     async def wait_for_port(self) -> None:
         """Lease the port that the caller gave, when it is free.
@@ -300,98 +338,116 @@ class Instance:
 
         Cancellation: nothing is leased.
         """
-        launch = self.launch
-        assert launch.options.port is not None
-        self._lease = await wait_for_port(
-            launch.options.host, launch.options.port, launch.options.port_wait
-        )
-        self.port = self._lease.port
+        options = self.launch.options
+        if options.port is not None:
+            self._lease = await wait_for_port(options.host, options.port, options.port_wait)
+            self.port = self._lease.port
 
-    def bring_up(self) -> None:
+    def bring_up(self) -> int:
         """Take what is not taken yet, write its files, start its processes. Blocks.
 
-        All in one go, for a hop into another thread costs as much as any of it.
+        Returns:
+            The pidfd of the world's process; -1 when that has ended already.
 
         Raises:
-            UsageError, RunLockedError: As :meth:`take_name` does.
+            UsageError: Another instance of this world object has the name.
+            RunLockedError: Another orchestrator holds it.
             NoFreePort: No port is free.
-            PortBusy: A stranger took the leased port that the world shall inherit.
+            PortBusy: A stranger took the leased port that the world inherits.
             CannotExecute: One of the commands.
             OSError: A file cannot be written.
             ManifestError: It cannot be registered.
             TmuxError: A tmux window cannot be opened.
         """
-        self.take_name()
+        launch, config = self.launch, self.launch.config
+        named = self.take_name()
         if self._lease is None:
-            self._lease = take_free_port(self.launch.options.host)
+            self._lease = take_free_port(launch.options.host)
             self.port = self._lease.port
-        self._write_files()
+        environment = world_environment(launch, self.port, manifest_path(launch.instance_dir))
+        make_private_dir(named.command_file.parent)
+        make_private_dir(named.log_file.parent)
+        if launch.record_dir is not None:
+            make_private_dir(launch.record_dir)
+        script = render_command_file(launch, environment).encode()
+        publish_bytes(named.command_file, script, mode=0o700, durable=False)
         self._register()
-        self._start_processes()
-
-    def _write_files(self) -> None:
-        assert self.command_file is not None
-        assert self.log_file is not None
-        for path in (self.command_file, self.log_file):
-            make_private_dir(path.parent)
-        if self.launch.record_dir is not None:
-            make_private_dir(self.launch.record_dir)
-        manifest = manifest_path(self.launch.instance_dir)
-        self._environment = world_environment(self.launch, self.port, manifest)
-        script = render_command_file(self.launch, self._environment)
-        publish_bytes(self.command_file, script.encode(), mode=0o700, durable=False)
-
-    def _start_processes(self) -> None:
-        assert self._environment is not None
-        assert self.log_file is not None
-        config = self.launch.config
-        # The guard knows them before they exist.
-        guard.watch(self.mark)
+        self._running = running = self._begin_running(named, environment)
+        guard.watch(running.mark)  # before they exist
         self._may_have_survivors = True
-        env = child_environment(self.launch, self._environment, self._cookie)
-        with contextlib.ExitStack() as stack:
-            listener = stack.enter_context(self._open_listener()) if self.has_listener else None
-            command = fill_command(config.start_command)
-            self._leaders.start_world(command, env, self.log_file, listener)
-        guard.watch(self.mark)
+        processes = running.processes
+        env = child_environment(launch, environment, running.cookie)
+        listener = None
+        if launch.hands_listener_over:
+            listener = open_listener(launch.options.host, self.port)
+        try:
+            processes.start_world(fill_command(config.start_command), env, named.log_file, listener)
+        finally:
+            if listener is not None:
+                listener.close()
+        guard.watch(running.mark)
         self.write_record("starting")
         for sidecar in config.sidecars:
-            self._leaders.start_sidecar(sidecar.name, fill_command(sidecar.command), env)
-            guard.watch(self.mark)
+            processes.start_sidecar(sidecar.name, fill_command(sidecar.command), env)
+            guard.watch(running.mark)
+        return processes.world.pidfd if processes.world is not None else -1
 
-    @property
-    def has_listener(self) -> bool:
-        """Whether the world inherits its listening socket; tmux's server cannot hand it down."""
-        return self.launch.config.inherits_listener and self.launch.tmux_session is None
+    def _begin_running(
+        self, named: Named, environment: WorldEnvironment, cookie: str = ""
+    ) -> Running:
+        return Running(
+            launch=self.launch,
+            name=self.name,
+            named=named,
+            port=self.port,
+            url=self.url,
+            cookie=cookie or secrets.token_hex(16),
+            environment=environment,
+            processes=WorldProcesses(self.launch.config.dir, self.launch.tmux_session),
+        )
 
-    def _open_listener(self) -> socket.socket:
-        return open_listener(self.launch.options.host, self.port)
+    def watch_until_ready(self, expected_s: float) -> Steps:
+        """Return the steps that find when it is ready; see :func:`health.steps_until_ready`."""
+        return steps_until_ready(self.running.probe, expected_s)
 
-    def attach(self) -> None:
-        """Take over the running instance of the record, its name included. Blocks.
+    def settle(self) -> None:
+        """See that it is the instance itself that answers, and note that it is ready. Blocks.
+
+        Raises:
+            StrangerAnswers: Another process serves its port.
+            OSError: The record cannot be written.
+        """
+        require_own_listener(self.running.probe, self.running.mark)
+        self.exit = None
+        self.write_record("ready")
+        if self.launch.options.detach:
+            self.detach()
+
+    def attach(self, record: InstanceRecord) -> None:
+        """Take over the running instance of a record, its name included. Blocks.
 
         Raises:
             RunLockedError: Another orchestrator holds it.
             ProcessLookupError: It has ended meanwhile.
         """
-        record = self.record
-        assert record is not None
         self._note_claim(claim_name(self.launch.run_dir, record.name, may_be_alive=True))
-        self._leaders.world = adopt(record.pid)
+        world = adopt(record.pid)
         self.port = record.port
-        self.command_file, self.log_file = Path(record.command_file), Path(record.log_file)
-        self._leaders.log_files = [self.log_file]
-        self._cookie, self._leaders.log_start = record.cookie, record.log_start
-        self._started_at, self.restarts = record.started_at, record.restarts
-        self._written, self.run_id = record, record.run_id
-        world = world_environment(self.launch, self.port, manifest_path(self.launch.instance_dir))
+        environment = world_environment(
+            self.launch, self.port, manifest_path(self.launch.instance_dir)
+        )
         # The token is on no disk; the world's own environment is where it is.
         known = read_variables(record.pid)
-        self._environment = attrs.evolve(
-            world,
-            operator_token=known.get(protocol.OPERATOR_TOKEN_ENV, world.operator_token),
-            spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, world.spectator_token),
+        environment = attrs.evolve(
+            environment,
+            operator_token=known.get(protocol.OPERATOR_TOKEN_ENV, environment.operator_token),
+            spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token),
         )
+        running = self._begin_running(self.take_name(), environment, record.cookie)
+        running.processes.adopt_world(world, Path(record.log_file), record.log_start)
+        self._running = running
+        self._started_at, self.restarts = record.started_at, record.restarts
+        self._written, self.run_id = record, record.run_id
 
     # -- watching and giving back -------------------------------------------------------
 
@@ -400,12 +456,8 @@ class Instance:
 
         Cancellation: changes nothing.
         """
-        leader = self._leaders.world
-        if leader is None:
-            return None
-        self.exit = await leader.wait()
-        if self.exit == WorldExit() and self.launch.tmux_session is not None:
-            self.exit = await run_blocking(self._leaders.read_exit)
+        if self._running is not None:
+            self.exit = await self._running.processes.wait_exit() or self.exit
         return self.exit
 
     async def end(self, grace: Grace) -> TreeEnd:
@@ -418,10 +470,13 @@ class Instance:
             OSError: Not all of them can be looked at, for want of descriptors. Those that it
                 started are killed; the guard keeps its watch over the others.
         """
+        running = self._running
+        if running is None:
+            return TreeEnd("already_exited")
         try:
-            end = await end_tree(self.mark, self._leaders.world, grace)
+            end = await end_tree(running.mark, running.processes.world, grace)
         except OSError:
-            self._leaders.kill()
+            running.processes.kill()
             raise
         self._may_have_survivors = bool(end.survivors)
         return end
@@ -432,28 +487,30 @@ class Instance:
         Args:
             keep_port: Whether the port stays leased, for those who know its address.
         """
-        guard.forget(self.mark)
-        self._leaders.release()
-        self._leaders = self._new_leaders()
-        self._cookie = secrets.token_hex(16)
+        self.detach()
+        if self._running is not None:
+            self._running.processes.release()
+        self._running = None
         self.halt = None
         if not keep_port:
             self._release_port()
 
-    def let_go(self) -> None:
-        """Take it out of the guard's care: it shall outlive this orchestrator."""
-        guard.forget(self.mark)
+    def detach(self) -> None:
+        """Take it out of the guard's care: it outlives this orchestrator, or has ended."""
+        if self._running is not None:
+            guard.forget(self._running.mark)
 
     def release(self) -> None:
         """Give back what is held beside the processes; a second call does nothing. Blocks."""
         if not self._may_have_survivors:
-            self.let_go()
-        self._leaders.release()
+            self.detach()
+        if self._running is not None:
+            self._running.processes.release()
         self._release_port()
         with self._record_lock:
-            if self._claim is not None:
-                self._claim.release()
-                self._claim = None
+            if self._named is not None and self._is_claimed:
+                self._named.claim.release()
+                self._is_claimed = False
                 self._names.pop(self.name, None)
 
     def _release_port(self) -> None:
@@ -469,8 +526,8 @@ class Instance:
         Raises:
             OSError: The old record is unchanged.
         """
-        launch, leader = self.launch, self._leaders.world
-        is_over = state in ("exited", "failed")
+        launch, running, named = self.launch, self._running, self._named
+        world = running.processes.world if running else None
         record = InstanceRecord(
             name=self.name,
             state=state,
@@ -482,15 +539,15 @@ class Instance:
             port=self.port,
             base_path=launch.options.base_path,
             url=self.url,
-            pid=leader.pid if leader else 0,
-            start_time=leader.start_time if leader else 0,
+            pid=world.pid if world else 0,
+            start_time=world.start_time if world else 0,
             boot_id=boot_id(),
-            cookie=self._cookie,
-            command_file=str(self.command_file),
-            log_file=str(self.log_file),
-            log_start=self._leaders.log_start,
+            cookie=running.cookie if running else "",
+            command_file=str(named.command_file) if named else "",
+            log_file=str(named.log_file) if named else "",
+            log_start=running.processes.log_start if running else 0,
             started_at=self._started_at,
-            ended_at=format_utc(utc_now()) if is_over else None,
+            ended_at=format_utc(utc_now()) if state in ("exited", "failed") else None,
             resume_path=str(launch.resume_path) if launch.resume_path else None,
             is_detached=launch.options.detach,
             orchestrator_pid=self._orchestrator_pid,
@@ -499,6 +556,7 @@ class Instance:
             exit=self.exit,
             halt=self.halt,
             run_id=self.run_id,
+            options=launch.recorded_options,
         )
         with self._record_lock:
             self._write(record)
@@ -519,7 +577,7 @@ class Instance:
     def _write(self, record: InstanceRecord) -> None:
         """Write a record with the id that the run has now; the caller holds the lock."""
         self._written = attrs.evolve(record, run_id=self.run_id)
-        publish = write_record if self._claim is not None else replace_record
+        publish = write_record if self._is_claimed else replace_record
         publish(self.launch.run_dir, self._written)
 
 

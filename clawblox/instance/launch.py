@@ -7,8 +7,9 @@ the file system is looked at.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -59,6 +60,17 @@ class Launch:
     def files_dir(self) -> Path:
         """Where logs, launch scripts and checkpoints go when the caller does not say."""
         return files_dir(self.config.dir, self.instance_dir)
+
+    @property
+    def hands_listener_over(self) -> bool:
+        """Whether the world inherits its listening socket; tmux's server cannot hand it down."""
+        return self.config.inherits_listener and self.tmux_session is None
+
+    @property
+    def recorded_options(self) -> dict[str, Any]:
+        """The options as a record holds them: of ``env``, which may be secret, the names only."""
+        values = attrs.asdict(self.options, recurse=False)
+        return {**{key: _plain(value) for key, value in values.items()}, "env": [*self.options.env]}
 
 
 def plan_launch(
@@ -178,6 +190,13 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
         index=record.index,
         resume_path=Path(record.resume_path) if record.resume_path else None,
     )
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return str(value) if isinstance(value, Path) else value
 
 
 def _require_command(config: WorldConfig) -> None:

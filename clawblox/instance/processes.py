@@ -1,7 +1,7 @@
-"""The leaders of an instance: the world's own process and its sidecars, each of its own session.
+"""The processes of an instance: the world's own and its sidecars, each in a session of its own.
 
 Starts them, directly or in tmux windows, and gives them back. What else an instance holds is
-``instance``'s, ending whole trees is ``process``'s. Everything here blocks.
+``instance``'s, ending whole trees is ``process``'s. What starts or ends something blocks.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from pathlib import Path
 
 import attrs
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.results import WorldExit
 from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
 from clawblox.system.tmux import close_window, open_window
 from clawblox.telemetry.logs import open_log
 
-__all__ = ["Leaders"]
+__all__ = ["WorldProcesses"]
 
 _WINDOW_PREFIX = "world"
 
 
 @attrs.define
-class Leaders:
-    """The leaders of one instance, noted the moment they exist.
+class WorldProcesses:
+    """The processes of one instance that clawblox starts, noted the moment they exist.
 
     Attributes:
         cwd: Their working directory.
@@ -46,7 +47,7 @@ class Leaders:
     _status_files: list[Path] = attrs.field(factory=list, init=False)
 
     @property
-    def processes(self) -> list[Process]:
+    def all(self) -> list[Process]:
         """All of them, the world's first."""
         return [found for found in (self.world, *self.sidecars.values()) if found is not None]
 
@@ -117,18 +118,30 @@ class Leaders:
         status_file.touch(mode=0o600)
         return process
 
-    def read_exit(self) -> WorldExit:
-        """Return how the world's process ended in its tmux window, which waited for it."""
-        return _read_status(self._status_files[0]) if self._status_files else WorldExit()
+    def adopt_world(self, world: Process, log_file: Path, log_start: int) -> None:
+        """Take a world's process that somebody else started, with its log."""
+        self.world, self.log_files, self.log_start = world, [log_file], log_start
+
+    async def wait_exit(self) -> WorldExit | None:
+        """Wait until the world's process has ended; None when there is none.
+
+        Cancellation: changes nothing.
+        """
+        if self.world is None:
+            return None
+        found = await self.world.wait()
+        if found == WorldExit() and self._status_files:  # its tmux window waited for it
+            found = await run_blocking(_read_status, self._status_files[0])
+        return found
 
     def kill(self) -> None:
         """Kill them, without opening anything."""
-        for process in self.processes:
+        for process in self.all:
             process.kill()
 
     def release(self) -> None:
         """Reap them and close their windows; a second call does nothing."""
-        for process in self.processes:
+        for process in self.all:
             if self.tmux_session is not None and process.has_exited:
                 close_window(process.pid)
             process.release()

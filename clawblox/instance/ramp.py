@@ -13,28 +13,34 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-import anyio
-import anyio.lowlevel
 import attrs
 
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.per_loop import per_loop
 
-__all__ = ["Governor", "Ramp", "Reading", "current_ramp", "read_stall_s"]
+__all__ = [
+    "LOOK_INTERVAL_S",
+    "Pace",
+    "Ramp",
+    "RampController",
+    "Reading",
+    "current_ramp",
+    "read_stall_s",
+]
 
 _PRESSURE_FILE = Path("/proc/pressure/cpu")
-_LOOK_INTERVAL_S = 0.05
+LOOK_INTERVAL_S = 0.05
+"""Seconds between two looks at the machine while starts are held back."""
 _HIGH_PRESSURE, _LOW_PRESSURE = 0.8, 0.5
 _SLOWDOWN = 2.0
-"""Getting ready so many times slower than the fastest counts as slower."""
+"""Getting ready this many times slower than the fastest counts as slower."""
 _MAX_LIMIT = 4096
 _HELD_S = 5.0
-"""So long a start that is not ready counts; one that only hangs shall not hold up the others."""
+"""How long a start that is not ready counts; one that hangs must not hold up the others."""
 
 
 @attrs.frozen
@@ -64,7 +70,22 @@ def read_stall_s() -> float | None:
     return int(total) / 1e6 if line.startswith("some ") and total.isdigit() else None
 
 
-class Governor:
+@attrs.frozen
+class Pace:
+    """How fast the starts go on.
+
+    Attributes:
+        is_slow: Whether they are held back.
+        limit: How many may be under way.
+        pressure: Share of the last interval in which some task waited for a processor, if known.
+    """
+
+    is_slow: bool
+    limit: int
+    pressure: float | None
+
+
+class RampController:
     """Decides on the limit; pure.
 
     Args:
@@ -118,15 +139,8 @@ def _pressure_between(last: Reading | None, now: Reading) -> float | None:
     return min(1.0, (now.stall_s - last.stall_s) / (now.at - last.at))
 
 
-@attrs.define(eq=False)
-class _Place:
-    """A place in the queue of the starts that wait."""
-
-    is_called: anyio.Event = attrs.field(factory=anyio.Event)
-
-
 class Ramp:
-    """Lets starts begin as fast as the machine can take them.
+    """Lets starts begin as fast as the machine can take them, those of all worlds together.
 
     Args:
         read_stall: Returns the stall time of the processors, in seconds.
@@ -134,91 +148,61 @@ class Ramp:
     """
 
     def __init__(self, read_stall: Callable[[], float | None], cores: int) -> None:
-        self._governor = Governor(cores)
+        self._controller = RampController(cores)
         self._read_stall = read_stall
+        self._lock = threading.Lock()
         self._under_way: dict[object, float] = {}
-        self._queue: deque[_Place] = deque()
-        self._looked_at = -_LOOK_INTERVAL_S
+        self._looked_at = -LOOK_INTERVAL_S
         self._is_slow = False
 
     @property
     def limit(self) -> int:
         """How many starts may be under way now."""
-        return self._governor.limit
+        return self._controller.limit
 
     @property
     def fastest_s(self) -> float:
         """Seconds from the spawn to readiness of the fastest start so far; 0 without any."""
-        return self._governor.fastest_s
+        return self._controller.fastest_s
 
-    @asynccontextmanager
-    async def turn(self, tell: Callable[..., None]) -> AsyncIterator[None]:
-        """Wait for a turn to start a world; the block is the start, until it is ready or failed.
+    def begin(self, start: object) -> bool:
+        """Count ``start`` as under way if there is room; return whether there was."""
+        with self._lock:
+            now = time.monotonic()
+            held = sum(begun_at > now - _HELD_S for begun_at in self._under_way.values())
+            if held >= self.limit:
+                return False
+            self._under_way[start] = now
+            return True
 
-        Args:
-            tell: Called as ``tell("ramp_slowed", limit=…, pressure=…)`` when the starts are held
-                back, and with ``"ramp_recovered"`` when they no longer are.
+    def end(self, start: object, *, is_ready: bool) -> None:
+        """Count ``start`` no longer; its time to readiness is remembered if it was ready."""
+        with self._lock:
+            begun_at = self._under_way.pop(start)
+            if is_ready:
+                self._controller.note_ready(time.monotonic() - begun_at)
 
-        Cancellation: gives the turn back.
+    def look(self) -> Pace | None:
+        """Look at the machine, unless that was done just now, and set the limit. Blocks.
+
+        Returns:
+            How fast the starts go on, when they are held back from now on, or no longer are.
         """
-        if self._queue or self._is_full():
-            await self._queue_up(tell)
-        me = object()
-        self._under_way[me] = begun_at = time.monotonic()
-        try:
-            yield
-            self._governor.note_ready(time.monotonic() - begun_at)
-        finally:
-            del self._under_way[me]
-            self._wake_first()
-
-    def _is_full(self) -> bool:
-        oldest = time.monotonic() - _HELD_S
-        count = sum(begun_at > oldest for begun_at in self._under_way.values())
-        return count >= self.limit
-
-    async def _queue_up(self, tell: Callable[..., None]) -> None:
-        place = _Place()
-        self._queue.append(place)
-        try:
-            while self._queue[0] is not place or self._is_full():
-                # The first in the queue looks at the machine, for all.
-                is_first = self._queue[0] is place
-                with anyio.move_on_after(_LOOK_INTERVAL_S if is_first else math.inf):
-                    await place.is_called.wait()
-                    place.is_called = anyio.Event()
-                if time.monotonic() - self._looked_at >= _LOOK_INTERVAL_S:
-                    await self._look(tell)
-        finally:
-            self._queue.remove(place)
-            self._wake_first()
-
-    def _wake_first(self) -> None:
-        if self._queue:
-            self._queue[0].is_called.set()
-
-    async def _look(self, tell: Callable[..., None]) -> None:
-        before = self.limit
-        self._looked_at = time.monotonic()
-        stall_s = await run_blocking(self._read_stall)
-        self._governor.decide(Reading(time.monotonic(), stall_s))
-        if self.limit == before or self._is_slow == (self.limit < before):
-            return
-        self._is_slow = self.limit < before
-        tell(
-            "ramp_slowed" if self._is_slow else "ramp_recovered",
-            limit=self.limit,
-            pressure=self._governor.pressure,
-        )
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked_at < LOOK_INTERVAL_S:
+                return None
+            self._looked_at = now
+            before = self.limit
+            self._controller.decide(Reading(now, self._read_stall()))
+            is_slow = self.limit < before
+            if self.limit == before or is_slow == self._is_slow:
+                return None
+            self._is_slow = is_slow
+            return Pace(is_slow, self.limit, self._controller.pressure)
 
 
-_ramp: anyio.lowlevel.RunVar[Ramp] = anyio.lowlevel.RunVar("clawblox_ramp")
-
-
+@per_loop
 def current_ramp() -> Ramp:
     """Return the ramp of the running event loop."""
-    ramp = _ramp.get(None)
-    if ramp is None:
-        ramp = Ramp(read_stall_s, os.cpu_count() or 1)
-        _ramp.set(ramp)
-    return ramp
+    return Ramp(read_stall_s, os.cpu_count() or 1)

@@ -26,11 +26,13 @@ from clawblox.instance.failures import start_failure, stop_error
 from clawblox.instance.health import wait_until_unresponsive
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
+from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RunStatus, restart_update, run_update
+from clawblox.rundir.records import InstanceRecord
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import has_digest
 from clawblox.system.process import Grace, Process, TreeEnd
@@ -52,6 +54,7 @@ class Supervisor:
 
     Args:
         instance: The instance, with nothing taken yet.
+        launcher: Starts it.
         emit: Where events go.
         write: Puts an update into the manifest of the instance. Blocks.
 
@@ -62,15 +65,22 @@ class Supervisor:
         calls: Calls to it that are under way.
     """
 
-    def __init__(self, instance: Instance, emit: Emit, write: Callable[[Update], None]) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        launcher: Launcher,
+        emit: Emit,
+        write: Callable[[Update], None],
+    ) -> None:
         self.instance = instance
         self.lifecycle = Lifecycle()
         self.started: StartedWorld | None = None
         self.calls = Calls(instance, self._is_serving)
+        self._launcher = launcher
         self._emit = emit
         self._write = write
         self._first_launch = instance.launch
-        self._intensity = RestartBudget(instance.launch.options)
+        self._budget = RestartBudget(instance.launch.options)
         self._saves: list[SavedSnapshot] = []
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
@@ -157,31 +167,31 @@ class Supervisor:
             if self.instance.record is None:
                 await self._start()
             else:
-                await self._attach()
+                await self._attach(self.instance.record)
         except Exception as error:  # noqa: BLE001 - every failure belongs to the caller of start
             phase = self.lifecycle.state.value
             self._failure = await run_blocking(
                 start_failure, error, self.instance, phase, self._elapsed()
             )
-            self._report("start_failed", error=self._failure)
+            self._tell("start_failed", error=self._failure)
             return False
         self._settled.set()
         return True
 
     async def _start(self) -> None:
-        await start_up(self.instance, self.lifecycle.move, self._report)
+        await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
         self._serve(self._elapsed())
 
-    async def _attach(self) -> None:
-        await run_blocking(self.instance.attach)
+    async def _attach(self, record: InstanceRecord) -> None:
+        await run_blocking(self.instance.attach, record)
         self.lifecycle.move(State.SPAWNING)
         self.lifecycle.move(State.PROBING)
         self._serve(self._elapsed())
 
     def _serve(self, ready_s: float) -> None:
-        self.started = self.instance.started_world(ready_s)
+        self.started = self.instance.running.started_world(ready_s)
         self.lifecycle.move(State.READY)
-        self._report("ready", url=self.started.url, ready_s=ready_s)
+        self._tell("ready", url=self.started.url, ready_s=ready_s)
 
     async def _watch(self) -> None:
         """Return when the world's process has ended."""
@@ -196,7 +206,7 @@ class Supervisor:
             for watcher in watchers:
                 tasks.start_soon(watcher)
             await self.instance.wait_exit()
-        self._report(
+        self._tell(
             "exited",
             exit=self.instance.exit,
             restart=self.instance.launch.options.restart,
@@ -208,19 +218,19 @@ class Supervisor:
         return self.lifecycle.state is State.READY and self.instance.halt is None
 
     async def _watch_sidecar(self, name: str, sidecar: Process) -> None:
-        self._report("sidecar_exited", sidecar=name, exit=await sidecar.wait())
+        self._tell("sidecar_exited", sidecar=name, exit=await sidecar.wait())
 
     async def _watch_liveness(self, rule: LivenessRule) -> None:
         """End the instance when it hangs or has halted; what follows is as after any exit."""
-        probe = self.instance.liveness_probe(rule)
+        probe = self.instance.running.liveness_probe(rule)
         seen = await wait_until_unresponsive(probe, rule)
         if probe.halt is not None:
             self.instance.halt = self.instance.masked(probe.halt)
-            self._report("halted", reason=self.instance.halt)
+            self._tell("halted", reason=self.instance.halt)
             self.calls.fail()  # what it says of itself from now on is not to be saved
         else:
             self._is_unresponsive = True
-            self._report("unresponsive", seen=seen, failures=rule.failure_threshold)
+            self._tell("unresponsive", seen=seen, failures=rule.failure_threshold)
         await self._clear_away()
 
     # -- coming back ------------------------------------------------------------------------
@@ -232,7 +242,7 @@ class Supervisor:
         self.lifecycle.move(State.RESTARTING)
         self.calls.fail()
         while True:
-            delay = self._intensity.take(anyio.current_time())
+            delay = self._budget.take(anyio.current_time())
             if delay is None:
                 return self._give_up("it died too often")
             launch = await self._next_launch()
@@ -245,7 +255,7 @@ class Supervisor:
                 return True
 
     def _give_up(self, reason: str) -> bool:
-        self._report("gave_up", reason=reason, restarts=self.instance.restarts)
+        self._tell("gave_up", reason=reason, restarts=self.instance.restarts)
         return False
 
     async def _next_launch(self) -> Launch | None:
@@ -276,13 +286,13 @@ class Supervisor:
             self.instance.launch = launch
             self.instance.restarts += 1
             lacks_save = self._asks_for_save and launch is self._first_launch
-            self._report(
+            self._tell(
                 "restarting",
                 exit=exit_before,
                 resume_path=launch.resume_path,
                 reason="there is no good save" if lacks_save else None,
             )
-            await start_up(self.instance, _stay, self._report)
+            await start_up(self.instance, self._launcher, _stay, self._tell)
             words = str(exit_before) if halt_before is None else f"halted: {halt_before}"
             await run_blocking(self._note_restart, words, launch)
             self._serve(anyio.current_time() - begun_at)
@@ -313,7 +323,7 @@ class Supervisor:
             start_failure, error, self.instance, self.lifecycle.state.value, self._elapsed()
         )
         _log.warning("restart failed", instance=self.instance.name, error=str(failure))
-        self._report("start_failed", error=failure)
+        self._tell("start_failed", error=failure)
         if isinstance(error, SnapshotRefusedError):
             self._saves = [one for one in self._saves if one.path != launch.resume_path]
 
@@ -346,7 +356,7 @@ class Supervisor:
 
     def _conclude(self) -> None:
         if self._was_stopped():
-            self._report("stopped", rung=self._result.rung, exit=self.instance.exit)
+            self._tell("stopped", rung=self._result.rung, exit=self.instance.exit)
         self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
         self._settled.set()
         self._finished.set()
@@ -415,7 +425,7 @@ class Supervisor:
         except ManifestError as error:
             _log.warning("manifest not written", instance=self.instance.name, error=str(error))
 
-    def _report(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
+    def _tell(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
         self._emit(kind, self.instance.name, **detail)
 
     def _elapsed(self) -> float:

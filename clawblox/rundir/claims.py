@@ -171,12 +171,17 @@ def claim_name(
                 owner = lock_owner(lock_path)
                 raise _locked(name, lock_path, owner.pid if owner else None)
             continue
-        record = read_record(run_dir, candidate)
-        if record is None or may_be_alive or not record.is_alive:
+        try:
+            record = read_record(run_dir, candidate)
+            is_free = record is None or may_be_alive or not record.is_alive
+        except BaseException:
+            unlock_file(lock_path, fd)
+            raise
+        if is_free:
             return Claim(candidate, lock_path, fd)
         unlock_file(lock_path, fd)
         if name is not None:
-            raise _locked(name, lock_path, record.pid)
+            raise _locked(name, lock_path, record.pid if record else None)
     raise AssertionError("unreachable: the names do not end")
 
 

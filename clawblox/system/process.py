@@ -21,7 +21,6 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import run_blocking
 from clawblox.protocol import (
     LISTEN_FD,
@@ -44,11 +43,7 @@ __all__ = [
     "require_executable",
     "signal_name",
     "spawn",
-    "start_limiter",
 ]
-
-_SPAWNS_AT_ONCE = 2
-"""More at once only makes the loop wait longer for each (measured)."""
 
 _HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
 """Makes standard input the descriptor that is handed over. Only the process itself knows its pid
@@ -109,6 +104,11 @@ class Process:
                     await anyio.wait_readable(self._pidfd)
                 self._exit = self._read_exit()
             return self._exit
+
+    @property
+    def pidfd(self) -> int:
+        """Its pidfd, for those who wait with a poll of their own; -1 once it is released."""
+        return self._pidfd
 
     @property
     def has_exited(self) -> bool:
@@ -182,12 +182,6 @@ class TreeEnd:
     rung: Rung
     killed: tuple[str, ...] = ()
     survivors: tuple[str, ...] = ()
-
-
-@per_loop
-def start_limiter() -> anyio.CapacityLimiter:
-    """Return the running event loop's limit of threads that spawn at a time."""
-    return anyio.CapacityLimiter(_SPAWNS_AT_ONCE)
 
 
 def _reap_released() -> None:

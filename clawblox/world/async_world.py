@@ -763,7 +763,9 @@ class AsyncWorld(WorldMetadata):
         """
         if tail is not None:
             check_count(tail, "tail", at_least=0)
-        return self._open_fleet().find(instance).instance.log_reader(follow=follow, tail=tail)
+        return (
+            self._open_fleet().find(instance).instance.running.log_reader(follow=follow, tail=tail)
+        )
 
     def events(self) -> EventStream:
         """Return the events of all instances from now on, until the world is closed.

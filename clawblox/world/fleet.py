@@ -25,7 +25,9 @@ from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import UsageError, WorldStartError, WorldStopError
 from clawblox.instance.instance import Instance, new_run_id
 from clawblox.instance.launch import Launch, plan_attach
+from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import State
+from clawblox.instance.ramp import current_ramp
 from clawblox.instance.startup import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import EventKind, StartedWorld, StopResult
@@ -88,6 +90,7 @@ class Fleet:
         self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
         self._services = Tasks()
+        self._launcher = Launcher(current_ramp())
         self._supervisors: dict[str, Supervisor] = {}
         self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
@@ -107,7 +110,13 @@ class Fleet:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
         """Serve instances; leaving ends those that are not detached, and then what served them."""
-        async with self._services, self._clients_and_claims(), self.writers, self.tasks:
+        async with (
+            self._services,
+            self._clients_and_claims(),
+            self.writers,
+            self._launcher.opened(),
+            self.tasks,
+        ):
             self._services.start_soon(self._trim_logs)
             self._services.start_soon(watch_loop, self._note_lag)
             yield self
@@ -368,7 +377,7 @@ class Fleet:
         instance = Instance(
             launch, record, names=self._names, control=control, register=register, run_id=run_id
         )
-        supervisor = Supervisor(instance, self.emit, write)
+        supervisor = Supervisor(instance, self._launcher, self.emit, write)
         if record is None:
             self.recorder.add("starts")
         self.tasks.start_soon(supervisor.run)

@@ -66,7 +66,7 @@ async def _save_and_register(
     fleet: Fleet, supervisor: Supervisor, options: SaveOptions
 ) -> SavedSnapshot:
     launch = supervisor.instance.launch
-    source = supervisor.instance.snapshot_source()
+    source = supervisor.instance.running.snapshot_source()
     directory = options.dir or launch.files_dir / "checkpoints"
     async with supervisor.calls.call():
         saved = await capture(

@@ -17,7 +17,16 @@ import anyio.to_thread
 import pytest
 
 from clawblox.instance import health
-from clawblox.instance.health import Probe, StrangerAnswers, require_own_listener, wait_until_ready
+from clawblox.instance.health import (
+    Probe,
+    Steps,
+    StrangerAnswers,
+    Wait,
+    look_once,
+    require_own_listener,
+    run_steps,
+    steps_until_ready,
+)
 from clawblox.system.process_tree import Mark
 from tests.support import free_port, open_fds, running_world
 
@@ -119,8 +128,7 @@ def probe_of(
 
 
 async def look(probe: Probe) -> bool:
-    with anyio.fail_after(DEADLINE_S):
-        return await probe.look()
+    return await anyio.to_thread.run_sync(look_once, probe, DEADLINE_S)
 
 
 @pytest.fixture
@@ -250,7 +258,7 @@ async def test_a_look_that_is_cancelled_keeps_no_connection() -> None:
     with serving(say()) as server:
         before = open_fds()
         with anyio.move_on_after(0.02) as scope:
-            await probe_of(server.port).look()
+            await run_steps(probe_of(server.port).look())
         assert scope.cancelled_caught
         assert not {
             fd for fd, target in open_fds().items() if fd not in before and "socket" in target
@@ -332,7 +340,7 @@ async def test_a_log_that_says_ready_is_not_enough_without_a_listener(tmp_path: 
 async def become_ready(probe: Probe, cookie: str) -> None:
     """Wait until the world says that it is ready, and see that it is the one with the cookie."""
     with anyio.fail_after(DEADLINE_S):
-        await wait_until_ready(probe, 0.0)
+        await run_steps(steps_until_ready(probe, 0.0))
     mark = Mark(f"CLAWBLOX_INSTANCE={cookie}".encode())
     await anyio.to_thread.run_sync(require_own_listener, probe, mark)
 
@@ -387,8 +395,9 @@ class Looks:
         self.at: list[float] = []
         vars(self).update(changes)
 
-    async def look(self) -> bool:
+    def look(self) -> Steps:
         self.at.append(anyio.current_time())
+        yield Wait(0.0)
         return len(self.at) == 2
 
 
@@ -410,7 +419,7 @@ async def test_the_looks_begin_when_a_world_can_be_ready(
     probe = Looks(**kind)
     begun_at = anyio.current_time()
     with anyio.fail_after(DEADLINE_S):
-        await wait_until_ready(cast(Probe, probe), expected_s)
+        await run_steps(steps_until_ready(cast(Probe, probe), expected_s))
     assert len(probe.at) == 2
     assert probe.at[0] - begun_at >= at_s
 

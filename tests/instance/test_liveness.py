@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.health import Probe, wait_until_unresponsive
+from clawblox.instance.health import Probe, Steps, Wait, wait_until_unresponsive
 from tests.support import RunningWorld, free_port, open_fds, running_world
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,8 @@ class Script:
         self.number = 0
         self._looks = iter(looks)
 
-    async def look(self) -> bool:
+    def look(self) -> Steps:
+        yield Wait(0.0)
         self.number += 1
         self.seen = f"look {self.number}"
         outcome = next(self._looks)

@@ -15,7 +15,7 @@ import anyio
 from clawblox.cli.terminal.output import format_seconds, note, printable
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule
-from clawblox.instance.health import Probe
+from clawblox.instance.health import Probe, look_once
 from clawblox.rundir.records import InstanceRecord
 from clawblox.telemetry.logs import last_lines
 
@@ -88,8 +88,7 @@ class Progress:
         if self._record is None or anyio.current_time() < self._probed_at + _PROBE_INTERVAL_S:
             return
         self._probe = self._probe or _probe_of(self._record, self._ready)
-        with anyio.move_on_after(_PROBE_TIMEOUT_S):
-            await self._probe.look()
+        await run_blocking(look_once, self._probe, _PROBE_TIMEOUT_S)
         self._probed_at = anyio.current_time()
 
     async def _describe(self, elapsed_s: float) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld, WorldStartError
-from clawblox.instance.health import Probe
+from clawblox.instance.health import Probe, Steps
 from tests.crowd import HANG_S, leftovers, on_disk, registered
 from tests.instance.supervision.support import told_by
 from tests.orchestrators import orchestrator
@@ -80,10 +80,10 @@ async def test_an_instance_that_cannot_be_looked_at_costs_no_other(
 ) -> None:
     original = Probe.look
 
-    async def look(probe: Probe) -> bool:
+    def look(probe: Probe) -> Steps:
         if probe.log_file.name == "w001.log":
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return await original(probe)
+        return original(probe)
 
     monkeypatch.setattr(Probe, "look", look)
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

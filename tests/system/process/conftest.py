@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.system.process import Process, spawn, start_limiter
+from clawblox.system.process import Process, spawn
 from tests.support import kill_processes, processes_in
 from tests.system.process.support import Spawn
 
@@ -31,7 +31,7 @@ async def start(tmp_path: Path, log: int) -> AsyncIterator[Spawn]:
     async def start_one(*command: str, listener: int | None = None, **env: str) -> Process:
         given = {"PATH": os.defpath, **env}
         job = partial(spawn, command, cwd=tmp_path, env=given, output=log, listener=listener)
-        spawned.append(process := await run_blocking(job, limiter=start_limiter()))
+        spawned.append(process := await run_blocking(job))
         return process
 
     yield start_one

@@ -1,0 +1,341 @@
+"""The launcher: one thread that brings instances up and watches them until they are ready.
+
+All that a start does between its turn on the ramp and its readiness blocks for moments only, so
+one thread does it for every instance of a world: it spawns them one after the other and probes
+them together, with one epoll. The event loop hears when a start has begun and when it is over, by
+one descriptor. There is no thread while nothing is being started.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import os
+import select
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
+from enum import Enum
+
+import anyio
+import attrs
+
+from clawblox.concurrency.tasks import Tasks, outlast
+from clawblox.concurrency.threads import run_blocking
+from clawblox.instance.health import READ, Steps, Wait
+from clawblox.instance.instance import Instance
+from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
+
+__all__ = ["Ending", "Launcher"]
+
+_LAST_LOOK_S = 0.25
+"""A deadline that passed while this process slept says nothing: how long it is looked once more."""
+
+
+class Ending(Enum):
+    """How a start ended in the launcher."""
+
+    READY = "ready"
+    EXITED = "exited"
+    LATE = "late"
+    FAILED = "failed"
+    GIVEN_UP = "given up"
+
+
+@attrs.define(eq=False)
+class _Start:
+    """One start on its way through the launcher."""
+
+    instance: Instance
+    on_spawned: Callable[[], None]
+    on_pace: Callable[[Pace], None]
+    is_over: anyio.Event = attrs.field(factory=anyio.Event)
+    ending: Ending | None = None
+    error: Exception | None = None
+    pidfd: int = -1
+    steps: Steps | None = None
+    waits_for_fd: int = -1
+    timer: int = 0
+    deadline: float = math.inf
+    has_had_last_look: bool = False
+
+
+class Launcher:
+    """Starts instances of one world; see the module.
+
+    Args:
+        ramp: Says how many may be under way.
+    """
+
+    def __init__(self, ramp: Ramp) -> None:
+        self._ramp = ramp
+        self._waiting: deque[_Start] = deque()
+        self._given_up: deque[_Start] = deque()
+        self._news: deque[Callable[[], None]] = deque()
+        self._to_thread = self._to_loop = -1
+        self._epoll: select.epoll
+        self._has_work = anyio.Event()
+
+    # -- in the event loop ------------------------------------------------------------------
+
+    async def run(
+        self,
+        instance: Instance,
+        *,
+        on_spawned: Callable[[], None],
+        on_pace: Callable[[Pace], None],
+    ) -> Ending:
+        """Bring an instance up and wait until it is ready, or is known not to be.
+
+        Args:
+            instance: The instance.
+            on_spawned: Called in the loop when its process has been spawned.
+            on_pace: Called in the loop when starts are held back from now on, or no longer are.
+
+        Raises:
+            StrangerAnswers: Another process serves its port.
+            Exception: Whatever bringing it up raised, or looking at it.
+
+        Cancellation: the start is given up; what it has taken by then, its owner gives back.
+        """
+        start = _Start(instance, on_spawned, on_pace)
+        self._waiting.append(start)
+        self._has_work.set()
+        self._wake_thread()
+        try:
+            await start.is_over.wait()
+        except BaseException:
+            self._given_up.append(start)
+            self._wake_thread()
+            await outlast(start.is_over)
+            raise
+        if start.error is not None:
+            raise start.error
+        assert start.ending is not None
+        return start.ending
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Do what is asked while the block is open; whoever asked has an answer when it is left.
+
+        Raises:
+            OSError: There are no descriptors left.
+        """
+        with ExitStack() as stack:
+            self._epoll = stack.enter_context(select.epoll())
+            self._to_thread, self._to_loop = (_open_eventfd(stack) for _ in range(2))
+            self._epoll.register(self._to_thread, READ)
+            async with Tasks() as tasks:
+                tasks.start_soon(self._serve)
+                tasks.start_soon(self._relay)
+                yield
+
+    async def _serve(self) -> None:
+        while True:
+            await self._has_work.wait()
+            self._has_work = anyio.Event()
+            await run_blocking(self._work, limiter=anyio.CapacityLimiter(1))
+
+    async def _relay(self) -> None:
+        while True:
+            await anyio.wait_readable(self._to_loop)
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._to_loop)
+            while self._news:
+                self._news.popleft()()
+
+    def _wake_thread(self) -> None:
+        os.eventfd_write(self._to_thread, 1)
+
+    # -- in the thread ----------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Do what there is to do; return when no start is left."""
+        work = _Work(self._ramp, self._epoll, self._tell)
+        while self._waiting or work.is_busy:
+            while self._given_up:
+                self._give_up(work, self._given_up.popleft())
+            is_held_back = not self._begin_next(work)
+            limit = work.seconds_to_timer()
+            if self._waiting:
+                limit = min(limit, LOOK_INTERVAL_S) if is_held_back else 0.0
+            self._step(work, self._epoll.poll(None if limit == math.inf else limit))
+
+    def _give_up(self, work: _Work, start: _Start) -> None:
+        if start in self._waiting:
+            self._waiting.remove(start)
+            work.end(start, Ending.GIVEN_UP)
+        else:
+            work.give_up(start)
+
+    def _begin_next(self, work: _Work) -> bool:
+        """Begin a start that waits, if the ramp lets it; return whether it did or none waits."""
+        if self._waiting:
+            start = self._waiting[0]
+            if not self._ramp.begin(start):
+                if (pace := self._ramp.look()) is not None:
+                    self._tell(lambda: start.on_pace(pace))
+                return False
+            self._waiting.popleft()
+            work.begin(start)
+            return True
+        return True
+
+    def _step(self, work: _Work, ready: list[tuple[int, int]]) -> None:
+        for fd, _ in ready:
+            if fd == self._to_thread:
+                with suppress(BlockingIOError):
+                    os.eventfd_read(fd)
+            else:
+                work.on_event(fd)
+        work.on_time()
+
+    def _tell(self, news: Callable[[], None]) -> None:
+        self._news.append(news)
+        os.eventfd_write(self._to_loop, 1)
+
+
+def _open_eventfd(stack: ExitStack) -> int:
+    fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    stack.callback(os.close, fd)
+    return fd
+
+
+class _Work:
+    """The starts that are under way in the thread.
+
+    Args:
+        ramp: Told when a start ends.
+        epoll: What the thread waits at.
+        tell: Has a function called in the event loop.
+    """
+
+    def __init__(
+        self, ramp: Ramp, epoll: select.epoll, tell: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._ramp = ramp
+        self._epoll = epoll
+        self._tell = tell
+        self._running: set[_Start] = set()
+        self._by_fd: dict[int, _Start] = {}
+        self._timers: list[tuple[float, int, _Start]] = []
+        self._serial = itertools.count(1)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a start is under way."""
+        return bool(self._running)
+
+    def seconds_to_timer(self) -> float:
+        """Return how long nothing has to be done without an event."""
+        while self._timers and self._timers[0][1] != self._timers[0][2].timer:
+            heapq.heappop(self._timers)
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else math.inf
+
+    def begin(self, start: _Start) -> None:
+        """Bring an instance up, and begin to probe it."""
+        self._running.add(start)
+        try:
+            pidfd = start.instance.bring_up()
+            self._tell(start.on_spawned)
+            start.deadline = time.monotonic() + start.instance.launch.options.health_timeout
+            start.steps = start.instance.watch_until_ready(self._ramp.fastest_s)
+            if pidfd < 0:
+                self.end(start, Ending.EXITED)
+                return
+            start.pidfd = pidfd
+            self._by_fd[pidfd] = start
+            self._epoll.register(pidfd, READ)
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
+            self.end(start, Ending.FAILED, error)
+        else:
+            self._advance(start, lambda steps: next(steps))
+
+    def on_event(self, fd: int) -> None:
+        """Take an event of a descriptor: an exit, or what the steps of a probe wait for."""
+        start = self._by_fd.get(fd)
+        if start is None:
+            return
+        if fd == start.pidfd:
+            self.end(start, Ending.EXITED)
+        else:
+            self._advance(start, lambda steps: steps.send(True))
+
+    def on_time(self) -> None:
+        """Take the timers that have run out."""
+        while self.seconds_to_timer() == 0.0:
+            _, _, start = heapq.heappop(self._timers)
+            start.timer = 0
+            if time.monotonic() >= start.deadline:
+                self._pass_deadline(start)
+            else:
+                self._advance(start, lambda steps: steps.send(False))
+
+    def _pass_deadline(self, start: _Start) -> None:
+        self._forget_wait(start)
+        assert start.steps is not None
+        start.steps.close()
+        if start.has_had_last_look:
+            self.end(start, Ending.LATE)
+            return
+        start.has_had_last_look = True
+        start.deadline = time.monotonic() + _LAST_LOOK_S
+        start.steps = start.instance.watch_until_ready(0.0)
+        self._advance(start, lambda steps: next(steps))
+
+    def _advance(self, start: _Start, resume: Callable[[Steps], Wait]) -> None:
+        self._forget_wait(start)
+        assert start.steps is not None
+        try:
+            wait = resume(start.steps)
+            self._wait_for(start, wait)
+        except StopIteration:
+            self._settle(start)
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
+            self.end(start, Ending.FAILED, error)
+
+    def _wait_for(self, start: _Start, wait: Wait) -> None:
+        if wait.fd >= 0:
+            self._epoll.register(wait.fd, wait.events)
+            self._by_fd[wait.fd] = start
+        start.waits_for_fd = wait.fd
+        at = min(time.monotonic() + max(0.0, wait.seconds), start.deadline)
+        if at < math.inf:
+            start.timer = next(self._serial)
+            heapq.heappush(self._timers, (at, start.timer, start))
+
+    def _forget_wait(self, start: _Start) -> None:
+        start.timer = 0
+        if start.waits_for_fd >= 0:
+            del self._by_fd[start.waits_for_fd]
+            self._epoll.unregister(start.waits_for_fd)
+            start.waits_for_fd = -1
+
+    def _settle(self, start: _Start) -> None:
+        try:
+            start.instance.settle()
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
+            self.end(start, Ending.FAILED, error)
+        else:
+            self.end(start, Ending.READY)
+
+    def give_up(self, start: _Start) -> None:
+        """End a start that its caller does not wait for any more."""
+        if start in self._running:
+            self.end(start, Ending.GIVEN_UP)
+
+    def end(self, start: _Start, ending: Ending, error: Exception | None = None) -> None:
+        """Let go of a start, and tell its caller."""
+        self._forget_wait(start)
+        if start.steps is not None:
+            start.steps.close()
+        if start.pidfd >= 0:
+            del self._by_fd[start.pidfd]
+            self._epoll.unregister(start.pidfd)
+        if start in self._running:
+            self._running.discard(start)
+            self._ramp.end(start, is_ready=ending is Ending.READY)
+        start.ending, start.error = ending, error
+        self._tell(start.is_over.set)
