@@ -194,7 +194,8 @@ class Ramp:
                 return None
             self._looked_at = now
             before = self.limit
-            self._controller.decide(Reading(now, self._read_stall()))
+            stall_s = self._read_stall()
+            self._controller.decide(Reading(time.monotonic(), stall_s))
             is_slow = self.limit < before
             if self.limit == before or is_slow == self._is_slow:
                 return None

@@ -15,7 +15,7 @@ import pytest
 
 from clawblox import AsyncWorld, WorldExit
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.health import wait_until_unresponsive
+from clawblox.instance.health import Steps, Wait, wait_until_unresponsive
 from tests.crowd import HANG_S, kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now, told_by
 from tests.orchestrators import orchestrator
@@ -96,7 +96,8 @@ class Script:
     seen: str = ""
     halt: str | None = None
 
-    async def look(self) -> bool:
+    def look(self) -> Steps:
+        yield Wait(0.0)
         self.looks += 1
         self.seen = f"look {self.looks}"
         answer = next(self.answers)
