@@ -153,6 +153,8 @@ class Manifest:
         }
         for name, field in _PATH_FIELDS.items():
             news = [new for update in updates for new in getattr(update, name)]
+            if not news:
+                continue
             spelled = [_spelled(_spelled(new, field, root), "resume_from", root) for new in news]
             document.update(self._with_entries(name, spelled, _overlay))
         ids = {old: new for update in updates for old, new in update.renamed_runs.items()}
@@ -246,12 +248,11 @@ class _EntryList:
     def __init__(self, entries: Iterable[Entry], field: str, root: Path) -> None:
         self._field = field
         self._root = f"{root}/"
-        self._entries: list[Entry] = []
-        self._keys: list[_Keys] = []
-        self._places: dict[tuple[str, str], int] = {}
+        self._has_ids = field == "dir"
+        self._entries = list(entries)
+        self._keys = [self._keys_of(entry) for entry in self._entries]
+        self._places = {key: place for place, keys in enumerate(self._keys) for key in keys.items()}
         self._gone: set[int] = set()
-        for entry in entries:
-            self._set(len(self._entries), entry, self._keys_of(entry))
 
     def put(self, new: Entry, combine: _Combine) -> None:
         """Combine ``new`` with the entries that are the same thing, or append it.
@@ -296,19 +297,19 @@ class _EntryList:
 
     def _keys_of(self, entry: object) -> _Keys:
         """Return what tells an entry from others: an agent's id when known, where it is."""
+        # This is most of the cost of a merge: no `root / path`, no isinstance of a Mapping.
         keys: _Keys = {}
-        if isinstance(entry, Mapping):
-            if self._field == "dir" and _is_filled(entry.get("id")):
+        if isinstance(entry, dict):
+            if self._has_ids and _is_filled(entry.get("id")):
                 keys["id"] = entry["id"]
-            if _is_placed(entry, self._field):
-                path: str = entry[self._field]
-                # Not `root / path`: this is most of the cost of a merge.
+            path = entry.get(self._field)
+            if isinstance(path, str) and path:
                 keys[self._field] = os.path.normpath(path if path[0] == "/" else self._root + path)
         return keys
 
 
 def _is_placed(entry: object, field: str) -> bool:
-    return isinstance(entry, Mapping) and _is_filled(entry.get(field))
+    return isinstance(entry, dict) and _is_filled(entry.get(field))
 
 
 def _is_filled(value: object) -> bool:
@@ -318,7 +319,7 @@ def _is_filled(value: object) -> bool:
 def _spelled(entry: Entry, field: str, root: Path) -> Entry:
     """Return the entry with its path as manifests have it: relative when inside the root."""
     path = entry.get(field)
-    return {**entry, field: _relative(path, root)} if isinstance(path, str) else entry
+    return {**entry, field: _relative(path, root)} if isinstance(path, str) else dict(entry)
 
 
 def _relative(path: str, root: Path) -> str:

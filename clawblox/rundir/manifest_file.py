@@ -57,6 +57,8 @@ class ManifestFile:
 
     def __init__(self, path: Path, *, lock_wait: float) -> None:
         self._path = path
+        self._directory = path.parent
+        self._lock_path = path.with_name(f"{path.name}.lock")
         self._lock_wait = lock_wait
         self._owed = Manifest(path)
         self._known: _Seen | None = None
@@ -104,7 +106,7 @@ class ManifestFile:
             ManifestError: The file cannot be read or written, or is locked.
         """
         with self._busy, self._translated():
-            if self._path.parent.is_dir() and self._find_leftovers():
+            if self._directory.is_dir() and self._find_leftovers():
                 self._look_again()
 
     def repair(self, *, is_thorough: bool) -> None:
@@ -218,14 +220,16 @@ class ManifestFile:
             _ChangedError: The file is not the one that was seen any more, and was left alone.
         """
         data = serialise_manifest(manifest)
-        new = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.partial")
+        new = self._directory / f".{self._path.name}.{secrets.token_hex(8)}.partial"
         try:
             stamp = _write_private(new, data, seen.mode, durable=durable)
             is_swapped = self._swap_in(new, seen, is_patient=is_patient)
         except BaseException:
             new.unlink(missing_ok=True)
             raise
-        self._unsynced |= {self._path.parent} if durable else {self._path.parent, self._path}
+        self._unsynced.add(self._directory)
+        if not durable:
+            self._unsynced.add(self._path)
         self._know(_Seen(manifest, data, stamp, seen.mode))
         is_outdated = is_swapped and new.read_bytes() != seen.data
         if not is_outdated:
@@ -250,23 +254,22 @@ class ManifestFile:
             raise _ChangedError from error
 
     def _make_directory(self) -> None:
-        directory = self._path.parent
-        if not directory.is_dir():
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._unsynced.add(directory.parent)
+        if not self._directory.is_dir():
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._unsynced.add(self._directory.parent)
 
     def _sync(self) -> None:
-        for path in sorted(self._unsynced, reverse=True):  # the file before its directory
+        for path in self._unsynced:
             with contextlib.suppress(FileNotFoundError):  # then there is nothing to lose
                 _fsync(path)
         self._unsynced.clear()
 
     def _find_leftovers(self) -> list[Path]:
         # Not glob: it costs more than the rest of writing a small manifest.
-        directory, prefix = self._path.parent, f".{self._path.name}."
-        names = os.listdir(directory)  # noqa: PTH208
+        prefix = f".{self._path.name}."
+        names = os.listdir(self._directory)  # noqa: PTH208
         return [
-            directory / name
+            self._directory / name
             for name in names
             if name.startswith(prefix) and name.endswith(".partial")
         ]
@@ -289,13 +292,12 @@ class ManifestFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        path = self._path.with_name(f"{self._path.name}.lock")
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(path, flags, 0o600)
+        fd = os.open(self._lock_path, flags, 0o600)
         try:
             if not lock_descriptor(fd, self._lock_wait):
                 message = f"the lock of the manifest was not free for {self._lock_wait:g} s"
-                raise ManifestError(message, path=path)
+                raise ManifestError(message, path=self._lock_path)
             yield
         finally:
             # Closing alone would not do: a fork that happened meanwhile has the lock too.
