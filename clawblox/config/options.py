@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from clawblox.config.arguments import count_of, seconds_of
+from clawblox.config.arguments import count_of, path_of, seconds_of
 from clawblox.errors import ConfigError
 from clawblox.results import RestartMode, SnapshotLike
 
-__all__ = ["DEFAULT_MAX_RESTARTS", "DEFAULT_WINDOW_S", "InstanceSpec", "RestartPolicy"]
+__all__ = [
+    "DEFAULT_GRACE_S",
+    "DEFAULT_KEEP",
+    "DEFAULT_MAX_RESTARTS",
+    "DEFAULT_MAX_SNAPSHOT_BYTES",
+    "DEFAULT_SAVE_TIMEOUT_S",
+    "DEFAULT_WINDOW_S",
+    "InstanceSpec",
+    "ManyOptions",
+    "RestartPolicy",
+    "SaveOptions",
+]
+
+DEFAULT_GRACE_S: Final = 10.0
+DEFAULT_KEEP: Final = 3
+DEFAULT_SAVE_TIMEOUT_S: Final = 300.0
+DEFAULT_MAX_SNAPSHOT_BYTES: Final = 16 << 30
 
 DEFAULT_MAX_RESTARTS = 3
 DEFAULT_WINDOW_S = 60.0
@@ -60,3 +77,67 @@ class InstanceSpec:
     resume: SnapshotLike | None = None
     env: Mapping[str, str] | None = attrs.field(default=None, repr=False)
     record: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ManyOptions:
+    """What the start of many instances can be told, besides what each of them has of its own.
+
+    Attributes:
+        record: Whether the worlds record.
+        env: Further environment variables.
+        host: Address that the worlds bind.
+        base_path: Prefix of their routes.
+        health_timeout: Seconds until a world must be ready.
+        detach: Whether the instances live on when this orchestrator ends.
+        restart: What becomes of an instance that dies.
+        max_restarts: How many restarts within ``restart_window`` are allowed.
+        restart_window: Length of that window in seconds.
+        resume: Snapshot that those restore that name none of their own; None is a fresh start.
+        reseed: Seed for the random state of the first instance; each of the others gets one more.
+        on_failure: ``keep`` lets a failed start cost nothing but itself; ``stop_all`` ends all the
+            others after the first.
+    """
+
+    record: bool = False
+    env: Mapping[str, str] | None = attrs.field(default=None, repr=False)
+    host: str = "127.0.0.1"
+    base_path: str = ""
+    health_timeout: float = 60.0
+    detach: bool = False
+    restart: RestartMode = "never"
+    max_restarts: int = DEFAULT_MAX_RESTARTS
+    restart_window: float = DEFAULT_WINDOW_S
+    resume: SnapshotLike | None = None
+    reseed: int | None = None
+    on_failure: Literal["keep", "stop_all"] = "keep"
+
+
+def _to_dir(value: str | Path | None) -> Path | None:
+    return None if value is None else path_of(value, "dir").absolute()
+
+
+def _check_seconds(_owner: Any, field: attrs.Attribute[float], value: float) -> None:  # noqa: ANN401
+    seconds_of(value, field.name)
+
+
+def _check_count(_owner: Any, field: attrs.Attribute[int], value: int) -> None:  # noqa: ANN401
+    count_of(value, field.name)
+
+
+@attrs.frozen
+class SaveOptions:
+    """What a save can be told.
+
+    Attributes:
+        dir: Where the file goes; None means ``checkpoints`` beside the other files of the instance.
+        timeout: Seconds for the transfer.
+        max_bytes: Largest snapshot that is accepted, in bytes.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+
+    dir: Path | None = attrs.field(default=None, converter=_to_dir)
+    timeout: float = attrs.field(default=DEFAULT_SAVE_TIMEOUT_S, validator=_check_seconds)
+    max_bytes: int = attrs.field(default=DEFAULT_MAX_SNAPSHOT_BYTES, validator=_check_count)

@@ -17,13 +17,16 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import count_of, file_of, path_of, seconds_of
+from clawblox.config.arguments import count_of, file_of, seconds_of
 from clawblox.config.download import fetch_world, is_world_url
 from clawblox.config.options import (
+    DEFAULT_KEEP,
     DEFAULT_MAX_RESTARTS,
+    DEFAULT_SAVE_TIMEOUT_S,
     DEFAULT_WINDOW_S,
     InstanceSpec,
     RestartPolicy,
+    SaveOptions,
 )
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
@@ -42,17 +45,10 @@ from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
 from clawblox.world.access import AgentLike, join, leave, member_of
-from clawblox.world.control_handlers import handlers_of
+from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.properties import WorldMetadata
-from clawblox.world.save import (
-    DEFAULT_KEEP,
-    DEFAULT_TIMEOUT_S,
-    Autosave,
-    SaveOptions,
-    save,
-    save_all,
-)
+from clawblox.world.save import Autosave, save, save_all
 
 __all__ = ["AsyncWorld", "OnFailure"]
 
@@ -168,7 +164,7 @@ class AsyncWorld(WorldMetadata):
             yield fleet
 
     def _handlers(self, fleet: Fleet, run_dir: Path) -> Handlers:
-        return handlers_of(fleet, self.fork, run_dir)
+        return make_handlers(fleet, self.fork, run_dir)
 
     def _open_fleet(self) -> Fleet:
         if self._fleet is None:
@@ -485,7 +481,7 @@ class AsyncWorld(WorldMetadata):
         self,
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         grace_seconds: float = DEFAULT_GRACE_S,
     ) -> Batch[SavedSnapshot]:
         """Save every instance, then stop those whose save succeeded.
@@ -614,7 +610,7 @@ class AsyncWorld(WorldMetadata):
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
         instance: str | None = None,
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
     ) -> SavedSnapshot:
         """Save a snapshot of an instance and register it in the manifest of its run.
@@ -637,7 +633,7 @@ class AsyncWorld(WorldMetadata):
         Cancellation: either there is no file and no entry, or there are both.
         """
         fleet = self._open_fleet()
-        options = SaveOptions(_dir_of(dir), timeout, max_bytes)
+        options = SaveOptions(dir, timeout, max_bytes)
         return await save(fleet, fleet.find(instance), options)
 
     def save_all(
@@ -645,7 +641,7 @@ class AsyncWorld(WorldMetadata):
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
         instances: Iterable[str] | None = None,
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
     ) -> BatchOperation[SavedSnapshot]:
         """Save snapshots of many instances at once, each registered in its own manifest.
@@ -667,7 +663,7 @@ class AsyncWorld(WorldMetadata):
         Cancellation: each instance has both file and entry, or neither.
         """
         fleet = self._open_fleet()
-        options = SaveOptions(_dir_of(dir), timeout, max_bytes)
+        options = SaveOptions(dir, timeout, max_bytes)
         names = fleet.ready_names if instances is None else tuple(instances)
         return save_all(fleet, [fleet.find(name) for name in names], options)
 
@@ -696,7 +692,7 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         later = None
         if every is not None:
-            options = SaveOptions(_dir_of(dir))
+            options = SaveOptions(dir)
             later = Autosave(fleet, seconds_of(every, "every"), count_of(keep, "keep"), options)
         if self._autosave is not None:
             self._autosave.cancel()
@@ -792,7 +788,3 @@ def _specs(instances: object) -> list[InstanceSpec]:
 
 def _grace_of(grace_seconds: float) -> float:
     return seconds_of(grace_seconds, "grace_seconds", may_be_zero=True)
-
-
-def _dir_of(given: str | Path | None) -> Path | None:
-    return None if given is None else path_of(given, "dir").absolute()

@@ -14,7 +14,13 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from clawblox.concurrency.batch import Batch
-from clawblox.config.options import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S, InstanceSpec
+from clawblox.config.options import (
+    DEFAULT_KEEP,
+    DEFAULT_MAX_RESTARTS,
+    DEFAULT_SAVE_TIMEOUT_S,
+    DEFAULT_WINDOW_S,
+    InstanceSpec,
+)
 from clawblox.config.world_toml import WorldConfig
 from clawblox.instance.supervisor import DEFAULT_GRACE_S
 from clawblox.protocol import API_ROUTE
@@ -35,7 +41,6 @@ from clawblox.world.access import AgentLike
 from clawblox.world.async_world import AsyncWorld, OnFailure
 from clawblox.world.portal import portal
 from clawblox.world.properties import WorldMetadata
-from clawblox.world.save import DEFAULT_KEEP, DEFAULT_TIMEOUT_S
 
 __all__ = ["Stream", "World"]
 
@@ -297,7 +302,7 @@ class World(WorldMetadata):
         self,
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         grace_seconds: float = DEFAULT_GRACE_S,
     ) -> Batch[SavedSnapshot]:
         """Save every instance, then stop it; see :meth:`AsyncWorld.drain`."""
@@ -324,7 +329,7 @@ class World(WorldMetadata):
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
         instance: str | None = None,
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
     ) -> SavedSnapshot:
         """Save a snapshot of an instance; see :meth:`AsyncWorld.save`."""
@@ -337,7 +342,7 @@ class World(WorldMetadata):
         *,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
         instances: Iterable[str] | None = None,
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_SNAPSHOT_BYTES,
     ) -> Batch[SavedSnapshot]:
         """Save snapshots of many instances at once; see :meth:`AsyncWorld.save_all`."""

@@ -28,10 +28,9 @@ from clawblox.cli.tables.instance_states import Roster
 from clawblox.cli.terminal.output import Output, note, shorten_path, suggest
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.config.options import DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S
+from clawblox.config.options import DEFAULT_KEEP, DEFAULT_MAX_RESTARTS, DEFAULT_WINDOW_S
 from clawblox.results import RestartMode
 from clawblox.world.async_world import AsyncWorld, OnFailure
-from clawblox.world.save import DEFAULT_KEEP
 
 __all__ = ["Crowd", "ManyCommand", "ManyOptions", "many_options", "run_crowd"]
 
