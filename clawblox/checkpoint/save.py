@@ -159,7 +159,7 @@ class _Save:
         self._examine(fd, scanner, progress, only=METADATA_NAME)
         progress.finish()
 
-    def _entry(self, fd: int, document: Document) -> registry.Entry:
+    def _entry(self, fd: int, document: Document) -> registry.ManifestEntry:
         return registry.checkpoint_entry(
             self._request.path,
             fd,
@@ -236,7 +236,7 @@ def _size_of(source: Source) -> int:
         return 0
 
 
-def _register(run_dir: Path, path: Path, entry: registry.Entry) -> None:
+def _register(run_dir: Path, path: Path, entry: registry.ManifestEntry) -> None:
     try:
         registry.register(run_dir, entry)
     except ManifestError as error:

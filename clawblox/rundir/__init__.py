@@ -6,10 +6,15 @@
 - ``manifest_updates``: the updates themselves.
 - ``manifest_file``: the manifest on disk.
 - ``manifest_writer``: the one task that writes a manifest.
-- ``records``: which instances run in a run directory, and claims on names.
+- ``save``: how a snapshot becomes a file and an entry of the manifest.
+- ``locks``: waiting for a lock that another process holds.
+- ``journal``: a file of JSON lines, the last of which holds for its name.
+- ``records``: which instances run in a run directory.
+- ``claims``: the exclusive right to a name, or to a run directory.
 - ``status``: what runs or ran in a run directory.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
+- ``requests``: what it can be asked, and how it tells the outcomes.
 - ``operations``: save, fork and stop from another process.
 - ``leftovers``: what a killed orchestrator left behind.
 """

@@ -41,7 +41,7 @@ from clawblox.rundir.control_client import (
 from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
 from clawblox.telemetry.throttle import Seldom
 
-__all__ = ["ControlServer", "Handler", "Report"]
+__all__ = ["ControlServer", "Handler", "SendEvent"]
 
 _REQUEST_TIMEOUT_S = 5.0
 _READER_PATIENCE_S = 30.0
@@ -56,7 +56,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _log = structlog.get_logger(__name__)
 
 
-class Report(Protocol):
+class SendEvent(Protocol):
     """Tells the client of a request what has happened so far."""
 
     async def __call__(self, event: str, /, **fields: Any) -> None:  # noqa: ANN401 - plain values
@@ -73,8 +73,8 @@ class Report(Protocol):
         """
 
 
-Handler: TypeAlias = Callable[[Mapping[str, Any], Report], Awaitable[Mapping[str, Any]]]
-"""Does what was asked for: takes the request's members and a way to report, returns the answer's.
+Handler: TypeAlias = Callable[[Mapping[str, Any], SendEvent], Awaitable[Mapping[str, Any]]]
+"""Does what was asked for: takes the members of the request, returns those of the answer.
 
 It is cancelled when the client goes away or does not read for 30 s, and when the server ends;
 what a cancellation leaves is its own business. Every exception goes to the client.
@@ -256,9 +256,11 @@ async def _cancel_at_end(lines: Lines, call: anyio.CancelScope) -> None:
     call.cancel()
 
 
-async def _outcome_of(handler: Handler, arguments: Mapping[str, Any], report: Report) -> bytes:
+async def _outcome_of(
+    handler: Handler, arguments: Mapping[str, Any], send_event: SendEvent
+) -> bytes:
     try:
-        return encode_message({**await handler(arguments, report), "ok": True})
+        return encode_message({**await handler(arguments, send_event), "ok": True})
     except ClawbloxError as error:
         return _failure(error)
     except Exception as error:  # noqa: BLE001 - it belongs to the client, and into the log

@@ -156,12 +156,10 @@ class _Reader:
     def _read_new(self) -> None:
         with self._path.open("rb") as file:
             stamp = _stamp(os.fstat(file.fileno()))
-            if stamp[0] != self._stamp[0]:
-                self._forget()
             file.seek(self._end - len(self._last_line))
             data = file.read()
             if not data.startswith(self._last_line):
-                # Another file, which happens to have the number of the old one.
+                # It is another file, or was written anew.
                 self._forget()
                 file.seek(0)
                 data = file.read()

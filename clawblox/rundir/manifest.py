@@ -24,8 +24,8 @@ from clawblox.rundir.paths import state_dir
 __all__ = [
     "MANIFEST_NAME",
     "SCHEMA_VERSION",
-    "Entry",
     "Manifest",
+    "ManifestEntry",
     "Update",
     "find_checkpoint",
     "manifest_path",
@@ -38,7 +38,7 @@ __all__ = [
 MANIFEST_NAME: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
 
-Entry: TypeAlias = Mapping[str, Any]
+ManifestEntry: TypeAlias = Mapping[str, Any]
 """One object of the document: a run, an agent, a recording, a checkpoint."""
 
 _RUN_FIELDS: Final = (
@@ -77,12 +77,12 @@ class Update:
         renamed_runs: New ids of runs by their old ones, for the entries that belong to them.
     """
 
-    run: Entry = attrs.field(factory=dict)
-    instances: tuple[Entry, ...] = ()
-    agents: tuple[Entry, ...] = ()
-    recordings: tuple[Entry, ...] = ()
-    checkpoints: tuple[Entry, ...] = ()
-    restarts: tuple[Entry, ...] = ()
+    run: ManifestEntry = attrs.field(factory=dict)
+    instances: tuple[ManifestEntry, ...] = ()
+    agents: tuple[ManifestEntry, ...] = ()
+    recordings: tuple[ManifestEntry, ...] = ()
+    checkpoints: tuple[ManifestEntry, ...] = ()
+    restarts: tuple[ManifestEntry, ...] = ()
     renamed_runs: Mapping[str, str] = attrs.field(factory=dict)
 
 
@@ -104,32 +104,32 @@ class Manifest:
         return self.path.parent.parent
 
     @property
-    def run(self) -> Entry:
+    def run(self) -> ManifestEntry:
         """What run this is; empty when nobody said."""
         return self.document.get("run") or {}
 
     @property
-    def instances(self) -> list[Entry]:
+    def instances(self) -> list[ManifestEntry]:
         """The instances of a run directory with many; each has a manifest in its ``dir``."""
         return self._entries("instances")
 
     @property
-    def agents(self) -> list[Entry]:
+    def agents(self) -> list[ManifestEntry]:
         """The agents of the run, in the order of their registration."""
         return self._entries("agents")
 
     @property
-    def recordings(self) -> list[Entry]:
+    def recordings(self) -> list[ManifestEntry]:
         """The recordings of the run; their files may be gone."""
         return self._entries("recordings")
 
     @property
-    def checkpoints(self) -> list[Entry]:
+    def checkpoints(self) -> list[ManifestEntry]:
         """The snapshots that were saved, oldest first; their files may be gone."""
         return self._entries("checkpoints")
 
     @property
-    def restarts(self) -> list[Entry]:
+    def restarts(self) -> list[ManifestEntry]:
         """How often, when and from what its instance was brought back, oldest first."""
         return self._entries("restarts")
 
@@ -153,6 +153,8 @@ class Manifest:
         }
         for name, field in _PATH_FIELDS.items():
             news = [new for update in updates for new in getattr(update, name)]
+            if not news:
+                continue
             spelled = [_spelled(_spelled(new, field, root), "resume_from", root) for new in news]
             document.update(self._with_entries(name, spelled, _overlay))
         ids = {old: new for update in updates for old, new in update.renamed_runs.items()}
@@ -172,10 +174,10 @@ class Manifest:
             document.update(self._with_entries(name, self._lacking(name, other), _fill))
         return attrs.evolve(self, document=document)
 
-    def _entries(self, name: str) -> list[Entry]:
+    def _entries(self, name: str) -> list[ManifestEntry]:
         return list(self.document.get(name) or ())
 
-    def _lacking(self, name: str, other: Manifest) -> list[Entry]:
+    def _lacking(self, name: str, other: Manifest) -> list[ManifestEntry]:
         """Return the entries of ``other`` without most of those that would fill in nothing.
 
         Nearly always that is all of them, and looking closer costs ten times as much.
@@ -183,7 +185,7 @@ class Manifest:
         field = _PATH_FIELDS[name]
         here = {entry[field]: entry for entry in self._entries(name) if _is_placed(entry, field)}
 
-        def fills_nothing(entry: Entry) -> bool:
+        def fills_nothing(entry: ManifestEntry) -> bool:
             same = here.get(entry[field]) if _is_placed(entry, field) else None
             return (
                 same is not None
@@ -194,8 +196,8 @@ class Manifest:
         return [entry for entry in other._entries(name) if not fills_nothing(entry)]
 
     def _with_entries(
-        self, name: str, news: list[Entry], combine: _Combine
-    ) -> dict[str, list[Entry]]:
+        self, name: str, news: list[ManifestEntry], combine: _Combine
+    ) -> dict[str, list[ManifestEntry]]:
         if not news:
             return {}
         entries = _EntryList(self._entries(name), _PATH_FIELDS[name], self.state_root)
@@ -206,11 +208,11 @@ class Manifest:
 
 # --- merging --------------------------------------------------------------------------------
 
-_Combine: TypeAlias = Callable[[Entry, Entry], Entry]
+_Combine: TypeAlias = Callable[[ManifestEntry, ManifestEntry], ManifestEntry]
 _Keys: TypeAlias = dict[str, str]
 
 
-def _merge_run(old: Entry, new: Entry) -> dict[str, Any]:
+def _merge_run(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
     if "id" in new and "id" in old and old["id"] != new["id"]:
         old = {key: value for key, value in old.items() if key not in _RUN_FIELDS}
     return {**old, **new}
@@ -226,11 +228,11 @@ def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> lis
     return [rename(entry) for entry in entries]
 
 
-def _overlay(old: Entry, new: Entry) -> Entry:
+def _overlay(old: ManifestEntry, new: ManifestEntry) -> ManifestEntry:
     return {**old, **new}
 
 
-def _fill(old: Entry, new: Entry) -> Entry:
+def _fill(old: ManifestEntry, new: ManifestEntry) -> ManifestEntry:
     return {**new, **old}
 
 
@@ -243,17 +245,16 @@ class _EntryList:
         root: What relative paths start from.
     """
 
-    def __init__(self, entries: Iterable[Entry], field: str, root: Path) -> None:
+    def __init__(self, entries: Iterable[ManifestEntry], field: str, root: Path) -> None:
         self._field = field
         self._root = f"{root}/"
-        self._entries: list[Entry] = []
-        self._keys: list[_Keys] = []
-        self._places: dict[tuple[str, str], int] = {}
+        self._has_ids = field == "dir"
+        self._entries = list(entries)
+        self._keys = [self._keys_of(entry) for entry in self._entries]
+        self._places = {key: place for place, keys in enumerate(self._keys) for key in keys.items()}
         self._gone: set[int] = set()
-        for entry in entries:
-            self._set(len(self._entries), entry, self._keys_of(entry))
 
-    def put(self, new: Entry, combine: _Combine) -> None:
+    def put(self, new: ManifestEntry, combine: _Combine) -> None:
         """Combine ``new`` with the entries that are the same thing, or append it.
 
         It can be the same as several: an agent first known by its directory, then by its id.
@@ -273,11 +274,11 @@ class _EntryList:
             at = min(at, place)
         self._set(at, new, keys)
 
-    def listed(self) -> list[Entry]:
+    def listed(self) -> list[ManifestEntry]:
         """Return the entries in their order."""
         return [entry for place, entry in enumerate(self._entries) if place not in self._gone]
 
-    def _set(self, place: int, entry: Entry, keys: _Keys) -> None:
+    def _set(self, place: int, entry: ManifestEntry, keys: _Keys) -> None:
         self._entries[place : place + 1] = [entry]
         self._keys[place : place + 1] = [keys]
         self._gone.discard(place)
@@ -296,29 +297,29 @@ class _EntryList:
 
     def _keys_of(self, entry: object) -> _Keys:
         """Return what tells an entry from others: an agent's id when known, where it is."""
+        # This is most of the cost of a merge: no `root / path`, no isinstance of a Mapping.
         keys: _Keys = {}
-        if isinstance(entry, Mapping):
-            if self._field == "dir" and _is_filled(entry.get("id")):
+        if isinstance(entry, dict):
+            if self._has_ids and _is_filled(entry.get("id")):
                 keys["id"] = entry["id"]
-            if _is_placed(entry, self._field):
-                path: str = entry[self._field]
-                # Not `root / path`: this is most of the cost of a merge.
+            path = entry.get(self._field)
+            if isinstance(path, str) and path:
                 keys[self._field] = os.path.normpath(path if path[0] == "/" else self._root + path)
         return keys
 
 
 def _is_placed(entry: object, field: str) -> bool:
-    return isinstance(entry, Mapping) and _is_filled(entry.get(field))
+    return isinstance(entry, dict) and _is_filled(entry.get(field))
 
 
 def _is_filled(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _spelled(entry: Entry, field: str, root: Path) -> Entry:
+def _spelled(entry: ManifestEntry, field: str, root: Path) -> ManifestEntry:
     """Return the entry with its path as manifests have it: relative when inside the root."""
     path = entry.get(field)
-    return {**entry, field: _relative(path, root)} if isinstance(path, str) else entry
+    return {**entry, field: _relative(path, root)} if isinstance(path, str) else dict(entry)
 
 
 def _relative(path: str, root: Path) -> str:
@@ -402,7 +403,7 @@ def read_manifest(path: Path | str) -> Manifest:
     return parse_manifest(data, file)
 
 
-def find_checkpoint(path: Path) -> tuple[Manifest, Entry] | None:
+def find_checkpoint(path: Path) -> tuple[Manifest, ManifestEntry] | None:
     """Return the innermost manifest above a file that lists it as a checkpoint, and its entry.
 
     Blocks. Manifests that cannot be read are passed over.

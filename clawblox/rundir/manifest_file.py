@@ -20,22 +20,21 @@ import os
 import secrets
 import stat
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from clawblox.errors import ManifestError
+from clawblox.rundir.locks import lock_descriptor
 from clawblox.rundir.manifest import (
-    SCHEMA_VERSION,
     Manifest,
     Update,
     parse_manifest,
     serialise_manifest,
 )
-from clawblox.system.files import EXCHANGE, fsync_directory, rename_with
+from clawblox.system.files import EXCHANGE, rename_with, write_all
 
 __all__ = ["ManifestFile"]
 
@@ -58,9 +57,13 @@ class ManifestFile:
 
     def __init__(self, path: Path, *, lock_wait: float) -> None:
         self._path = path
+        self._directory = path.parent
+        self._lock_path = path.with_name(f"{path.name}.lock")
         self._lock_wait = lock_wait
         self._owed = Manifest(path)
-        self._stamp: tuple[int, ...] | None = None
+        self._known: _Seen | None = None
+        self._looked_at: tuple[int, ...] | None = None
+        self._unsynced: set[Path] = set()
         self._busy = threading.Lock()
 
     @property
@@ -68,33 +71,33 @@ class ManifestFile:
         """Whether there is anything that could go missing."""
         return self._owed != Manifest(self._path)
 
-    def apply(self, updates: Sequence[Update]) -> None:
-        """Merge ``updates`` into the file, durably.
+    def apply(self, updates: Sequence[Update], *, durable: bool = True) -> None:
+        """Merge ``updates`` into the file; every reader sees them when this returns.
+
+        Args:
+            updates: What is merged.
+            durable: Whether they, and all that was applied before, must outlive a loss of power
+                when this returns. Without, that is so after :meth:`sync`.
 
         Raises:
-            ManifestError: The file is as it was; or, from the directory's fsync alone, it is as
-                it should be, but perhaps not durably.
+            ManifestError: The file is as it was; or, when only the last step failed, it is as it
+                should be, but perhaps not durably.
         """
         with self._busy, self._translated():
-            if not self._create(updates):
+            if not self._create(updates, durable=durable):
                 with self._locked():
-                    self._rewrite(lambda manifest: manifest.merged(*updates))
-            self._owed = self._owed.merged(*updates)
+                    self._rewrite(updates, durable=durable)
+            if durable:
+                self._sync()
 
-    def _create(self, updates: Sequence[Update]) -> bool:
-        """Publish the first manifest of a run, for which no lock is needed; False if it exists."""
-        if self._path.exists():
-            return False
-        _make_directory(self._path.parent)
-        if self._find_leftovers():
-            return False
-        first = serialise_manifest(Manifest(self._path).merged(*updates))
-        try:
-            self._publish(first, _Seen(Manifest(self._path)), is_patient=False)
-        except _ChangedError:
-            return False
-        self._stamp = _stamp(self._path)
-        return True
+    def sync(self) -> None:
+        """Make durable what was applied without that.
+
+        Raises:
+            ManifestError: It is perhaps not durable.
+        """
+        with self._busy, self._translated():
+            self._sync()
 
     def take_in_leftovers(self) -> None:
         """Merge what killed writers left beside the file, and remove it.
@@ -103,9 +106,8 @@ class ManifestFile:
             ManifestError: The file cannot be read or written, or is locked.
         """
         with self._busy, self._translated():
-            if self._path.parent.is_dir() and self._find_leftovers():
-                with self._locked():
-                    self._rewrite(lambda manifest: manifest)
+            if self._directory.is_dir() and self._find_leftovers():
+                self._look_again()
 
     def repair(self, *, is_thorough: bool) -> None:
         """Fill in what is owed and has gone missing; nothing when the file itself is gone.
@@ -118,42 +120,83 @@ class ManifestFile:
         """
         with self._busy, self._translated():
             stamp = _stamp(self._path)
-            if stamp is None or (stamp == self._stamp and not is_thorough):
+            if stamp is None or (stamp == self._looked_at and not is_thorough):
                 return
             # A file that cannot be repaired is not tried again until it changes.
-            self._stamp = stamp
-            with self._locked():
-                self._rewrite(lambda manifest: manifest)
+            self._looked_at = stamp
+            self._look_again()
 
-    def _rewrite(self, change: Callable[[Manifest], Manifest]) -> None:
-        spent = self._adopt_leftovers()
-        ours: tuple[bytes, Manifest] | None = None
+    def _look_again(self) -> None:
+        """Read the file and the leftovers beside it, and fill in what is owed."""
+        self._known = None
+        with self._locked():
+            self._rewrite((), durable=True)
+        self._sync()
+
+    def _create(self, updates: Sequence[Update], *, durable: bool) -> bool:
+        """Publish the first manifest of a run, for which no lock is needed; False if it exists."""
+        if self._path.exists():
+            return False
+        self._make_directory()
+        if self._find_leftovers():
+            return False
+        nothing = _Seen(Manifest(self._path))
+        first = nothing.manifest.merged(*updates)
+        try:
+            self._publish(first, nothing, is_patient=False, durable=durable)
+        except _ChangedError:
+            return False
+        self._owe(updates, nothing.manifest, first)
+        return True
+
+    def _rewrite(self, updates: Sequence[Update], *, durable: bool) -> None:
+        if self._known is not None and _stamp(self._path) != self._known.stamp:
+            self._known = None
+        # While no other program changes the file, none swaps anything out of it either.
+        spent = self._adopt_leftovers() if self._known is None else []
+        ours: _Seen | None = None
         for attempt in range(_ATTEMPTS):
-            seen = self._read()
+            seen = self._known or self._read()
             # What our own version swapped out is a better base than our own version.
-            base = ours[1] if ours is not None and ours[0] == seen.data else seen.manifest
-            wanted = change(base).filled(self._owed)
+            base = ours.manifest if ours is not None and ours.data == seen.data else seen.manifest
+            wanted = base.merged(*updates) if updates else base
+            if seen is not self._known:
+                wanted = wanted.filled(self._owed)
             if seen.data is not None and wanted.document == seen.manifest.document:
+                self._know(seen)
                 break
-            data = serialise_manifest(wanted)
             try:
-                swapped = self._publish(data, seen, is_patient=attempt < _PATIENT_ATTEMPTS)
+                is_patient = attempt < _PATIENT_ATTEMPTS
+                swapped = self._publish(wanted, seen, is_patient=is_patient, durable=durable)
             except _ChangedError:
+                self._known = None
                 continue
             if swapped is None:
                 break
             spent.append(swapped)
-            ours = data, self._adopt(swapped) or wanted
+            assert self._known is not None, "a version was published"
+            ours, self._known = self._known, None
+            ours = attrs.evolve(ours, manifest=self._adopt(swapped) or wanted)
         else:
             if ours is None:
                 message = "another program changes the manifest all the time"
                 raise ManifestError(message, path=self._path)
-            # What was asked for is published. What came in between is owed: the next look
-            # finds it missing, and the files that hold it stay until then.
-            return
+            # What was asked for is published. What came in between is owed: the next look finds
+            # it missing, and the files that hold it stay until then.
+            spent, self._looked_at = [], None
+        self._owe(updates, base, wanted)
         for path in spent:
             path.unlink(missing_ok=True)
-        self._stamp = _stamp(self._path)
+
+    def _owe(self, updates: Sequence[Update], base: Manifest, wanted: Manifest) -> None:
+        """Owe ``updates``, which turned ``base`` into ``wanted``."""
+        # Where all that is in the file is owed, merging again would find the same.
+        self._owed = wanted if base == self._owed else self._owed.merged(*updates)
+
+    def _know(self, seen: _Seen) -> None:
+        """Note the version of the file that holds all that is owed."""
+        self._known = seen
+        self._looked_at = seen.stamp
 
     def _read(self) -> _Seen:
         try:
@@ -161,12 +204,14 @@ class ManifestFile:
                 status = os.fstat(file.fileno())
                 data = file.read()
         except FileNotFoundError:
-            return _Seen(Manifest(self._path, {"schema_version": SCHEMA_VERSION}))
+            return _Seen(Manifest(self._path))
         mode = stat.S_IMODE(status.st_mode)
         return _Seen(parse_manifest(data, self._path), data, _stamp_of(status), mode)
 
-    def _publish(self, data: bytes, seen: _Seen, *, is_patient: bool) -> Path | None:
-        """Put ``data`` in the place of what was seen.
+    def _publish(
+        self, manifest: Manifest, seen: _Seen, *, is_patient: bool, durable: bool
+    ) -> Path | None:
+        """Put ``manifest`` in the place of what was seen.
 
         Returns:
             The file with what was swapped out, when that is not what was seen; else None.
@@ -174,17 +219,21 @@ class ManifestFile:
         Raises:
             _ChangedError: The file is not the one that was seen any more, and was left alone.
         """
-        new = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.partial")
+        data = serialise_manifest(manifest)
+        new = self._directory / f".{self._path.name}.{secrets.token_hex(8)}.partial"
         try:
-            _write_private(new, data, seen.mode)
+            stamp = _write_private(new, data, seen.mode, durable=durable)
             is_swapped = self._swap_in(new, seen, is_patient=is_patient)
         except BaseException:
             new.unlink(missing_ok=True)
             raise
+        self._unsynced.add(self._directory)
+        if not durable:
+            self._unsynced.add(self._path)
+        self._know(_Seen(manifest, data, stamp, seen.mode))
         is_outdated = is_swapped and new.read_bytes() != seen.data
         if not is_outdated:
             new.unlink(missing_ok=True)
-        fsync_directory(self._path.parent)
         return new if is_outdated else None
 
     def _swap_in(self, new: Path, seen: _Seen, *, is_patient: bool) -> bool:
@@ -204,12 +253,23 @@ class ManifestFile:
         except (FileExistsError, FileNotFoundError) as error:
             raise _ChangedError from error
 
+    def _make_directory(self) -> None:
+        if not self._directory.is_dir():
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._unsynced.add(self._directory.parent)
+
+    def _sync(self) -> None:
+        for path in self._unsynced:
+            with contextlib.suppress(FileNotFoundError):  # then there is nothing to lose
+                _fsync(path)
+        self._unsynced.clear()
+
     def _find_leftovers(self) -> list[Path]:
         # Not glob: it costs more than the rest of writing a small manifest.
-        directory, prefix = self._path.parent, f".{self._path.name}."
-        names = os.listdir(directory)  # noqa: PTH208
+        prefix = f".{self._path.name}."
+        names = os.listdir(self._directory)  # noqa: PTH208
         return [
-            directory / name
+            self._directory / name
             for name in names
             if name.startswith(prefix) and name.endswith(".partial")
         ]
@@ -232,30 +292,17 @@ class ManifestFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        path = self._path.with_name(f"{self._path.name}.lock")
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(path, flags, 0o600)
+        fd = os.open(self._lock_path, flags, 0o600)
         try:
-            self._take_lock(fd, path)
+            if not lock_descriptor(fd, self._lock_wait):
+                message = f"the lock of the manifest was not free for {self._lock_wait:g} s"
+                raise ManifestError(message, path=self._lock_path)
             yield
         finally:
             # Closing alone would not do: a fork that happened meanwhile has the lock too.
             fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
-
-    def _take_lock(self, fd: int, path: Path) -> None:
-        deadline = time.monotonic() + self._lock_wait
-        pause = 0.0005
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    message = f"the lock of the manifest was not free for {self._lock_wait:g} s"
-                    raise ManifestError(message, path=path) from error
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -275,7 +322,7 @@ class _Seen:
     """The manifest as it was read; ``data`` and ``stamp`` are None when there was none."""
 
     manifest: Manifest
-    data: bytes | None = None
+    data: bytes | None = attrs.field(default=None, repr=False)
     stamp: tuple[int, ...] | None = None
     mode: int = 0o600
 
@@ -288,20 +335,30 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
 
 
-def _write_private(path: Path, data: bytes, mode: int) -> None:
+def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tuple[int, ...]:
+    """Write a new file; return its stamp, which a rename does not change."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "wb") as file:  # noqa: PTH123 - it is a descriptor
-        file.write(data)
-        file.flush()
-        os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
+    fd = os.open(path, flags, 0o600)
+    try:
+        write_all(fd, data)
+        os.fchmod(fd, mode)
+        if durable:
+            os.fsync(fd)
+        else:
+            # Starts the writing and waits for nothing. A journalling file system then has the data
+            # on the disk before the name, so a loss of power costs no version that was complete.
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        return _stamp_of(os.fstat(fd))
+    finally:
+        os.close(fd)
 
 
-def _make_directory(path: Path) -> None:
-    if path.is_dir():
-        return
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fsync_directory(path.parent)
+def _fsync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from clawblox.errors import ConfigError
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.manifest import Entry, Update
+from clawblox.rundir.manifest import ManifestEntry, Update
 from clawblox.system.clock import format_utc
 
 __all__ = [
@@ -194,7 +194,7 @@ def removal_update(paths: Iterable[Path], *, at: str) -> Update:
     return Update(checkpoints=tuple({"path": str(path), "removed_at": at} for path in paths))
 
 
-def _known(fields: Mapping[str, Any]) -> Entry:
+def _known(fields: Mapping[str, Any]) -> ManifestEntry:
     return {key: value for key, value in fields.items() if value is not None}
 
 

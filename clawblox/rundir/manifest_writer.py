@@ -146,6 +146,7 @@ class ManifestWriters:
         self._tasks = Tasks()
         self._files: dict[Path, ManifestFile] = {}
         self._writers: dict[Path, ManifestWriter] = {}
+        self._flushing = anyio.Lock()
         self._residence: Residence[Self]
 
     async def __aenter__(self) -> Self:
@@ -174,7 +175,10 @@ class ManifestWriters:
         async with anyio.create_task_group() as closing:
             for writer in self._writers.values():
                 closing.start_soon(writer.aclose)
-        await run_blocking(_repair, tuple(self._files.values()), True)
+        files = tuple(self._files.values())
+        await run_blocking(_repair, files, True)
+        if error := await run_blocking(_sync, files):
+            _log.warning("manifest not synced", error=str(error))
 
     def of(self, run_dir: Path) -> ManifestWriter:
         """Return the one writer of the manifest of a run."""
@@ -183,13 +187,34 @@ class ManifestWriters:
             self._tasks.start_soon(self._writers[run_dir].run)
         return self._writers[run_dir]
 
-    def apply(self, run_dir: Path, update: Update) -> None:
-        """Do what the writer's ``apply`` does, for code in a worker thread anyhow. Blocks.
+    def apply(self, run_dir: Path, update: Update, *, durable: bool = True) -> None:
+        """Put an update into the manifest of a run, for code in a worker thread. Blocks.
+
+        Args:
+            run_dir: The directory of the manifest.
+            update: What is merged into it; every reader sees it when this returns.
+            durable: Whether it must outlive a loss of power when this returns. Without, that is so
+                after the next durable update of this manifest, or after :meth:`flush`.
 
         Raises:
             ManifestError: As :meth:`ManifestWriter.apply` says.
         """
-        self._file_of(run_dir).apply([update])
+        self._file_of(run_dir).apply([update], durable=durable)
+
+    async def flush(self) -> None:
+        """Make durable what was applied to any manifest, before this is called, without that.
+
+        The end of the block does so too.
+
+        Raises:
+            ManifestError: A manifest cannot be synced; the others are.
+
+        Cancellation: waits for what has begun.
+        """
+        async with self._flushing:  # a caller waits for what another one has begun to sync
+            error = await run_blocking(_sync, tuple(self._files.values()))
+        if error is not None:
+            raise error
 
     def _file_of(self, run_dir: Path) -> ManifestFile:
         new = ManifestFile(manifest_path(run_dir), lock_wait=self._lock_wait)
@@ -199,6 +224,17 @@ class ManifestWriters:
         while True:
             await anyio.sleep(self._check_interval)
             await run_blocking(_repair, tuple(self._files.values()), False)
+
+
+def _sync(files: Iterable[ManifestFile]) -> ManifestError | None:
+    """Make manifests durable; return what went wrong first."""
+    first: ManifestError | None = None
+    for file in files:
+        try:
+            file.sync()
+        except ManifestError as error:
+            first = first or error
+    return first
 
 
 def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: FBT001, RUF100

@@ -14,15 +14,14 @@ from typing import Any, TypeAlias
 
 import anyio
 import attrs
-import msgspec
 import structlog
 
 from clawblox import protocol
-from clawblox.concurrency.batch import Outcome
+from clawblox.concurrency.batch import BatchOperation, Outcome
+from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
+from clawblox.config.options import SaveOptions
 from clawblox.errors import (
-    ClawbloxError,
     ControlError,
     ManifestError,
     OrchestratorSuspendedError,
@@ -34,12 +33,13 @@ from clawblox.results import SavedSnapshot, StopResult
 from clawblox.rundir.claims import claim_name
 from clawblox.rundir.control_client import control_dir, find_sockets, request
 from clawblox.rundir.leftovers import is_left_open, remove_leftovers
-from clawblox.rundir.manifest_updates import RunStatus, checkpoint_update, run_update
+from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.paths import files_dir
 from clawblox.rundir.records import InstanceRecord, read_record, write_record
+from clawblox.rundir.requests import read_outcome
+from clawblox.rundir.save import save_snapshot
 from clawblox.rundir.status import OVER, is_over, is_ready, mark_of, run_owner, select_records
-from clawblox.snapshot.capture import SnapshotSource, capture
+from clawblox.snapshot.capture import SnapshotSource
 from clawblox.system.clock import utc_now
 from clawblox.system.process import Grace, TreeEnd, end_tree
 from clawblox.system.process_tree import read_variables
@@ -73,20 +73,14 @@ OnEvent: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 
 async def save_instances(
-    run_dir: Path,
-    names: Sequence[str] = (),
-    *,
-    directory: Path | None,
-    timeout: float,
-    on_saved: OnSaved,
+    run_dir: Path, names: Sequence[str], options: SaveOptions, *, on_saved: OnSaved
 ) -> None:
     """Save instances, whoever started them, all at once.
 
     Args:
         run_dir: The run directory.
-        names: The instances that are meant; none means all that are ready.
-        directory: Where the files go, absolute; None means ``checkpoints`` of each instance.
-        timeout: Seconds for each transfer.
+        names: The instances; none of them means all that are ready.
+        options: How to save.
         on_saved: Called with each outcome as it lands.
 
     Raises:
@@ -94,66 +88,55 @@ async def save_instances(
 
     Cancellation: each instance has both file and entry, or neither.
     """
-    owned, free = await run_blocking(lambda: _by_owner(run_dir, _savable(run_dir, names)))
-    arguments = {"dir": directory and str(directory), "timeout": timeout}
-    async with ManifestWriters() as writers, anyio.create_task_group() as saves:
-        for path, group in owned.items():
-            saves.start_soon(_ask_to_save, path, group, arguments, on_saved)
-        for record in free:
-            saves.start_soon(_save_one, record, directory, timeout, writers, on_saved)
+    owned, free = await run_blocking(
+        lambda: _group_by_owner(run_dir, _select_savable(run_dir, names))
+    )
+    async with ManifestWriters() as writers, Tasks() as tasks:
+        jobs = {record.name: partial(_save_record, record, options, writers) for record in free}
+        async with anyio.create_task_group() as saves:
+            for path, group in owned.items():
+                saves.start_soon(_ask_to_save, path, group, options, on_saved)
+            async for outcome in BatchOperation(tasks, jobs):
+                on_saved(outcome)
 
 
-def _savable(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
+def _select_savable(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
     """Return the records of the named instances, or of all that are ready. Blocks."""
     records = select_records(run_dir, names)
-    return [one for one in records if names or is_ready(one)]
+    return [record for record in records if names or is_ready(record)]
 
 
 async def _ask_to_save(
-    path: Path, records: Sequence[InstanceRecord], arguments: Mapping[str, Any], on_saved: OnSaved
+    path: Path, records: Sequence[InstanceRecord], options: SaveOptions, on_saved: OnSaved
 ) -> None:
     waiting = {record.name for record in records}
 
     def take(event: Mapping[str, Any]) -> None:
         waiting.discard(event["instance"])
-        on_saved(_saved_outcome(event))
+        on_saved(read_outcome(event, SavedSnapshot))
 
+    asked = attrs.asdict(options, recurse=False)
     try:
-        await request(path, "save", {**arguments, "instances": sorted(waiting)}, take)
+        await request(path, "save", {**asked, "instances": sorted(waiting)}, take)
     except ControlError as error:
         for name in sorted(waiting):
             on_saved(Outcome(name, error=error))
 
 
-def _saved_outcome(event: Mapping[str, Any]) -> Outcome[SavedSnapshot]:
-    name = event["instance"]
-    if event["event"] == "failed":
-        return Outcome(name, error=ClawbloxError(event["error"]))
-    value = dict(event["value"])
-    return Outcome(name, SavedSnapshot(**{**value, "path": Path(value["path"])}))
+async def _save_record(
+    record: InstanceRecord, options: SaveOptions, writers: ManifestWriters
+) -> SavedSnapshot:
+    return await save_snapshot(
+        await run_blocking(_find_source, record),
+        options,
+        writers,
+        world_dir=Path(record.world_dir),
+        instance_dir=Path(record.instance_dir),
+        run_id=lambda: record.run_id,
+    )
 
 
-async def _save_one(
-    record: InstanceRecord,
-    directory: Path | None,
-    timeout: float,
-    writers: ManifestWriters,
-    on_saved: OnSaved,
-) -> None:
-    home = Path(record.instance_dir)
-    target = directory or files_dir(Path(record.world_dir), home) / "checkpoints"
-    try:
-        source = await run_blocking(_source_of, record)
-        saved = await capture(source, target, timeout=timeout, max_bytes=DEFAULT_MAX_SNAPSHOT_BYTES)
-        with anyio.CancelScope(shield=True):
-            await writers.of(home).apply(checkpoint_update(saved, run_id=record.run_id))
-    except ClawbloxError as error:
-        on_saved(Outcome(record.name, error=error))
-    else:
-        on_saved(Outcome(record.name, saved))
-
-
-def _source_of(record: InstanceRecord) -> SnapshotSource:
+def _find_source(record: InstanceRecord) -> SnapshotSource:
     # The token is on no disk; the world's own environment is where it is.
     token = read_variables(record.pid).get(protocol.OPERATOR_TOKEN_ENV)
     if not record.is_alive or token is None:
@@ -190,7 +173,7 @@ async def fork_instances(
         reseed: Seed of the first one; None leaves the random state as it is.
         on_event: Called with events: ``progress`` as each instance is ready or has failed; at the
             end ``started`` or ``failed`` for each.
-        options: Further arguments of ``AsyncWorld.fork``, plain values.
+        options: Further options of ``AsyncWorld.fork`` by their names, plain values.
 
     Returns:
         Whether there is an orchestrator of that world.
@@ -210,13 +193,13 @@ async def fork_instances(
 
 
 def find_orchestrator(run_dir: Path, world_dir: Path) -> Path | None:
-    """Return the control socket of who may start instances of a world in a run directory. Blocks.
+    """Return the control socket of the orchestrator that runs a world in a run directory. Blocks.
 
     Returns:
-        None when nobody runs it there. Of several it is the one that has claimed the run
+        None when there is no such orchestrator. Of several it is the one that has claimed the run
         directory, for any other would find it locked.
     """
-    owned, _ = _by_owner(run_dir, select_records(run_dir, ()))
+    owned, _ = _group_by_owner(run_dir, select_records(run_dir, ()))
     owner = run_owner(run_dir)
     for path, (first, *_) in owned.items():  # each serves one world
         if owner in (None, first.orchestrator_pid) and Path(first.world_dir) == world_dir:
@@ -267,7 +250,7 @@ async def stop_instances(
 
 @attrs.define
 class _Stopping:
-    """The end of instances: first by those who own them, the rest directly."""
+    """The end of instances: first by the orchestrators that own them, the rest directly."""
 
     run_dir: Path
     names: Sequence[str]
@@ -275,54 +258,57 @@ class _Stopping:
     on_stopped: OnStopped
     writers: ManifestWriters
     results: dict[str, StopResult] = attrs.field(factory=dict, init=False)
-    failures: dict[str, ClawbloxError | OSError] = attrs.field(factory=dict, init=False)
+    failures: dict[str, Exception] = attrs.field(factory=dict, init=False)
 
     async def run(self) -> None:
         records = await run_blocking(select_records, self.run_dir, self.names)
-        owned, free = await run_blocking(_by_owner, self.run_dir, records)
+        owned, free = await run_blocking(_group_by_owner, self.run_dir, records)
         sockets = owned if self.names else await run_blocking(find_sockets, self.run_dir)
         async with anyio.create_task_group() as stops:
             for path in sockets:
-                stops.start_soon(self._ask, path, [one.name for one in owned.get(path, ())])
-            for record in free:
-                stops.start_soon(self._stop, record)
+                stops.start_soon(self._ask, path, [record.name for record in owned.get(path, ())])
+            await self._stop_directly(free)
         # What its orchestrator could not end, or did not live to end, is ended here.
         records = await run_blocking(select_records, self.run_dir, self.names)
-        async with anyio.create_task_group() as stops:
-            for record in records:
-                if record.name not in self.results.keys() | self.failures.keys():
-                    stops.start_soon(self._stop, record)
+        known = self.results.keys() | self.failures.keys()
+        await self._stop_directly([record for record in records if record.name not in known])
 
     async def _ask(self, path: Path, names: Sequence[str]) -> None:
-        arguments: dict[str, Any] = {"grace_seconds": self.grace_seconds}
+        asked: dict[str, Any] = {"grace_seconds": self.grace_seconds}
         if self.names:
-            arguments["instances"] = names
+            asked["instances"] = names
 
         def take(event: Mapping[str, Any]) -> None:
-            if event["event"] == "stopped":
-                self._note(msgspec.convert(event["value"], StopResult))
+            outcome = read_outcome(event, StopResult)
+            if outcome.error is None:  # else it is ended here
+                self._note(outcome)
 
         try:
-            await request(path, "stop", arguments, take)
+            await request(path, "stop", asked, take)
         except OrchestratorSuspendedError as error:
             # It would bring back what is ended behind its back.
             self.failures.update(dict.fromkeys(names, error))
         except ControlError:
             pass  # what it did not live to end is ended here
 
-    async def _stop(self, record: InstanceRecord) -> None:
-        try:
-            self._note(await _stop_one(self.run_dir, record, self.grace_seconds, self.writers))
-        except (WorldStopError, OSError) as error:
-            self.failures[record.name] = error
+    async def _stop_directly(self, records: Iterable[InstanceRecord]) -> None:
+        jobs = {record.name: partial(self._stop, record) for record in records}
+        async with Tasks() as tasks:
+            async for outcome in BatchOperation(tasks, jobs):
+                self._note(outcome)
 
-    def _note(self, result: StopResult) -> None:
-        if result.instance:  # else it had not even got a name
-            self.results[result.instance] = result
-            self.on_stopped(result)
+    async def _stop(self, record: InstanceRecord) -> StopResult:
+        return await _stop_record(self.run_dir, record, self.grace_seconds, self.writers)
+
+    def _note(self, outcome: Outcome[StopResult]) -> None:
+        if outcome.error is not None:
+            self.failures[outcome.instance] = outcome.error
+        elif outcome.value is not None and outcome.value.instance:  # else it had no name yet
+            self.results[outcome.value.instance] = outcome.value
+            self.on_stopped(outcome.value)
 
 
-async def _stop_one(
+async def _stop_record(
     run_dir: Path, record: InstanceRecord, grace_seconds: float, writers: ManifestWriters
 ) -> StopResult:
     begun_at = anyio.current_time()
@@ -394,10 +380,10 @@ def _stop_error(record: InstanceRecord, end: TreeEnd) -> WorldStopError:
 # -- owners -------------------------------------------------------------------------------------
 
 
-def _by_owner(
+def _group_by_owner(
     run_dir: Path, records: Iterable[InstanceRecord]
 ) -> tuple[dict[Path, list[InstanceRecord]], list[InstanceRecord]]:
-    """Part instances into those of each control socket that is served, and the others. Blocks."""
+    """Return the instances of each control socket that is served, and all others. Blocks."""
     served = set(find_sockets(run_dir))
     owned: dict[Path, list[InstanceRecord]] = {}
     free: list[InstanceRecord] = []

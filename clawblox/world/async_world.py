@@ -50,7 +50,7 @@ from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
 from clawblox.world.access import AgentLike, join, leave, member_of
-from clawblox.world.control_handlers import handlers_of
+from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.save import Autosave, save, save_all
@@ -166,7 +166,7 @@ class AsyncWorld(WorldMetadata):
             yield fleet
 
     def _handlers(self, fleet: Fleet, run_dir: Path) -> Handlers:
-        return handlers_of(fleet, self.fork, run_dir)
+        return make_handlers(fleet, self.fork, run_dir)
 
     def _open_fleet(self) -> Fleet:
         if self._fleet is None:

@@ -1,7 +1,8 @@
 """What other processes can ask of an orchestrator through its control socket.
 
 Save, fork and stop instances of one run directory: the same operations that a program has, with
-plain values going in and out. The socket itself is ``control_server``'s.
+plain values going in and out. ``rundir.requests`` says which values, ``rundir.control_server``
+serves the socket.
 """
 
 from __future__ import annotations
@@ -16,175 +17,125 @@ import attrs
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_SAVE_TIMEOUT_S, SaveOptions
-from clawblox.errors import UsageError
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import StartedWorld, StopResult
-from clawblox.rundir.control_server import Handler, Report
+from clawblox.rundir.control_server import Handler, SendEvent
+from clawblox.rundir.requests import (
+    check_members,
+    describe_outcome,
+    read_fork_options,
+    read_grace,
+    read_names,
+    read_save_options,
+)
 from clawblox.rundir.status import select_records
 from clawblox.telemetry.events import EventStream
 from clawblox.world.fleet import Fleet
 from clawblox.world.save import save_all
 
-__all__ = ["Fork", "handlers_of"]
+__all__ = ["Fork", "make_handlers"]
 
 _T = TypeVar("_T")
-
-_FORK_OPTIONS = (
-    "reseed",
-    "record",
-    "env",
-    "host",
-    "base_path",
-    "health_timeout",
-    "restart",
-    "max_restarts",
-    "restart_window",
-    "on_failure",
-)
-
 
 Fork: TypeAlias = Callable[..., Awaitable[Batch[StartedWorld]]]
 """Starts instances from a snapshot: ``AsyncWorld.fork``."""
 
 
-def handlers_of(fleet: Fleet, fork: Fork, run_dir: Path) -> dict[str, Handler]:
+def make_handlers(fleet: Fleet, fork: Fork, run_dir: Path) -> dict[str, Handler]:
     """Return what can be asked about the instances of a run directory, by ``op``."""
-    return {
-        "save": _Save(fleet, run_dir),
-        "fork": _Fork(fleet, fork, run_dir),
-        "stop": _Stop(fleet, run_dir),
+    operations = _Operations(fleet, fork, run_dir)
+    handlers: dict[str, Handler] = {
+        "save": operations.save,
+        "fork": operations.fork,
+        "stop": operations.stop,
     }
+    return {op: partial(_check_and_handle, op, handler) for op, handler in handlers.items()}
+
+
+async def _check_and_handle(
+    op: str, handler: Handler, asked: Mapping[str, Any], send_event: SendEvent
+) -> Mapping[str, Any]:
+    check_members(op, asked)
+    return await handler(asked, send_event)
 
 
 @attrs.frozen
-class _Save:
-    """``{"instances"?, "dir"?, "timeout"?}``: an event ``saved`` or ``failed`` for each.
-
-    Without names all are meant that are ready.
-    """
+class _Operations:
+    """The operations on the instances of a run directory, by the orchestrator that owns them."""
 
     fleet: Fleet
+    fork_world: Fork
     run_dir: Path
 
-    async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-        _require_members("save", asked, ("instances", "dir", "timeout"))
-        here = {one.instance.name: one for one in _of_run(self.fleet.supervisors, self.run_dir)}
-        ready = [name for name, one in here.items() if one.lifecycle.state is State.READY]
-        named = _names_in(asked)
-        names = ready if named is None else named
-        missing = [name for name in names if name not in here]
-        starting = {one.instance.name for one in _of_run(self.fleet.starting, self.run_dir)}
-        await _require_known(self.run_dir, [name for name in missing if name not in starting])
-        for name in missing:
-            await report("failed", instance=name, error=f"instance {name!r} is not ready")
-        directory = asked.get("dir")
-        options = SaveOptions(
-            Path(directory) if directory else None, asked.get("timeout", DEFAULT_SAVE_TIMEOUT_S)
-        )
+    async def save(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+        """Save the named instances, or all that are ready."""
+        options = read_save_options(asked)
+        here = self._named(self.fleet.supervisors)
+        names = read_names(asked)
+        if names is None:
+            names = [name for name, one in here.items() if one.lifecycle.state is State.READY]
+        await self._check_names(names, {*here, *self._named(self.fleet.starting)})
+        for name in names:
+            if name not in here:
+                error = f"instance {name!r} is not ready"
+                await send_event("failed", instance=name, error=error)
         meant = [here[name] for name in names if name in here]
-        return await _relay(save_all(self.fleet, meant, options), "saved", report)
+        return await _send_outcomes(save_all(self.fleet, meant, options), "saved", send_event)
 
-
-@attrs.frozen
-class _Stop:
-    """``{"instances"?, "grace_seconds"?}``: an event ``stopped`` or ``failed`` for each.
-
-    Without names all are meant, and starts that wait for their turn are given up.
-    """
-
-    fleet: Fleet
-    run_dir: Path
-
-    async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-        _require_members("stop", asked, ("instances", "grace_seconds"))
-        names = _names_in(asked)
-        grace = asked.get("grace_seconds", DEFAULT_GRACE_S)
-        starting = _of_run(self.fleet.starting, self.run_dir)
+    async def stop(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+        """Stop the named instances, or all, those included whose start waits for its turn."""
+        grace = read_grace(asked)
+        names = read_names(asked)
         jobs: dict[str, Job[StopResult]] = {
-            one.instance.name: partial(one.stop, grace) for one in starting
+            name: partial(supervisor.stop, grace)
+            for name, supervisor in self._named(self.fleet.starting).items()
         }
-        for one in _of_run(self.fleet.supervisors, self.run_dir):
-            jobs[one.instance.name] = partial(self.fleet.stop, one.instance.name, grace)
+        for name in self._named(self.fleet.supervisors):
+            jobs[name] = partial(self.fleet.stop, name, grace)
         if names is not None:
-            await _require_known(self.run_dir, [name for name in names if name not in jobs])
-        meant = {name: job for name, job in jobs.items() if names is None or name in names}
-        return await _relay(BatchOperation(self.fleet.tasks, meant), "stopped", report)
+            await self._check_names(names, jobs)
+            jobs = {name: job for name, job in jobs.items() if name in names}
+        return await _send_outcomes(BatchOperation(self.fleet.tasks, jobs), "stopped", send_event)
 
-
-@attrs.frozen
-class _Fork:
-    """``{"checkpoint": {"path", "sha256"?}, "count", "reseed"?, …}``: ``started`` or ``failed``.
-
-    Everything beside ``checkpoint`` and ``count`` is an argument of ``AsyncWorld.fork``. Events
-    ``progress`` come meanwhile.
-    """
-
-    fleet: Fleet
-    fork: Fork
-    run_dir: Path
-
-    async def __call__(self, asked: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-        _require_members("fork", asked, _FORK_OPTIONS, ("checkpoint", "count"))
-        options = {key: asked[key] for key in _FORK_OPTIONS if asked.get(key) is not None}
+    async def fork(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+        """Start instances from a snapshot, and tell of each that is ready or has failed."""
+        options = read_fork_options(asked)
         async with self.fleet.hub.subscribe() as events, Tasks() as tasks:
-            tasks.start_soon(_tell_progress, events, report)
-            batch = await self.fork(
+            tasks.start_soon(_send_progress, events, send_event)
+            batch = await self.fork_world(
                 asked["checkpoint"], asked["count"], run_dir=self.run_dir, **options
             )
         for name, started in batch.done.items():
-            await report("started", instance=name, url=started.url, pid=started.pid)
+            await send_event("started", instance=name, url=started.url, pid=started.pid)
         for name, error in batch.failed.items():
-            await report("failed", instance=name, error=str(error))
+            await send_event("failed", instance=name, error=str(error))
         return {"done": len(batch.done), "failed": len(batch.failed)}
 
+    def _named(self, supervisors: Iterable[Supervisor]) -> dict[str, Supervisor]:
+        """Return those of the run directory by name; a start has none before its turn."""
+        here = (one for one in supervisors if one.instance.launch.run_dir == self.run_dir)
+        return {one.instance.name or f"(unnamed {at})": one for at, one in enumerate(here)}
 
-def _require_members(
-    op: str, asked: Mapping[str, Any], allowed: Sequence[str], needed: Sequence[str] = ()
-) -> None:
-    """Refuse a request with a member that has no meaning: it may have been meant to limit it."""
-    takes = (*needed, *allowed)
-    for key in asked:
-        if key not in takes:
-            raise UsageError(f"{op} takes no {key!r}; it takes: {', '.join(takes)}")
-    for key in needed:
-        if key not in asked:
-            raise UsageError(f"{op} needs {key!r}")
+    async def _check_names(self, names: Sequence[str], known: Iterable[str]) -> None:
+        """Refuse names that no instance of the run directory ever had."""
+        if unknown := [name for name in names if name not in known]:
+            await run_blocking(select_records, self.run_dir, unknown)
 
 
-def _names_in(asked: Mapping[str, Any]) -> list[str] | None:
-    """Return the instances that a request names; None when it names none, and means all."""
-    names = asked.get("instances")
-    if names is None or (isinstance(names, list) and all(isinstance(one, str) for one in names)):
-        return names
-    raise UsageError(f"instances is a list of names, not {names!r}")
-
-
-async def _require_known(run_dir: Path, names: Sequence[str]) -> None:
-    """Refuse names that no instance of the run directory ever had."""
-    if names:
-        await run_blocking(select_records, run_dir, names)
-
-
-async def _tell_progress(events: EventStream, report: Report) -> None:
+async def _send_progress(events: EventStream, send_event: SendEvent) -> None:
     async for event in events:
         if event.kind in ("ready", "start_failed"):
-            await report("progress", instance=event.instance)
+            await send_event("progress", instance=event.instance)
 
 
-def _of_run(supervisors: Iterable[Supervisor], run_dir: Path) -> list[Supervisor]:
-    return [one for one in supervisors if one.instance.launch.run_dir == run_dir]
-
-
-async def _relay(many: BatchOperation[_T], event: str, report: Report) -> dict[str, int]:
-    """Report each outcome as it lands; return how many there were of each kind."""
+async def _send_outcomes(
+    outcomes: BatchOperation[_T], event: str, send_event: SendEvent
+) -> dict[str, int]:
+    """Send each outcome as it lands; return how many there were of each kind."""
     counts = {"done": 0, "failed": 0}
-    async for outcome in many:
-        if outcome.error is None:
-            counts["done"] += 1
-            await report(event, instance=outcome.instance, value=outcome.value)
-        else:
-            counts["failed"] += 1
-            await report("failed", instance=outcome.instance, error=str(outcome.error))
+    async for outcome in outcomes:
+        counts["done" if outcome.error is None else "failed"] += 1
+        members = describe_outcome(event, outcome)
+        await send_event(members.pop("event"), **members)
     return counts

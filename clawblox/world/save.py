@@ -1,7 +1,7 @@
 """Saves of the instances of a fleet: one, all at once, again and again, and before the end.
 
-How a snapshot becomes a file is ``snapshots``' business. Here it is registered in the manifest of
-its instance, remembered for a restart, and counted; and old ones are removed, never the last good.
+How a snapshot becomes a file and an entry of a manifest is the business of ``rundir.save``. Here
+it is remembered for a restart, and counted; and old ones are removed, never the last good one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from clawblox.errors import ClawbloxError
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.manifest_updates import checkpoint_update, removal_update
-from clawblox.snapshot.capture import capture
+from clawblox.rundir.manifest_updates import removal_update
+from clawblox.rundir.save import save_snapshot
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
 
@@ -32,7 +32,15 @@ _log = structlog.get_logger(__name__)
 
 
 async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:
-    """Save a snapshot of one instance and register it; see ``AsyncWorld.save``."""
+    """Save a snapshot of one instance and register it; see ``AsyncWorld.save``.
+
+    Raises:
+        SnapshotError: There is no file and no entry.
+        WorldExitedError: The instance has ended; there is no file and no entry.
+        ManifestError: The file is complete, but not registered.
+
+    Cancellation: either there is no file and no entry, or there are both.
+    """
     return await fleet.tasks.own(partial(_save, fleet, supervisor, options))
 
 
@@ -42,40 +50,34 @@ def save_all(
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
     return BatchOperation(
         fleet.tasks,
-        {one.instance.name: partial(_save, fleet, one, options) for one in supervisors},
+        {each.instance.name: partial(_save, fleet, each, options) for each in supervisors},
     )
 
 
 async def _save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:
-    name = supervisor.instance.name
+    instance = supervisor.instance
     fleet.recorder.add("saves")
     begun_at = anyio.current_time()
     try:
-        saved = await _save_and_register(fleet, supervisor, options)
+        async with supervisor.calls.call():
+            saved = await save_snapshot(
+                instance.running.snapshot_source(),
+                options,
+                fleet.writers,
+                world_dir=instance.launch.config.dir,
+                instance_dir=instance.launch.instance_dir,
+                run_id=lambda: instance.run_id,
+            )
     except Exception as error:
-        fleet.emit("save_failed", name, error=error)
+        fleet.emit("save_failed", instance.name, error=error)
         raise
+    supervisor.note_saved(saved)
     elapsed_s = anyio.current_time() - begun_at
     fleet.recorder.observe("save_s", elapsed_s)
     fleet.recorder.add("saved_bytes", saved.size_bytes)
-    fleet.emit("saved", name, path=saved.path, size_bytes=saved.size_bytes, elapsed_s=elapsed_s)
-    return saved
-
-
-async def _save_and_register(
-    fleet: Fleet, supervisor: Supervisor, options: SaveOptions
-) -> SavedSnapshot:
-    launch = supervisor.instance.launch
-    source = supervisor.instance.running.snapshot_source()
-    directory = options.dir or launch.files_dir / "checkpoints"
-    async with supervisor.calls.call():
-        saved = await capture(
-            source, directory, timeout=options.timeout, max_bytes=options.max_bytes
-        )
-    with anyio.CancelScope(shield=True):
-        update = checkpoint_update(saved, run_id=supervisor.instance.run_id)
-        await fleet.writers.of(launch.instance_dir).apply(update)
-    supervisor.note_saved(saved)
+    fleet.emit(
+        "saved", instance.name, path=saved.path, size_bytes=saved.size_bytes, elapsed_s=elapsed_s
+    )
     return saved
 
 
@@ -85,8 +87,8 @@ class Autosave:
     Args:
         fleet: The fleet.
         every: Seconds from the beginning of one round to that of the next.
-        keep: So many of its saves stay for each instance. What a running instance was restored
-            from stays too, and so does everything that somebody else saved.
+        keep: How many of its saves to keep for each instance. It also keeps what a running
+            instance was restored from, and all that others saved.
         options: How to save.
     """
 
@@ -99,7 +101,7 @@ class Autosave:
         self._saves: WeakKeyDictionary[Supervisor, list[SavedSnapshot]] = WeakKeyDictionary()
 
     async def run(self) -> None:
-        """Save until it is cancelled; a failed save is an event, and costs no older one.
+        """Save until cancelled. A failed save is an event, and removes no older one.
 
         Cancellation: a save that is under way leaves no file and no entry, or both.
         """
@@ -110,30 +112,30 @@ class Autosave:
                 await anyio.sleep(max(0.0, begun_at + self._every - anyio.current_time()))
 
     def cancel(self) -> None:
-        """End it."""
+        """End the saving."""
         self._scope.cancel()
 
     async def _save_once(self) -> None:
-        states = ((one, one.lifecycle.state) for one in self._fleet.supervisors)
-        ready = {one.instance.name: one for one, state in states if state is State.READY}
+        known = self._fleet.supervisors
+        ready = {each.instance.name: each for each in known if each.lifecycle.state is State.READY}
         batch = await save_all(self._fleet, ready.values(), self._options)
         for name, saved in batch.done.items():
             await self._retain(ready[name], saved)
 
     async def _retain(self, supervisor: Supervisor, saved: SavedSnapshot) -> None:
-        """Remove what is too old now that there is ``saved``."""
+        """Remove the saves of an instance that ``saved`` makes superfluous."""
         saves = [*self._saves.get(supervisor, ()), saved]
         if supervisor.lifecycle.state is not State.READY:
-            self._saves[supervisor] = saves  # it may be about to be restored from any of them
+            self._saves[supervisor] = saves  # a restart may be about to restore any of them
             return
         self._saves[supervisor] = saves[-self._keep :]
         in_use = self._fleet.snapshots_in_use
-        spent = [one for one in saves[: -self._keep] if one.path not in in_use]
+        spent = [save for save in saves[: -self._keep] if save.path not in in_use]
         if spent:
             await self._remove(supervisor, spent)
 
     async def _remove(self, supervisor: Supervisor, spent: Sequence[SavedSnapshot]) -> None:
-        paths = [one.path for one in spent]
+        paths = [save.path for save in spent]
         writer = self._fleet.writers.of(supervisor.instance.launch.instance_dir)
         try:
             # First the manifest: a file that is listed may be gone, but not the other way round.

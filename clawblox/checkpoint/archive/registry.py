@@ -13,13 +13,13 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from clawblox.errors import ManifestError
-from clawblox.rundir.manifest import Entry, find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest import ManifestEntry, find_checkpoint, manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update
 
 __all__ = [
     "ARCHIVE_FORMAT",
-    "Entry",
+    "ManifestEntry",
     "above",
     "checkpoint_entry",
     "digest_fd",
@@ -64,7 +64,7 @@ def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str
     }
 
 
-def _read_run(run_dir: Path) -> Entry:
+def _read_run(run_dir: Path) -> ManifestEntry:
     try:
         return read_manifest(run_dir).run
     except ManifestError:  # not a reason to lose the state of a run
@@ -84,7 +84,7 @@ def checkpoint_entry(
     created_at: object,
     world: Mapping[str, Any] | None,
     run_id: object,
-) -> Entry:
+) -> ManifestEntry:
     """Return what a manifest says of an archive. Blocks; reads the whole archive.
 
     Args:
@@ -106,7 +106,7 @@ def checkpoint_entry(
     }
 
 
-def register(run_dir: Path, *entries: Entry) -> None:
+def register(run_dir: Path, *entries: ManifestEntry) -> None:
     """Put archives into the manifest of a run, durably. Blocks.
 
     Raises:

@@ -14,7 +14,12 @@ from typing import Any, Final
 import attrs
 
 from clawblox.checkpoint.archive.reader import Archive
-from clawblox.checkpoint.archive.registry import ARCHIVE_FORMAT, Entry, checkpoint_entry, register
+from clawblox.checkpoint.archive.registry import (
+    ARCHIVE_FORMAT,
+    ManifestEntry,
+    checkpoint_entry,
+    register,
+)
 from clawblox.config.arguments import check_path
 from clawblox.errors import CheckpointError
 from clawblox.rundir.manifest import manifest_path, read_manifest
@@ -56,7 +61,7 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
     """
     root = check_path(run_dir, "run_dir").absolute()
     known = _known_entries(root)
-    registered: dict[Path, Entry] = {}
+    registered: dict[Path, ManifestEntry] = {}
     refused: dict[Path, CheckpointError] = {}
     found = _archives_of(root)
     for path in found:
@@ -90,7 +95,7 @@ def _directories_below(directory: Path) -> Iterator[Path]:
     return (Path(found) for found, _, _ in os.walk(directory))
 
 
-def _known_entries(root: Path) -> dict[Path, Entry]:
+def _known_entries(root: Path) -> dict[Path, ManifestEntry]:
     if not manifest_path(root).exists():
         return {}
     manifest = read_manifest(root)
@@ -110,7 +115,7 @@ def _names_archive(entry: object) -> bool:
     )
 
 
-def _is_known(path: Path, entry: Entry | None) -> bool:
+def _is_known(path: Path, entry: ManifestEntry | None) -> bool:
     """Say whether the manifest tells of this archive; another may have had its name."""
     if entry is None:
         return False
@@ -119,7 +124,7 @@ def _is_known(path: Path, entry: Entry | None) -> bool:
     return (entry.get("size_bytes"), entry.get("created_at")) == (path.stat().st_size, created_at)
 
 
-def _entry_of(path: Path) -> Entry:
+def _entry_of(path: Path) -> ManifestEntry:
     with Archive.open(path) as archive:
         archive.verify()
         metadata: Mapping[str, Any] = archive.metadata

@@ -14,6 +14,7 @@ from clawblox.cli.terminal.output import Output, format_bytes, shorten_path
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
+from clawblox.config.options import SaveOptions
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
 
@@ -63,7 +64,7 @@ async def save_and_tell(
             bar.advance(is_failed=outcome.value is None)
             show_soon(outcome)
 
-        await save_instances(run_dir, names, directory=directory, timeout=timeout, on_saved=take)
+        await save_instances(run_dir, names, SaveOptions(directory, timeout), on_saved=take)
 
     async def show(outcome: Outcome[SavedSnapshot]) -> None:
         if outcome.error is not None:

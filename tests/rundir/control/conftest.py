@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from clawblox.rundir.control_client import find_sockets
-from clawblox.rundir.control_server import ControlServer, Handler, Report
+from clawblox.rundir.control_server import ControlServer, Handler, SendEvent
 
 
 @pytest.fixture(params=["asyncio", "trio"], scope="module")
@@ -23,15 +23,15 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def echo(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+async def echo(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
     """Answer what was asked."""
     return {"asked": dict(arguments)}
 
 
-async def count(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Report the numbers below ``to``."""
+async def count(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+    """Send the numbers below ``to``."""
     for number in range(arguments["to"]):
-        await report("counted", number=number)
+        await send_event("counted", number=number)
     return {"count": arguments["to"]}
 
 
@@ -43,9 +43,11 @@ class Endless:
     is_running: anyio.Event = attrs.field(factory=anyio.Event)
     is_cancelled: anyio.Event = attrs.field(factory=anyio.Event)
 
-    async def __call__(self, arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def __call__(
+        self, arguments: Mapping[str, Any], send_event: SendEvent
+    ) -> Mapping[str, Any]:
         if self.reports:
-            await report("running")
+            await send_event("running")
         self.is_running.set()
         try:
             await anyio.sleep_forever()

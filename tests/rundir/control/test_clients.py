@@ -15,7 +15,7 @@ import pytest
 
 from clawblox.rundir import control_server
 from clawblox.rundir.control_client import request, short_path
-from clawblox.rundir.control_server import Report
+from clawblox.rundir.control_server import SendEvent
 from tests.rundir.control.conftest import Endless, RawClient, events_of, serving
 from tests.support import wait_until_async
 
@@ -42,7 +42,7 @@ async def test_a_client_that_goes_away_cancels_its_handler(run_dir: Path, logs, 
 async def test_what_was_taken_back_before_it_was_read_is_not_begun(run_dir: Path) -> None:
     begun: list[object] = []
 
-    async def begin(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def begin(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         begun.append(arguments)
         return {}
 
@@ -83,11 +83,11 @@ async def test_a_report_to_a_client_that_is_gone_cancels_the_handler(
     monkeypatch.setattr(control_server, "_cancel_at_end", never)
     has_begun, is_gone, is_cancelled = anyio.Event(), anyio.Event(), anyio.Event()
 
-    async def late(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def late(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         has_begun.set()
         try:
             await is_gone.wait()
-            await report("too late")
+            await send_event("too late")
         except BaseException:
             is_cancelled.set()
             raise
@@ -109,10 +109,12 @@ class Talker:
     reports: int = 0
     is_cancelled: bool = False
 
-    async def __call__(self, arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def __call__(
+        self, arguments: Mapping[str, Any], send_event: SendEvent
+    ) -> Mapping[str, Any]:
         try:
             for number in range(100):
-                await report("chunk", number=number, text="x" * 100_000)
+                await send_event("chunk", number=number, text="x" * 100_000)
                 self.reports += 1
         except BaseException:
             self.is_cancelled = True
@@ -150,7 +152,7 @@ async def test_the_answer_too_waits_only_so_long_for_its_reader(
 ) -> None:
     monkeypatch.setattr(control_server, "_READER_PATIENCE_S", 0.05)
 
-    async def large(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def large(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         return {"text": "x" * (4 << 20)}
 
     async with serving(run_dir, large=large) as server, RawClient(server.path) as slow:
@@ -160,11 +162,11 @@ async def test_the_answer_too_waits_only_so_long_for_its_reader(
 
 
 async def test_reports_of_many_tasks_do_not_mix(run_dir: Path) -> None:
-    async def fan_out(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def fan_out(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         async with anyio.create_task_group() as group:
             for number in range(30):
                 text = str(number % 10) * 40_000
-                group.start_soon(partial(report, "done", number=number, text=text))
+                group.start_soon(partial(send_event, "done", number=number, text=text))
         return {}
 
     events: list[dict[str, Any]] = []
@@ -179,13 +181,13 @@ async def test_reports_that_are_cancelled_half_way_leave_whole_lines_and_do_not_
 ) -> None:
     is_cut = anyio.Event()
 
-    async def hasty(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def hasty(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         for _ in range(3):
             with anyio.move_on_after(0.05) as scope:  # nobody reads yet: it is not done by then
-                await report("large", text="x" * (1 << 20))
+                await send_event("large", text="x" * (1 << 20))
             assert scope.cancelled_caught
         is_cut.set()
-        await report("small")
+        await send_event("small")
         return {}
 
     async with serving(run_dir, hasty=hasty) as server, RawClient(server.path) as client:

@@ -30,8 +30,8 @@ import anyio, os, sys
 from pathlib import Path
 from clawblox.rundir.control_server import ControlServer
 
-async def wait(arguments, report):
-    await report("waiting", pid=os.getpid())
+async def wait(arguments, send_event):
+    await send_event("waiting", pid=os.getpid())
     await anyio.sleep_forever()
 
 async def main():

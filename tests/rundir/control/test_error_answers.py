@@ -17,7 +17,7 @@ from clawblox.errors import ControlError, SnapshotError
 from clawblox.rundir import control_client as control
 from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, request
-from clawblox.rundir.control_server import Report
+from clawblox.rundir.control_server import SendEvent
 from tests.rundir.control.conftest import RawClient, events_of, find, serving
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_an_error_of_ours_arrives_with_all_it_says(run_dir: Path) -> None:
-    async def save(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def save(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         raise SnapshotError("no answer", phase="headers", bytes=7, hint="look at the log")
 
     async with serving(run_dir, save=save) as server:
@@ -41,7 +41,7 @@ async def test_an_error_of_ours_arrives_with_all_it_says(run_dir: Path) -> None:
 
 
 async def test_an_unexpected_error_is_logged_and_answered(run_dir: Path, logs) -> None:
-    async def fail(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def fail(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         raise ZeroDivisionError("three by nothing \udcff")
 
     async with serving(run_dir, fail=fail) as server:
@@ -59,7 +59,7 @@ async def test_an_error_that_cannot_even_be_told_ends_one_connection_alone(
         def details(self) -> list[str]:
             raise ZeroDivisionError
 
-    async def fail(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def fail(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         raise BrokenError("cannot say")
 
     async with serving(run_dir, fail=fail) as server:
@@ -71,9 +71,9 @@ async def test_an_error_that_cannot_even_be_told_ends_one_connection_alone(
 
 @pytest.mark.parametrize("where", ["answer", "event"])
 async def test_what_is_not_plain_is_an_error_of_the_handler(run_dir: Path, logs, where) -> None:
-    async def odd(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def odd(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         if where == "event":
-            await report("odd", value=object())
+            await send_event("odd", value=object())
         return {"value": object()}
 
     async with serving(run_dir, odd=odd) as server:

@@ -13,7 +13,7 @@ import pytest
 
 from clawblox.results import WorldExit
 from clawblox.rundir.control_client import request
-from clawblox.rundir.control_server import Report
+from clawblox.rundir.control_server import SendEvent
 from tests.rundir.control.conftest import RawClient, serving
 
 pytestmark = pytest.mark.anyio
@@ -37,8 +37,8 @@ async def test_events_come_in_order_before_the_answer(run_dir: Path) -> None:
 async def test_an_event_is_sent_before_the_handler_ends(run_dir: Path) -> None:
     is_seen = anyio.Event()
 
-    async def patient(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-        await report("begun")
+    async def patient(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+        await send_event("begun")
         await is_seen.wait()
         return {}
 
@@ -61,7 +61,7 @@ async def test_the_protocol_is_one_json_object_a_line(run_dir: Path) -> None:
 
 
 async def test_values_of_the_domain_travel_as_plain_ones(run_dir: Path) -> None:
-    async def status(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def status(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         return {"path": Path("/a/b"), "exit": WorldExit(signal="SIGKILL")}
 
     async with serving(run_dir, status=status) as server:
@@ -70,7 +70,7 @@ async def test_values_of_the_domain_travel_as_plain_ones(run_dir: Path) -> None:
 
 
 async def test_a_large_answer_comes_whole(run_dir: Path) -> None:
-    async def large(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def large(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         return {"text": "x" * (4 << 20)}
 
     async with serving(run_dir, large=large) as server:
@@ -81,7 +81,7 @@ async def test_many_clients_are_served_at_once(run_dir: Path) -> None:
     waiting = 0
     everybody_came = anyio.Event()
 
-    async def meet(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def meet(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         nonlocal waiting
         waiting += 1
         if waiting == 60:

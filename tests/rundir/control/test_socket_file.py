@@ -17,7 +17,7 @@ import pytest
 from clawblox.errors import ControlError
 from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, request
-from clawblox.rundir.control_server import ControlServer, Report
+from clawblox.rundir.control_server import ControlServer, SendEvent
 from tests.rundir.control.conftest import Endless, RawClient, find, serving
 from tests.support import wait_until_async
 
@@ -162,7 +162,7 @@ async def test_a_handler_that_is_about_to_end_can_answer_when_the_server_closes(
 ) -> None:
     is_running, is_closing = anyio.Event(), anyio.Event()
 
-    async def stop(arguments: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    async def stop(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         is_running.set()
         await is_closing.wait()
         return {"stopped": 3}

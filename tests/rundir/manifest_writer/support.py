@@ -64,10 +64,10 @@ class Gate:
         self._is_open = threading.Event()
         write = manifest_file._write_private
 
-        def gated(path: Path, data: bytes, mode: int) -> None:
+        def gated(*args, **options):
             self.is_reached.set()
             assert self._is_open.wait(10)
-            write(path, data, mode)
+            return write(*args, **options)
 
         monkeypatch.setattr(manifest_file, "_write_private", gated)
 

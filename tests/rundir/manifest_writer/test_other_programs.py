@@ -57,9 +57,9 @@ def just_before(
     """Do the next of ``actions`` whenever the function of that name is about to be called."""
     function = getattr(manifest_file, name)
 
-    def disturbed(*args):
+    def disturbed(*args, **options):
         next(actions, lambda: None)()
-        return function(*args)
+        return function(*args, **options)
 
     monkeypatch.setattr(manifest_file, name, disturbed)
 

@@ -1,12 +1,17 @@
 """Updates reach the disk through one writer for each manifest."""
 
+import errno
+import json
 import os
+from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
 
-from clawblox.errors import UsageError
+from clawblox.errors import ManifestError, UsageError
+from clawblox.rundir import manifest_file
 from clawblox.rundir.manifest import Update, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import recording_update, run_update
@@ -156,3 +161,143 @@ async def test_what_somebody_overwrote_is_put_back_in_every_manifest_but_the_tor
     assert checkpoint_names(runs[2]) == ["a"]
     assert read(runs[2]).document["lab"] == 2
     assert manifest_path(runs[0]).read_bytes() == b"{"
+
+
+# --- made durable together ------------------------------------------------------------------
+
+
+class Disk:
+    """Counts what is synced, by descriptor's path."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.synced: list[str] = []
+        self.refused: str | None = None
+        fsync = os.fsync
+
+        def counted(fd: int) -> None:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+            if self.refused is not None and self.refused in path:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            self.synced.append(path)
+            fsync(fd)
+
+        monkeypatch.setattr(os, "fsync", counted)
+
+
+def made_durable(run_dir: Path) -> set[str]:
+    """Return what must be synced for a new manifest: it, its name, the name of its directory."""
+    path = manifest_path(run_dir)
+    return {str(path), str(path.parent), str(run_dir)}
+
+
+async def test_a_flush_makes_all_durable_that_was_applied_without(tmp_path, monkeypatch):
+    runs = [tmp_path / f"run{n}" for n in range(3)]
+    disk = Disk(monkeypatch)
+    async with ManifestWriters() as writers:
+        for run in runs:
+            await anyio.to_thread.run_sync(
+                partial(writers.apply, run, checkpoint("a"), durable=False)
+            )
+            assert checkpoint_names(run) == ["a"]
+        assert disk.synced == []
+        await writers.flush()
+        assert set(disk.synced) == set().union(*map(made_durable, runs))
+        assert len(disk.synced) == len(set(disk.synced))
+        disk.synced.clear()
+        await writers.flush()
+        assert disk.synced == []
+    assert disk.synced == []
+
+
+@pytest.mark.parametrize("by", ["apply", "close", "a flush after one that failed"])
+async def test_what_is_not_durable_yet_becomes_so_by(tmp_path, monkeypatch, by):
+    disk = Disk(monkeypatch)
+    async with ManifestWriters() as writers:
+        later = partial(writers.apply, tmp_path / "run", checkpoint("a"), durable=False)
+        await anyio.to_thread.run_sync(later)
+        if by == "apply":
+            await writers.of(tmp_path / "run").apply(Update())
+            assert set(disk.synced) == made_durable(tmp_path / "run")
+        if by == "a flush after one that failed":
+            disk.refused = "run"
+            with pytest.raises(ManifestError, match="Input/output error"):
+                await writers.flush()
+            disk.refused = None
+            await writers.flush()
+            assert set(disk.synced) == made_durable(tmp_path / "run")
+    assert set(disk.synced) == made_durable(tmp_path / "run")
+
+
+async def test_one_manifest_that_cannot_be_synced_costs_no_other(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+    async with ManifestWriters() as writers:
+        for name in ("bad", "good"):
+            later = partial(writers.apply, tmp_path / name, checkpoint("a"), durable=False)
+            await anyio.to_thread.run_sync(later)
+        disk.refused = "bad"
+        with pytest.raises(ManifestError, match="Input/output error") as caught:
+            await writers.flush()
+        assert caught.value.path == manifest_path(tmp_path / "bad")
+        assert set(disk.synced) == made_durable(tmp_path / "good")
+
+
+async def test_an_entry_of_its_own_manifest_is_durable_when_apply_returns(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+    async with writing(tmp_path) as writer:
+        await writer.apply(checkpoint("a"))
+        assert {str(manifest_path(tmp_path).parent), str(tmp_path)} <= set(disk.synced)
+        disk.synced.clear()
+        await writer.apply(checkpoint("b"))
+        (file, directory) = disk.synced
+        assert directory == str(manifest_path(tmp_path).parent)
+        assert file.endswith(".partial")  # before it takes the place of the manifest
+
+
+# --- what is known is not read again --------------------------------------------------------
+
+
+def test_an_append_to_a_file_that_nobody_touched_reads_nothing(tmp_path, monkeypatch):
+    file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
+    file.apply([checkpoint("a")])
+
+    def refuse(*_args):
+        raise AssertionError("the manifest was parsed again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest_file, "parse_manifest", refuse)
+        file.apply([checkpoint("b")])
+        file.apply([checkpoint("b")])
+        file.apply([run_update(id="r")])
+    assert checkpoint_names(tmp_path) == ["a", "b"]
+    assert read(tmp_path).run == {"id": "r"}
+
+
+@pytest.mark.parametrize("how", ["renamed", "in place", "by another writer"])
+def test_what_another_program_wrote_since_is_read_again(tmp_path, how):
+    file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
+    file.apply([checkpoint("a")])
+    document = {"recordings": [{"path": "rec"}]}
+    if how == "renamed":
+        rename_in(tmp_path, document)
+    elif how == "in place":
+        manifest_path(tmp_path).write_text(json.dumps(document))
+    else:
+        other = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
+        other.apply([recording_update(path=tmp_path / "rec")])
+    file.apply([checkpoint("b")])
+    assert sorted(checkpoint_names(tmp_path)) == ["a", "b"]
+    assert [entry["path"] for entry in read(tmp_path).recordings] == ["rec"]
+    assert files_beside(tmp_path) == CLEAN
+
+
+def test_a_write_in_place_that_leaves_no_trace_in_its_stamp_is_not_lost(tmp_path):
+    """The exchange shows it: what comes out of it is not what was known."""
+    file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
+    file.apply([recording_update(path=tmp_path / "rec1")])
+    path = manifest_path(tmp_path)
+    before = path.stat()
+    path.write_text(path.read_text().replace("rec1", "rec2"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    file.apply([checkpoint("a")])
+    assert {entry["path"] for entry in read(tmp_path).recordings} == {"rec1", "rec2"}
+    assert checkpoint_names(tmp_path) == ["a"]

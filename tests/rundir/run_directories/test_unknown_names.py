@@ -10,7 +10,16 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from clawblox import AsyncWorld, ControlError, StopResult, UsageError, World, WorldStartError
+from clawblox import (
+    AsyncWorld,
+    ClawbloxError,
+    ControlError,
+    StopResult,
+    UsageError,
+    World,
+    WorldStartError,
+)
+from clawblox.instance.ramp import current_ramp
 from clawblox.rundir.control_client import find_sockets, request
 from tests.support import is_listening, make_world, marked_processes, wait_until_async
 
@@ -103,6 +112,9 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         {"checkpoint": {"path": "/none.json"}, "count": 1, "instances": []},
         "fork takes no 'instances'; it takes: ",
     ),
+    "stop with a grace that is none": ("stop", {"grace_seconds": "soon"}, "grace_seconds"),
+    "save with a timeout that is none": ("save", {"timeout": -1}, "timeout"),
+    "save without a byte": ("save", {"max_bytes": 0}, "max_bytes"),
     "fork nothing": ("fork", {"count": 1}, "fork needs 'checkpoint'"),
     "fork what is not there": (
         "fork",
@@ -140,3 +152,32 @@ async def test_a_request_for_what_has_ended_is_no_mistake(tmp_path: Path, run: P
             "w000": "saved",
             "w001": "failed",
         }
+
+
+async def test_one_stop_gives_up_every_start_that_has_no_name_yet(
+    tmp_path: Path, run: Path
+) -> None:
+    failures: list[Exception] = []
+
+    async def take_turn() -> None:
+        async with current_ramp().turn(lambda *_, **__: None):
+            await anyio.sleep_forever()
+
+    async def start(world: AsyncWorld) -> None:
+        try:
+            await world.start(run_dir=run)
+        except ClawbloxError as error:
+            failures.append(error)
+
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, anyio.create_task_group() as others:
+        await world.start(run_dir=run)
+        for _ in range(200):  # more than there are turns
+            others.start_soon(take_turn)
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(3):
+            others.start_soon(start, world)
+        await wait_until_async(lambda: world.metrics.starts == 4)
+        (path,) = await run_sync(find_sockets, run)
+        assert await request(path, "stop", {}) == {"done": 4, "failed": 0}
+        await wait_until_async(lambda: len(failures) == 3)
+        others.cancel_scope.cancel()

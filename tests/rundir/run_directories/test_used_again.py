@@ -211,6 +211,9 @@ def _forget_ids(run: Path) -> None:
         for entry in document.get("checkpoints", ()):
             del entry["run_id"]
         path.write_text(json.dumps(document))
+    for path in (run / ".clawblox").rglob("*.jsonl"):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(each | {"run_id": ""}) + "\n" for each in records))
 
 
 # --------------------------------------------------------------------------------- archives

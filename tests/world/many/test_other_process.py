@@ -12,6 +12,7 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, ControlError, SavedSnapshot, UsageError
 from clawblox.concurrency.batch import Outcome
+from clawblox.config.options import SaveOptions
 from clawblox.rundir.operations import fork_instances, save_instances, stop_instances
 from clawblox.rundir.status import read_instances
 from tests.crowd import HANG_S, exposed, leftovers, on_disk, ports_of, registered, statuses
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.anyio
 async def saves_from_outside(run: Path, *names: str) -> dict[str, Outcome[SavedSnapshot]]:
     outcomes: list[Outcome[SavedSnapshot]] = []
     with anyio.fail_after(HANG_S):
-        await save_instances(run, names, directory=None, timeout=60.0, on_saved=outcomes.append)
+        await save_instances(run, names, SaveOptions(), on_saved=outcomes.append)
     assert len({one.instance for one in outcomes}) == len(outcomes)
     return {one.instance: one for one in outcomes}
 

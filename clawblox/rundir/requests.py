@@ -1,0 +1,144 @@
+"""What an orchestrator can be asked through its control socket, and how it tells the outcomes.
+
+| ``op`` | members of the request | event for each instance |
+|---|---|---|
+| ``save`` | ``instances``, ``SaveOptions`` | ``saved`` or ``failed`` |
+| ``stop`` | ``instances``, ``grace_seconds`` | ``stopped`` or ``failed`` |
+| ``fork`` | ``checkpoint``, ``count``, ``ManyOptions`` | ``progress``; ``started`` or ``failed`` |
+
+Both sides read and write the members and events here. A member that is None or missing is one that
+was not given. How a request travels is the business of ``control_client`` and ``control_server``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import attrs
+import msgspec
+
+from clawblox.concurrency.batch import Outcome
+from clawblox.config.arguments import check_seconds
+from clawblox.config.options import DEFAULT_GRACE_S, ManyOptions, SaveOptions
+from clawblox.errors import ClawbloxError, UsageError
+
+__all__ = [
+    "check_members",
+    "describe_outcome",
+    "read_fork_options",
+    "read_grace",
+    "read_names",
+    "read_outcome",
+    "read_save_options",
+]
+
+_T = TypeVar("_T")
+
+_SAVE_OPTIONS: Final = tuple(attrs.fields_dict(SaveOptions))
+# A fork names its snapshot as the checkpoint, and belongs to the orchestrator that is asked.
+_FORK_OPTIONS: Final = tuple(
+    name for name in attrs.fields_dict(ManyOptions) if name not in ("resume", "detach")
+)
+_NEEDED: Final[Mapping[str, Sequence[str]]] = {"fork": ("checkpoint", "count")}
+_ALLOWED: Final[Mapping[str, Sequence[str]]] = {
+    "save": ("instances", *_SAVE_OPTIONS),
+    "stop": ("instances", "grace_seconds"),
+    "fork": _FORK_OPTIONS,
+}
+
+
+def check_members(op: str, asked: Mapping[str, Any]) -> None:
+    """Refuse a request with an unknown member, for it may have been meant to limit the request.
+
+    Args:
+        op: What is asked for.
+        asked: The members of the request.
+
+    Raises:
+        UsageError: It has an unknown member, or lacks one that is needed; names the member.
+    """
+    needed = _NEEDED.get(op, ())
+    takes = (*needed, *_ALLOWED[op])
+    for key in asked:
+        if key not in takes:
+            raise UsageError(f"{op} takes no {key!r}; it takes: {', '.join(takes)}")
+    for key in needed:
+        if key not in asked:
+            raise UsageError(f"{op} needs {key!r}")
+
+
+def read_names(asked: Mapping[str, Any]) -> list[str] | None:
+    """Return the instances that a request names; None when it names none, and means all.
+
+    Raises:
+        UsageError: ``instances`` is not a list of names.
+    """
+    names = asked.get("instances")
+    if names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        return names
+    raise UsageError(f"instances is a list of names, not {names!r}")
+
+
+def read_save_options(asked: Mapping[str, Any]) -> SaveOptions:
+    """Return the options of a save.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+    return SaveOptions(**_given(asked, _SAVE_OPTIONS))
+
+
+def read_grace(asked: Mapping[str, Any]) -> float:
+    """Return the seconds between TERM and KILL.
+
+    Raises:
+        ConfigError: It is not a duration.
+    """
+    grace = asked.get("grace_seconds")
+    return (
+        DEFAULT_GRACE_S
+        if grace is None
+        else check_seconds(grace, "grace_seconds", may_be_zero=True)
+    )
+
+
+def read_fork_options(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a fork, which are checked where they are used."""
+    return _given(asked, _FORK_OPTIONS)
+
+
+def _given(asked: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: asked[name] for name in names if asked.get(name) is not None}
+
+
+def describe_outcome(event: str, outcome: Outcome[Any]) -> dict[str, Any]:
+    """Return the members of the event that tells an outcome.
+
+    Args:
+        event: The event of a success: ``saved`` or ``stopped``.
+        outcome: What the operation came to for one instance.
+    """
+    if outcome.error is not None:
+        error = str(outcome.error)
+        return {"event": "failed", "instance": outcome.instance, "error": error}
+    return {"event": event, "instance": outcome.instance, "value": outcome.value}
+
+
+def read_outcome(event: Mapping[str, Any], kind: type[_T]) -> Outcome[_T]:
+    """Return the outcome that an event tells.
+
+    Args:
+        event: A ``failed`` event, or one with a ``value``.
+        kind: What the value is.
+    """
+    if event["event"] == "failed":
+        return Outcome(event["instance"], error=ClawbloxError(event["error"]))
+    return Outcome(event["instance"], msgspec.convert(event["value"], kind, dec_hook=_to_path))
+
+
+def _to_path(kind: type[Any], value: Any) -> Any:  # noqa: ANN401 - as msgspec calls it
+    if kind is Path:
+        return Path(value)
+    raise NotImplementedError(f"{kind} is not a plain value")

@@ -1,0 +1,52 @@
+"""The one way in which a snapshot becomes a checkpoint: a file, and its entry in the manifest.
+
+Used by the orchestrator that owns an instance, and where none does by whoever has its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+from clawblox.config.options import SaveOptions
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.manifest_updates import checkpoint_update
+from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.paths import files_dir
+from clawblox.snapshot.capture import SnapshotSource, capture
+
+__all__ = ["save_snapshot"]
+
+
+async def save_snapshot(
+    source: SnapshotSource,
+    options: SaveOptions,
+    writers: ManifestWriters,
+    *,
+    world_dir: Path,
+    instance_dir: Path,
+    run_id: Callable[[], str],
+) -> SavedSnapshot:
+    """Take a snapshot of an instance and register it in the manifest of its run.
+
+    Args:
+        source: The instance.
+        options: How to save.
+        writers: The writers of the manifests.
+        world_dir: Its world.
+        instance_dir: The directory of its manifest and its files.
+        run_id: Returns the id of its run, which may get another one during the transfer.
+
+    Raises:
+        SnapshotError: There is no file and no entry.
+        ManifestError: The file is complete, but not registered.
+
+    Cancellation: either there is no file and no entry, or there are both.
+    """
+    directory = options.dir or files_dir(world_dir, instance_dir) / "checkpoints"
+    saved = await capture(source, directory, timeout=options.timeout, max_bytes=options.max_bytes)
+    with anyio.CancelScope(shield=True):
+        await writers.of(instance_dir).apply(checkpoint_update(saved, run_id=run_id()))
+    return saved
