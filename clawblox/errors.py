@@ -296,7 +296,8 @@ class ControlError(ClawbloxError):
     """An orchestrator refused a request of another process, or went away meanwhile.
 
     Args:
-        message: What failed; the orchestrator's own headline when it answered.
+        message: What failed; the orchestrator's own words when it answered.
+        subject: What the error in the orchestrator is about, when it names that.
         path: The control socket.
         error_type: Class of the error in the orchestrator; None when it did not answer.
         error_details: The lines that follow that headline.
@@ -307,15 +308,22 @@ class ControlError(ClawbloxError):
         self,
         message: str,
         *,
+        subject: str | None = None,
         path: Path | None = None,
         error_type: str | None = None,
         error_details: Sequence[str] = (),
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
+        self._subject = subject
         self.path = path
         self.error_type = error_type
         self.error_details = tuple(error_details)
+
+    @property
+    def subject(self) -> str | None:
+        """What the error in the orchestrator is about."""
+        return self._subject
 
     def details(self) -> list[str]:
         """Name the error in the orchestrator with its details, and the socket."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
-import tomlkit
-from tomlkit.exceptions import ParseError, TOMLKitError
 
 from clawblox import protocol
 from clawblox.config.schema import Fault, Keys, faults, has_value
@@ -266,10 +265,12 @@ def _absence_error(root: Path, path: Path) -> ConfigError:
 
 def _parse(text: str, path: Path) -> dict[str, Any]:
     try:
-        return tomlkit.parse(text).unwrap()
-    except (TOMLKitError, ValueError, RecursionError) as error:
-        line = error.line if isinstance(error, ParseError) else None
-        raise ConfigError(f"not TOML: {error}", path=path, line=line) from error
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = _AT_LINE.search(str(error))
+        message = f"not TOML: {str(error)[: found.start()] if found else error}"
+        line = int(found[1]) if found else None
+        raise ConfigError(message, path=path, line=line) from error
 
 
 def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -> ConfigError:
@@ -284,6 +285,9 @@ def _dotted(keys: Keys) -> str:
     parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
     return "".join(parts).removeprefix(".")
 
+
+_AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)")
+"""How tomllib says where it stopped."""
 
 _LEXEME: Final = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
@@ -311,14 +315,14 @@ def _statement_ends(text: str) -> Iterator[int]:
 def _line_of(text: str, keys: Keys) -> int | None:
     """Return the line on which the statement starts that gives ``keys`` a value.
 
-    tomlkit keeps no positions. A valid document cut after a statement is valid too, so the
+    tomllib keeps no positions. A valid document cut after a statement is valid too, so the
     statement is the one before which the document does not have the keys, and after which
     it does.
     """
     ends = list(_statement_ends(text))
     try:
-        found = bisect_left(ends, True, key=lambda end: has_value(tomlkit.parse(text[:end]), keys))
-    except (TOMLKitError, ValueError):
+        found = bisect_left(ends, True, key=lambda end: has_value(tomllib.loads(text[:end]), keys))
+    except ValueError:
         return None
     if found == len(ends):
         return None

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import anyio
 import attrs
-import structlog
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReady, WorldIdentityError
@@ -23,6 +22,7 @@ from clawblox.instance.ramp import current_ramp
 from clawblox.results import EventKind
 from clawblox.system.ports import describe_owner
 from clawblox.system.process import Grace, start_limiter
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["FAILED_START_GRACE_S", "Report", "start_up"]
 
@@ -32,7 +32,7 @@ FAILED_START_GRACE_S = 1.0
 _PORT_ATTEMPTS = 3
 _LAST_LOOK_S = 0.25
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class Report(Protocol):

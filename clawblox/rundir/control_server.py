@@ -21,7 +21,6 @@ import anyio.abc
 import anyio.lowlevel
 import attrs
 import msgspec
-import structlog
 
 from clawblox.concurrency.deadlines import running_deadline
 from clawblox.concurrency.threads import run_blocking
@@ -39,6 +38,7 @@ from clawblox.rundir.control_client import (
     short_path,
 )
 from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
+from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Seldom
 
 __all__ = ["ControlServer", "Handler", "Report"]
@@ -53,7 +53,7 @@ _MAX_UNASKED = 64
 """Connections at one time that have not asked for anything yet; further ones wait."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class Report(Protocol):
@@ -269,7 +269,8 @@ async def _outcome_of(handler: Handler, arguments: Mapping[str, Any], report: Re
 def _failure(error: ClawbloxError, kind: type[Exception] | None = None) -> bytes:
     fields = {
         "type": (kind or type(error)).__name__,
-        "message": _printable(error.headline),
+        "subject": error.subject and _printable(error.subject),
+        "message": _printable(error.message),
         "details": [_printable(line) for line in error.details()],
         "hint": error.hint and _printable(error.hint),
     }

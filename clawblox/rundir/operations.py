@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 import anyio
 import attrs
 import msgspec
-import structlog
 
 from clawblox import protocol
 from clawblox.concurrency.batch import Outcome
@@ -41,6 +40,7 @@ from clawblox.snapshot.capture import DEFAULT_MAX_BYTES, SnapshotSource, capture
 from clawblox.system.clock import utc_now
 from clawblox.system.process import Grace, TreeEnd, end_tree
 from clawblox.system.process_tree import read_variables
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
     "OnEvent",
@@ -52,7 +52,7 @@ __all__ = [
     "stop_instances",
 ]
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 _OWNER_TIMEOUT_S = 5.0
 _OWNER_POLL_S = 0.02

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import http.client
 import os
 import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -28,6 +27,9 @@ from clawblox.snapshot.header import Header, InvalidDocument
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import PartialFile, make_private_dir, sweep_partials, write_all
 from clawblox.system.ports import connect_host
+
+if TYPE_CHECKING:
+    import http.client
 
 __all__ = ["SnapshotSource", "Transfer"]
 
@@ -124,6 +126,8 @@ class Transfer:
         Raises:
             SnapshotError: Nothing was published.
         """
+        import http.client  # takes 10 ms to load, which a start need not wait for
+
         try:
             make_private_dir(self._directory)
             sweep_partials(self._directory)
@@ -142,6 +146,8 @@ class Transfer:
             raise self._error(f"the world was silent for {self._timeout:g} s")
 
     def _connect(self) -> http.client.HTTPConnection:
+        import http.client
+
         host, port = connect_host(self._source.host), self._source.port
         connection = http.client.HTTPConnection(host, port)
         waited_s = 0.0
@@ -272,6 +278,8 @@ def _media_type(response: http.client.HTTPResponse) -> str:
 
 
 def _describe(error: Exception) -> str:
+    import http.client
+
     if isinstance(error, http.client.IncompleteRead):
         return "the body ended early"
     if isinstance(error, OSError) and error.strerror:

@@ -24,12 +24,12 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import anyio
 import attrs
-import structlog
 
 from clawblox.concurrency.tasks import in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
 from clawblox.telemetry.metrics import Histogram, Metrics
+from clawblox.telemetry.own_log import OwnLog
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
@@ -77,7 +77,7 @@ _HELP = {
     "loop_lag_s": "Time by which the event loop was late.",
 }
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class MetricsEndpoint:

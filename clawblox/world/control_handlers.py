@@ -135,7 +135,7 @@ class _Fork:
         for name, started in batch.done.items():
             await report("started", instance=name, url=started.url, pid=started.pid)
         for name, error in batch.failed.items():
-            await report("failed", instance=name, error=str(error))
+            await report("failed", instance=name, error=_describe(name, error))
         return {"done": len(batch.done), "failed": len(batch.failed)}
 
 
@@ -185,5 +185,10 @@ async def _relay(many: BatchOperation[_T], event: str, report: Report) -> dict[s
             await report(event, instance=outcome.instance, value=outcome.value)
         else:
             counts["failed"] += 1
-            await report("failed", instance=outcome.instance, error=str(outcome.error))
+            failed = outcome.instance
+            await report("failed", instance=failed, error=_describe(failed, outcome.error))
     return counts
+
+
+def _describe(name: str, error: Exception | None) -> str:
+    return str(error).removeprefix(f"{name}: ")  # the event names the instance

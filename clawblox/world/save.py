@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 
 import anyio
 import attrs
-import structlog
 
 from clawblox.concurrency.batch import BatchOperation
 from clawblox.concurrency.threads import run_blocking
@@ -25,6 +24,7 @@ from clawblox.results import SavedSnapshot
 from clawblox.rundir.manifest_updates import checkpoint_update, removal_update
 from clawblox.snapshot.capture import DEFAULT_MAX_BYTES, capture
 from clawblox.system.clock import format_utc, utc_now
+from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 
 __all__ = ["DEFAULT_KEEP", "DEFAULT_TIMEOUT_S", "Autosave", "SaveOptions", "save", "save_all"]
@@ -35,7 +35,7 @@ DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_KEEP = 3
 """So many of its own saves an autosave keeps for each instance."""
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 @attrs.frozen

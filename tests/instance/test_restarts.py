@@ -36,9 +36,9 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("max_restarts", 2.0, "max_restarts", "a whole number"),
     ("max_restarts", True, "max_restarts", "a whole number"),
     ("max_restarts", "3", "max_restarts", "a whole number"),
-    ("window", 0, "restart_window", "seconds, above 0"),
-    ("window", -1.5, "restart_window", "seconds, above 0"),
-    ("window", math.nan, "restart_window", "seconds, above 0"),
+    ("window", 0, "restart_window", "seconds above 0"),
+    ("window", -1.5, "restart_window", "seconds above 0"),
+    ("window", math.nan, "restart_window", "seconds above 0"),
 ]
 
 
