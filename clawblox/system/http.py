@@ -71,17 +71,17 @@ class InstanceClient:
             route: Route below the instance's address.
             params: Query parameters.
             headers: Further headers.
-            timeout: Seconds for the whole call.
+            timeout: Seconds for the whole call, once httpx is loaded.
 
         Raises:
             WorldCallError: There was no answer, or it was too large.
 
         Cancellation: the connection is closed.
         """
-        with anyio.move_on_after(timeout):
-            client = await self._open()
-            import httpx
+        client = await self._open()
+        import httpx
 
+        with anyio.move_on_after(timeout):
             try:
                 return await self._send(client, route, dict(params or {}), dict(headers or {}))
             except httpx.HTTPError as error:
