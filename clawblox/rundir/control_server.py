@@ -39,7 +39,7 @@ from clawblox.rundir.control_client import (
 )
 from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.telemetry.throttle import Seldom
+from clawblox.telemetry.throttle import Throttle
 
 __all__ = ["ControlServer", "Handler", "Report"]
 
@@ -104,7 +104,7 @@ class ControlServer:
         self._listener: _Listener | None = None
         self._accepting: anyio.CancelScope | None = None
         self._unasked = anyio.Semaphore(_MAX_UNASKED)
-        self._failures = Seldom()
+        self._failures = Throttle()
         self._is_started = False
         self._is_over = anyio.Event()
 

@@ -1,9 +1,9 @@
 """One snapshot on its way from a world's socket to a published file.
 
-Bytes go from a loopback socket through the digest to a private partial file, so memory stays flat
-whatever the size. The document itself is never built; ``format`` and ``time`` are picked out of
-the file. It blocks, so it runs in a worker thread; its deadline and its cancellation are the
-caller's, who calls :meth:`Transfer.abort`.
+Bytes go from a loopback socket through the digest to a private partial file, so memory does not
+grow with the size. The document itself is never built; ``format`` and ``time`` are read from the
+file. It blocks, so it runs in a worker thread; deadline and cancellation are the caller's, which
+calls :meth:`Transfer.abort`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class SnapshotSource:
 
 
 class _Wire(socket.socket):
-    """A connected socket that waits for bytes tick by tick, as long as it may go on.
+    """A connected socket that waits for bytes tick by tick, as long as it may continue.
 
-    One timeout for all of the waiting would run on while this process is stopped.
+    A single timeout would expire while this process is stopped.
 
     Args:
         fileno: Descriptor of the socket, taken over.
@@ -89,7 +89,7 @@ class Transfer:
     Args:
         source: Where from.
         directory: Where the file goes; created when missing. The name is chosen and new.
-        timeout: Longest silence in seconds, for want of a caller who aborts it sooner.
+        timeout: Longest silence in seconds, unless the caller aborts it sooner.
         max_bytes: Largest body that is accepted.
 
     Attributes:
@@ -116,12 +116,16 @@ class Transfer:
         self._check.interrupt()
 
     def discard(self) -> None:
-        """Remove the file again, if it was published, since nobody will register it."""
+        """Remove the file again, if it was published.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
         if self._published is not None:
             self._published.unlink(missing_ok=True)
 
     def run(self) -> SavedSnapshot:
-        """Do it.
+        """Transfer, verify and publish the snapshot. Blocks.
 
         Raises:
             SnapshotError: Nothing was published.
@@ -255,7 +259,7 @@ class Transfer:
             self._published = path
             partial.publish(path, overwrite=False)
         except FileExistsError:
-            self._published = None  # somebody else's
+            self._published = None  # the file of another process
             raise
         known = header or Header()
         return SavedSnapshot(

@@ -181,7 +181,7 @@ class LockOwner(NamedTuple):
 
 
 def own_lock() -> LockOwner:
-    """Return what a lock that is taken now says of its owner."""
+    """Return the owner that a lock taken now names."""
     return LockOwner(os.getpid(), os.uname().nodename, format_utc(utc_now()))
 
 

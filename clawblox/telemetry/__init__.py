@@ -1,4 +1,4 @@
-"""What is told while worlds run: events, logs and metrics.
+"""What is reported while worlds run: events, logs and metrics.
 
 - ``events``: what happened, for every listener.
 - ``logs``: the log that a world writes itself, and its readers.

@@ -386,9 +386,7 @@ def test_a_tree_that_the_dead_left_is_swept_and_nothing_that_it_links_to(tmp_pat
     assert names_in(outside) == {"inner"}
 
 
-def test_what_cannot_be_swept_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_swept_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, tree = (tmp_path / partial_name(2**22 + number, 1) for number in range(1, 4))
     for path in (first, second):
         path.touch()
