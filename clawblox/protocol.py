@@ -77,7 +77,7 @@ LISTEN_FDS_ENV: Final = "LISTEN_FDS"
 LISTEN_PID_ENV: Final = "LISTEN_PID"
 LISTEN_FDNAMES_ENV: Final = "LISTEN_FDNAMES"
 LISTEN_FD: Final = 3
-"""The first descriptor that is handed over, and the only one that a world gets."""
+"""The descriptor of the inherited socket: the first, and the only one that a world gets."""
 LISTEN_FD_NAME: Final = "world"
 
 SECRET_ENV: Final = (OPERATOR_TOKEN_ENV, SPECTATOR_TOKEN_ENV)
@@ -99,10 +99,10 @@ _MAX_REASON_CHARS = 1000
 
 @attrs.frozen
 class WorldEnvironment:
-    """What a world process is told through its environment.
+    """What a world process learns from its environment.
 
-    Every path is absolute: the world's working directory is its own. What does not apply is
-    left unset, and worlds treat a blank value as unset.
+    Every path is absolute: the world's working directory is its own. Variables that do not apply
+    are left unset, and worlds treat a blank value as unset.
 
     Attributes:
         host: Address to bind.
@@ -115,8 +115,8 @@ class WorldEnvironment:
         clawblox_bin: The ``clawblox`` executable.
         operator_token: Secret that gates ``GET /snapshot``.
         spectator_token: Secret that gates spectator feeds.
-        reseed: Seed to draw chance from after restoring, one of :data:`SEEDS`; None goes on
-            exactly.
+        reseed: New seed of the world's randomness after restoring, one of :data:`SEEDS`; None
+            continues exactly.
     """
 
     host: str
@@ -164,7 +164,7 @@ class JoinAnswer:
 
     Attributes:
         session: The session id, to be sent as ``X-Session``.
-        agent_id: The world's id of the agent; empty when it names none.
+        agent_id: The world's id of the agent; empty when the answer has none.
         fields: The whole answer.
     """
 
@@ -193,7 +193,7 @@ def parse_join_answer(body: bytes) -> JoinAnswer:
 
 
 def parse_halt(body: bytes) -> str | None:
-    """Return why a world has halted, by the body of a 503; None when it does not say that it has.
+    """Return why a world has halted, from the body of a 503; None when it has not halted.
 
     Such a body is a JSON object with the ``status`` ``halted`` and a text as ``reason``.
     """
@@ -208,12 +208,12 @@ def parse_halt(body: bytes) -> str | None:
 
 
 def is_session_id(text: str) -> bool:
-    """Say whether ``text`` can travel in an ``X-Session`` header."""
+    """Return whether ``text`` can be sent in an ``X-Session`` header."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
 def normalise_base_path(text: str) -> str:
-    """Return a base path as worlds get it: one leading slash, none at the end, '' for none."""
+    """Return a base path as worlds get it: with a leading slash, without a trailing one, or ''."""
     parts = [part for part in text.split("/") if part]
     return "/" + "/".join(parts) if parts else ""
 

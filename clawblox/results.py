@@ -45,14 +45,14 @@ EventKind = Literal[
 """What a :class:`WorldEvent` reports."""
 
 RestartMode = Literal["never", "fresh", "checkpoint"]
-"""What becomes of an instance that dies: nothing, a fresh start, its last good snapshot."""
+"""How an instance that dies is restarted: not at all, afresh, or from its last good snapshot."""
 
 Rung = Literal["not_running", "already_exited", "terminated", "killed"]
 """The rung of the stop ladder that ended an instance."""
 
 
 SnapshotLike: TypeAlias = str | Path | Mapping[str, Any]
-"""What names a snapshot: its path, or what ``save`` returned; its digest is then checked."""
+"""A snapshot: its path, or what ``save`` returned, whose digest is then checked."""
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ class WorldExit:
     """How a world's process ended.
 
     Attributes:
-        status: Exit status, or None when a signal ended it or nobody could read it.
+        status: Exit status, or None when a signal ended it or it could not be read.
         signal: Name of the signal that ended it, for example ``SIGKILL``.
     """
 
@@ -87,16 +87,16 @@ class StartedWorld:
         pid: Process of the world.
         command: The outer command that was run, with an interpreter for ``{python}``.
         start_command: The template command that ``World(dir=…)`` exposes.
-        delegated: True when ``[run].command`` of the ``world.toml`` is used.
-        run_command: That command as it is written there, if there is one.
-        env: Environment handed to the command; the tokens in it are masked.
+        delegated: Whether ``[run].command`` of the ``world.toml`` was used.
+        run_command: That command as it is written there; None when there is none.
+        env: Environment of the command; the tokens in it are masked.
         run_dir: Run directory: what ``clawblox ps`` and :meth:`AsyncWorld.attach` take.
         instance_dir: Directory that holds the manifest, logs and recordings of this instance;
-            the run directory itself, or ``worlds/<name>`` in it for one of many.
+            the run directory itself, or its ``worlds/<name>`` for an instance of many.
         command_file: Script that reruns the launch by hand.
         log_file: Output of the world's processes.
-        record_dir: Where the world records, when it does.
-        resume_path: Snapshot that it was restored from, if any.
+        record_dir: Where the world records; None when it does not.
+        resume_path: Snapshot that it was restored from; None when it began afresh.
         ready_s: Seconds from the call of ``start`` until the world was ready.
     """
 
@@ -130,7 +130,7 @@ class SavedSnapshot(Mapping[str, Any]):
         size_bytes: Size of the file.
         sha256: Digest of the file, in hexadecimal.
         created_at: UTC time of the save, ``2026-06-22T18:59:25Z``.
-        instance: Name of the instance it was taken of.
+        instance: Name of the instance that it was taken of.
     """
 
     path: Path
@@ -155,13 +155,13 @@ class SavedSnapshot(Mapping[str, Any]):
 
 @attrs.frozen
 class StopResult:
-    """What it took to stop an instance.
+    """How an instance was stopped.
 
     Attributes:
-        instance: Its name; empty when there was none to stop.
+        instance: Its name; empty when no instance was running.
         rung: The rung of the ladder that ended it.
-        exit: How the world's process ended, when that is known.
-        killed: Processes that did not obey and were killed, as ``pid command``.
+        exit: How the world's process ended; None when that is not known.
+        killed: Processes that ignored SIGTERM and were killed, as ``pid command``.
         elapsed_s: Seconds that the stop took.
     """
 
@@ -199,7 +199,7 @@ class WorldEvent:
         kind: What happened.
         instance: Name of the instance; empty for what concerns the world as a whole.
         at: UTC time, ``2026-06-22T18:59:25Z``.
-        detail: Plain values that belong to it, for example ``exit`` or ``path``.
+        detail: Further facts, plain values by name, for example ``exit`` or ``path``.
     """
 
     kind: EventKind
@@ -210,17 +210,16 @@ class WorldEvent:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One place that looks like a credential, or that cannot be searched for one.
+    """A place that looks like a credential, or that cannot be searched for one.
 
     Attributes:
-        path: Name in the archive; what is found in a decoded container says it as
-            ``outer.zip!inner.txt``.
-        rule: What it looks like, ``github-token`` for instance; ``unscannable`` for what
+        path: Name in the archive; ``outer.zip!inner.txt`` for a file in a decoded container.
+        rule: What it looks like, for example ``github-token``; ``unscannable`` for a file that
             cannot be searched.
-        fingerprint: 16 hexadecimal digits that name rule and secret (or, of an unscannable
-            file, its content) without telling it.
-        preview: Its first four characters and its length; why, of an unscannable file.
-        line: Line in the (decoded) content, from 1; None when it has no lines.
+        fingerprint: 16 hexadecimal digits that identify rule and secret without revealing it; of
+            an unscannable file, its content.
+        preview: Its first four characters and its length; of an unscannable file, the reason.
+        line: Line in the (decoded) content, from 1; None when that has no lines.
         offset: Byte offset in the (decoded) content.
     """
 

@@ -38,6 +38,7 @@ SAMPLES: dict[str, Any] = {
     "key": "run.command",
     "value": ["bash", 7],
     "line": 12,
+    "subject": "timeout",
     "status": 503,
     "pid": 4711,
     "instance": "w000",
@@ -107,11 +108,15 @@ def test_a_message_alone_is_enough(kind: type[ClawbloxError]) -> None:
     assert str(kind("the world fell over")).splitlines()[0] == "the world fell over"
 
 
-SUBJECTS = {"ConfigError": "run.command", "FetchError": SAMPLES["url"]} | {
-    name: str(SAMPLES["path"])
-    for name in errors.__all__
-    if name == "ManifestError" or issubclass(getattr(errors, name), CheckpointError)
-}
+SUBJECTS = (
+    dict.fromkeys(("ControlError", "OrchestratorSuspendedError"), "timeout")
+    | {"ConfigError": "run.command", "FetchError": SAMPLES["url"]}
+    | {
+        name: str(SAMPLES["path"])
+        for name in errors.__all__
+        if name == "ManifestError" or issubclass(getattr(errors, name), CheckpointError)
+    }
+)
 """What each error is about; for the others below a world it is the instance."""
 
 

@@ -1,4 +1,4 @@
-"""One operation on many instances at once: outcomes as they land, or all of them as a batch."""
+"""One operation on many instances at once: each outcome as it arrives, or all as a batch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Job: TypeAlias = Callable[[], Awaitable[_T]]
 
 @attrs.frozen
 class Outcome(Generic[_T]):
-    """What an operation on many instances came to for one of them.
+    """The result of an operation for one of many instances.
 
     Attributes:
         instance: Name of the instance.
         value: What the operation returned; None when it failed.
-        error: What it raised; None when it did not.
+        error: What it raised; None when it succeeded.
     """
 
     instance: str
@@ -37,14 +37,14 @@ class Outcome(Generic[_T]):
 
 @attrs.frozen
 class Batch(Generic[_T]):
-    """What an operation on many instances came to. One failure never costs the others.
+    """The results of an operation on many instances. A failure never affects the others.
 
-    Iterating yields the values that there are; ``batch["w000"]`` returns one of them, or raises
-    what went wrong for it.
+    Iterating yields the values; ``batch["w000"]`` returns the value of one instance, or raises its
+    error.
 
     Attributes:
-        done: Values by name of the instance, in the order in which they were asked for.
-        failed: Errors by name of the instance, the first cause first.
+        done: Values by name of the instance, in the order of the request.
+        failed: Errors by name of the instance, in the order of their occurrence.
     """
 
     done: Mapping[str, _T]
@@ -65,7 +65,7 @@ class Batch(Generic[_T]):
         """Raise when anything failed.
 
         Raises:
-            BatchError: It names every instance that failed; its cause is the first error.
+            BatchError: At least one instance failed; its cause is the first error.
         """
         if self.failed:
             raise BatchError.of(self.failed, len(self.failed) + len(self.done))
@@ -74,15 +74,15 @@ class Batch(Generic[_T]):
 class BatchOperation(Generic[_T]):
     """Operations on many instances, which begin when this is awaited or iterated.
 
-    ``await many`` returns the :class:`Batch` of all of them. ``async for outcome
-    in many`` yields an :class:`Outcome` for each as it lands; when the loop is
-    left early, the others go on. A failure is an outcome and never costs the others.
+    ``await operation`` returns the :class:`Batch` of all of them. ``async for outcome in
+    operation`` yields an :class:`Outcome` for each as it arrives; when the loop is left early, the
+    others continue. A failure is an outcome and never affects the others.
 
     Args:
         tasks: The group that the operations run in.
         jobs: The operations by name of the instance.
 
-    Cancellation: of ``await many`` cancels every operation and waits until they have cleaned up.
+    Cancellation: of ``await operation`` cancels all of them and waits until they have cleaned up.
     """
 
     def __init__(self, tasks: Tasks, jobs: Mapping[str, Job[_T]]) -> None:
@@ -96,18 +96,26 @@ class BatchOperation(Generic[_T]):
         self._awaited = len(jobs)
 
     def __await__(self) -> Generator[Any, Any, Batch[_T]]:
-        """Run the operations and return what they came to."""
+        """Run the operations and return their results.
+
+        Raises:
+            UsageError: It was awaited or iterated already, or the world was closed.
+        """
         return self._gather().__await__()
 
     def __aiter__(self) -> Self:
-        """Run the operations and yield each outcome as it lands; again, go on with the rest."""
+        """Run the operations and yield each outcome as it arrives; a second loop takes the rest."""
         if not self._is_begun:
             self._is_begun = True
             self._tasks.start_soon(self._run)
         return self
 
     async def __anext__(self) -> Outcome[_T]:
-        """Return the next outcome."""
+        """Return the next outcome.
+
+        Raises:
+            UsageError: The world was closed before it arrived.
+        """
         if not self._awaited:
             raise StopAsyncIteration
         while not self._outcomes:
@@ -125,9 +133,9 @@ class BatchOperation(Generic[_T]):
             self._scope.cancel()
             await outlast(self._is_over)
             raise
-        done = {one.instance: one for one in found if one.error is None}
+        done = {outcome.instance: outcome for outcome in found if outcome.error is None}
         values = {name: done[name].value for name in self._jobs if name in done}
-        failed = {one.instance: one.error for one in found if one.error is not None}
+        failed = {outcome.instance: outcome.error for outcome in found if outcome.error is not None}
         return Batch(values, failed)  # type: ignore[arg-type]  # no error, hence a value
 
     async def _wait(self) -> None:
@@ -149,7 +157,7 @@ class BatchOperation(Generic[_T]):
     async def _run_one(self, name: str, job: Job[_T]) -> None:
         try:
             self._land(Outcome(name, value=await job()))
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever looks at the outcome
+        except Exception as error:  # noqa: BLE001 - it becomes an outcome
             self._land(Outcome(name, error=error))
 
     def _land(self, outcome: Outcome[_T]) -> None:

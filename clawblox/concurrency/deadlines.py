@@ -1,8 +1,8 @@
 """Deadlines that count only the time in which this process ran.
 
 A process that was stopped (SIGSTOP), or whose event loop was blocked, finds its deadlines passed
-when it goes on, although what it waited for may have come long ago. Here the time is counted in
-ticks, and a tick that comes late, because nobody was there to see it, is not counted.
+when it continues, although what it waited for may have arrived long ago. Here the time is counted
+in ticks, and a late tick, which the process slept through, does not count.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from clawblox.concurrency.tasks import Tasks
 __all__ = ["running_deadline"]
 
 _TICK_S = 0.5
-"""Longest tick: what one stop of this process can take from a deadline, at most."""
+"""Longest tick: the most that one stop of this process takes from a deadline, in seconds."""
 
 _LEAST_TICKS = 4
 
 
 @asynccontextmanager
 async def running_deadline(seconds: float) -> AsyncIterator[anyio.CancelScope]:
-    """Leave the block early, as ``anyio.move_on_after`` does, after so long a time of running.
+    """Leave the block early, as ``anyio.move_on_after`` does, after some time of running.
 
     As many late ticks are forgiven as there are ticks, so that a loop that is always late ends too.
 
     Args:
-        seconds: How long the block may take; ``math.inf`` for ever.
+        seconds: How long the block may take; ``math.inf`` sets no limit.
 
     Yields:
-        The scope of the block; its ``cancelled_caught`` says whether the block was left early.
+        The scope of the block; its ``cancelled_caught`` is true when the block was left early.
 
     Cancellation: as that of the block.
     """

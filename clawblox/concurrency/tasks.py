@@ -1,8 +1,8 @@
 """Tasks that outlive a cancelled caller, in a group that never wraps its owner's exceptions.
 
-asyncio's ``Task.cancel`` strikes wherever its task awaits, shields included, and strikes the
-clean-up after an earlier one again. So what must be undone as a whole runs in a task of its own,
-which sees anyio's cancellation only, and its caller does nothing but wait for that task.
+asyncio's ``Task.cancel`` interrupts its task at any ``await``, shielded or not, and a second one
+interrupts the clean-up after the first. So work that must be undone as a whole runs in a task of
+its own, which sees anyio's cancellation only, and its caller does nothing but wait for that task.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @attrs.define
 class _Outcome(Generic[_T]):
-    """What an owned call came to."""
+    """The result of an owned call."""
 
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     is_done: anyio.Event = attrs.field(factory=anyio.Event)
@@ -37,8 +37,8 @@ class _Outcome(Generic[_T]):
 class Tasks:
     """A task group for one owner; leaving it cancels what still runs and waits for it.
 
-    An exception of the owner's block passes through as it is. The group's own tasks must not
-    raise: whatever they have to say goes to whoever waits for it.
+    An exception of the owner's block passes through unchanged. The group's own tasks must not
+    raise; they hand their errors to the task that waits for them.
     """
 
     def __init__(self) -> None:
@@ -82,11 +82,12 @@ class Tasks:
 
         Args:
             function: What is run.
-            undo: Takes back what the function returned, when its caller was cancelled before it
-                got that.
+            undo: Undoes what the function returned, when its caller was cancelled before it got
+                that.
 
         Raises:
             UsageError: The group was left already, or before the function was done.
+            Exception: What ``function`` raises.
 
         Cancellation: cancels the function and waits until it has cleaned up, even where the
         cancellation is asyncio's own ``Task.cancel``, and comes again and again.
@@ -97,7 +98,7 @@ class Tasks:
             await outcome.is_done.wait()
         except BaseException:
             is_over = anyio.Event()
-            with suppress(UsageError):  # the group was left, and took everything back
+            with suppress(UsageError):  # the group was left, and undid everything
                 self.start_soon(_abandon, outcome, undo, is_over)
                 await outlast(is_over)
             raise
@@ -133,8 +134,8 @@ async def _abandon(
 class Residence(Generic[_T]):
     """Holds an async context manager open in a task of its own; is one itself.
 
-    The manager is entered and left as a whole, however often its user is cancelled meanwhile. It
-    does not learn of an exception in the user's block, which passes through as it is.
+    The manager is entered and left as a whole, even when its user is cancelled again and again. It
+    does not see an exception of the user's block, which passes through unchanged.
 
     Args:
         manager: What is entered and left.
@@ -192,7 +193,10 @@ class Residence(Generic[_T]):
 async def in_own_task(function: Callable[[], Awaitable[_T]]) -> _T:
     """Run ``function`` in a task of its own and return what it returns.
 
-    Cancellation: as :meth:`Tasks.own` says.
+    Raises:
+        Exception: What ``function`` raises.
+
+    Cancellation: cancels the function and waits until it has cleaned up; see :meth:`Tasks.own`.
     """
     async with Tasks() as tasks:
         return await tasks.own(function)
@@ -200,9 +204,9 @@ async def in_own_task(function: Callable[[], Awaitable[_T]]) -> _T:
 
 
 async def outlast(event: anyio.Event) -> None:
-    """Wait for ``event``, whatever is cancelled meanwhile.
+    """Wait for ``event``, even when the caller is cancelled.
 
-    Cancellation: waits on, and raises the latest of asyncio's cancellations at the end.
+    Cancellation: keeps waiting, and raises the latest of asyncio's cancellations at the end.
     """
     cancelled: BaseException | None = None
     while not event.is_set():

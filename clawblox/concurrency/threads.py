@@ -6,7 +6,6 @@ It gets done even while the interpreter shuts down, when no thread can be starte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -59,6 +58,31 @@ async def run_blocking(
     return function(*args)
 
 
+@attrs.define(eq=False)
+class _Piece(Generic[_T]):
+    """Work for a thread, and what came of it; ``is_done`` is set in the event loop."""
+
+    function: Callable[[], _T]
+    has_ended: bool = False
+    value: _T | None = None
+    error: Exception | None = None
+    is_done: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def run(self) -> None:
+        """Run the function and keep what it returns or raises."""
+        try:
+            self.value = self.function()
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller
+            self.error = error
+        self.has_ended = True
+
+    def result(self) -> _T:
+        """Return what the function returned, or raise what it raised."""
+        if self.error is not None:
+            raise self.error
+        return cast(_T, self.value)
+
+
 async def run_interruptible(
     function: Callable[[], _T],
     interrupt: Callable[[], object],
@@ -88,28 +112,21 @@ async def _run_interruptible(
     interrupt: Callable[[], object],
     limiter: anyio.CapacityLimiter | None,
 ) -> _T:
-    outcome: Future[_T] = Future()
-
-    def run() -> None:
-        # What it raises must not come out in the exception group of the tasks.
-        try:
-            outcome.set_result(function())
-        except Exception as error:  # noqa: BLE001 - it belongs to the caller
-            outcome.set_exception(error)
+    piece = _Piece(function)
 
     async def interrupt_when_cancelled() -> None:
         try:
             await anyio.sleep_forever()
         finally:
-            if not outcome.done():
+            if not piece.has_ended:
                 interrupt()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(interrupt_when_cancelled)
-        await run_blocking(run, limiter=limiter)
+        await run_blocking(piece.run, limiter=limiter)  # raises nothing, which the group would wrap
         tasks.cancel_scope.cancel()
     await anyio.lowlevel.checkpoint_if_cancelled()
-    return outcome.result()
+    return piece.result()
 
 
 class Batcher:
@@ -137,9 +154,7 @@ class Batcher:
             self._is_running = True
             await in_own_task(self._run_waiting)  # the others may go on waiting
         await outlast(piece.is_done)
-        if piece.error is not None:
-            raise piece.error
-        return cast(_T, piece.value)
+        return piece.result()
 
     async def _run_waiting(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -153,14 +168,6 @@ class Batcher:
         self._is_running = False
 
 
-@attrs.define(eq=False)
-class _Piece(Generic[_T]):
-    function: Callable[[], _T]
-    value: _T | None = None
-    error: Exception | None = None
-    is_done: anyio.Event = attrs.field(factory=anyio.Event)
-
-
 async def _run_in_thread(pieces: Sequence[_Piece[Any]]) -> None:
     await run_blocking(_run_all, pieces)
     for piece in pieces:
@@ -169,10 +176,7 @@ async def _run_in_thread(pieces: Sequence[_Piece[Any]]) -> None:
 
 def _run_all(pieces: Iterable[_Piece[Any]]) -> None:
     for piece in pieces:
-        try:
-            piece.value = piece.function()
-        except Exception as error:  # noqa: BLE001 - it belongs to the caller
-            piece.error = error
+        piece.run()
 
 
 @per_loop

@@ -1,8 +1,8 @@
-"""Worlds from elsewhere: a folder of a GitHub repository becomes a local world directory.
+"""Downloaded worlds: a folder of a GitHub repository becomes a local world directory.
 
-Owns the address, the cache and the unpacking. A folder is kept by the commit it was taken from,
-``<home>/worlds/<owner>/<repo>/<commit>/<folder>``, complete or absent: its ``world.toml`` is
-what comes last. HTTP is spoken by ``http``. Everything here blocks.
+Owns the address, the cache and the unpacking. A folder is stored by the commit it was taken from,
+``<home>/worlds/<owner>/<repo>/<commit>/<folder>``, complete or absent: its ``world.toml`` comes
+last. ``http`` speaks HTTP. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import attrs
 
+from clawblox.config.arguments import describe_mismatch
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ConfigError, FetchError
 from clawblox.system.files import PRIVATE_DIR, fsync_directory, partial_name, sweep_partials
@@ -30,7 +31,7 @@ from clawblox.system.http import download, fetch_text
 __all__ = ["HOME_ENV", "FetchLimits", "GitHubHosts", "fetch_world", "is_world_url"]
 
 HOME_ENV: Final = "CLAWBLOX_HOME"
-"""Moves the directory for downloaded worlds, which is ``~/.clawblox`` otherwise."""
+"""Variable that names the directory for downloaded worlds, in place of ``~/.clawblox``."""
 
 _FORM: Final = "https://github.com/<owner>/<repo>/tree/<ref>/<folder>"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
@@ -44,12 +45,12 @@ _DAMAGE: Final = (
     ValueError,
     RecursionError,
 )
-"""What unpacking raises for bytes that are not a whole archive."""
+"""What unpacking raises for bytes that are not a complete archive."""
 
 
 @attrs.frozen
 class GitHubHosts:
-    """Where GitHub is.
+    """Addresses of GitHub.
 
     Attributes:
         api: Base address of its API.
@@ -62,13 +63,13 @@ class GitHubHosts:
 
 @attrs.frozen
 class FetchLimits:
-    """How much a download may take.
+    """Limits of a download.
 
     Attributes:
         archive_bytes: Size of the archive.
-        unpacked_bytes: Size of everything in it, also of what is not wanted.
-        entries: Files and directories in it, also those not wanted.
-        header_bytes: Size of all that stands before the content of one entry.
+        unpacked_bytes: Size of everything in it, including what is outside the folder.
+        entries: Number of files and directories in it, including those outside the folder.
+        header_bytes: Size of everything that precedes the content of one entry.
         timeout_s: Seconds for each request.
     """
 
@@ -107,7 +108,7 @@ class _Folder:
 
 
 def is_world_url(text: str) -> bool:
-    """Say whether ``text`` is meant as an address and not as a path."""
+    """Return whether ``text`` is an address and not a path."""
     return re.match(r"https?://", text, re.IGNORECASE) is not None
 
 
@@ -120,7 +121,7 @@ def fetch_world(
 ) -> Path:
     """Return a world directory with the content of a GitHub folder, downloaded when needed.
 
-    A ref is looked up at every call. A full commit id is not: once it is here, no network is
+    A ref is looked up at every call. A full commit id is not: once it is stored, no network is
     needed.
 
     Args:
@@ -128,13 +129,13 @@ def fetch_world(
             slashes, and without a folder the whole repository is the world.
         home: Directory that holds the downloads; None takes ``CLAWBLOX_HOME``, else
             ``~/.clawblox``.
-        hosts: Where GitHub is; None for github.com.
-        limits: How much a download may take; None for the defaults.
+        hosts: Addresses of GitHub; None for github.com.
+        limits: Limits of the download; None for the defaults.
 
     Raises:
-        ConfigError: The address is not of that form.
-        FetchError: There is no such folder, it has no ``world.toml``, it holds something that
-            cannot be unpacked safely, or the host did not deliver. Nothing is left of it.
+        ConfigError: The address does not have that form.
+        FetchError: There is no such folder, it has no ``world.toml``, it contains something that
+            cannot be unpacked safely, or the download failed. Nothing of it is left.
     """
     hosts, limits = hosts or GitHubHosts(), limits or FetchLimits()
     home = Path(home or os.environ.get(HOME_ENV) or Path.home() / ".clawblox").absolute()
@@ -162,7 +163,7 @@ def _parse(url: str) -> _Address:
         owner, repo, kind, *rest = parts
         if kind == "tree" and all(map(_NAME.fullmatch, (owner, repo))) and all(map(_is_safe, rest)):
             return _Address(url, owner, repo, tuple(rest))
-    raise ConfigError(f"a world's address is {_FORM}", key="dir", value=url)
+    raise ConfigError(describe_mismatch(_FORM, url), key="dir", value=url)
 
 
 def _is_safe(part: str) -> bool:
@@ -178,9 +179,9 @@ def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Fol
     for length in range(1, len(address.parts) + 1):
         ref = "/".join(address.parts[:length])
         try:
-            commit = _commit_of(ref, address, hosts, limits)
+            commit = _find_commit(ref, address, hosts, limits)
         except FetchError as error:
-            # 404: no such repository, or none that we may see; 422: no such ref in it.
+            # 404: no such repository, or a private one; 422: no such ref in it.
             if error.status not in (404, 422):
                 raise
             refusal = refusal or error
@@ -193,11 +194,11 @@ def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Fol
     ) from refusal
 
 
-def _commit_of(ref: str, address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> str:
+def _find_commit(ref: str, address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> str:
     url = f"{hosts.api}/repos/{address.owner}/{address.repo}/commits/{quote(ref)}"
     text = fetch_text(url, timeout=limits.timeout_s, accept=_SHA_MEDIA_TYPE).strip()
     if not _COMMIT.fullmatch(text):
-        raise FetchError(f"the host answered something else than a commit: {text[:80]!r}", url=url)
+        raise FetchError(f"the host did not answer with a commit: {text[:80]!r}", url=url)
     return text
 
 
@@ -206,7 +207,7 @@ def _commit_of(ref: str, address: _Address, hosts: GitHubHosts, limits: FetchLim
 
 @contextlib.contextmanager
 def _staging(worlds: Path, url: str) -> Iterator[Path]:
-    """Give a private directory in the file system of the cache, and remove what is left in it."""
+    """Provide a private directory in the file system of the cache; remove it afterwards."""
     try:
         worlds.mkdir(parents=True, exist_ok=True)
         sweep_partials(worlds)
@@ -249,7 +250,7 @@ def _unpack(archive: Path, folder: _Folder, target: Path, limits: FetchLimits) -
                 if count > limits.entries:
                     raise FetchError(f"the repository has over {limits.entries} entries", url=url)
                 _unpack_member(tar, member, target, folder)
-                # tarfile would keep all entries, each with what all headers before it say.
+                # tarfile would keep all entries, each with the content of all earlier headers.
                 tar.members.clear()  # type: ignore[attr-defined]
                 tar.pax_headers = {}
         while content.read(1 << 16):
@@ -277,7 +278,7 @@ class _Content:
         return self._position
 
     def seek(self, position: int) -> None:
-        """Read on to a position; what is over is never sought."""
+        """Read on to a position; ``tarfile`` never seeks backwards."""
         while self._position < position and self.read(min(1 << 16, position - self._position)):
             pass
 
@@ -299,7 +300,7 @@ class _Content:
 
     @contextlib.contextmanager
     def header(self) -> Iterator[None]:
-        """Count what is read as the header of one entry, which ``tarfile`` holds in memory."""
+        """Count what is read as the header of one entry, which ``tarfile`` keeps in memory."""
         if self._header_left is not None:  # a header that extends the next one
             yield
             return
@@ -314,7 +315,7 @@ class _Content:
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry whose name, and what extends it, are no larger than the limit."""
+    """An entry whose name and extended headers are no larger than the limit."""
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
@@ -363,7 +364,7 @@ def _write_file(path: Path, content: IO[bytes], *, is_executable: bool) -> None:
 
 
 def _publish(folder: Path, destination: Path) -> None:
-    """Move a folder to where it is looked for; complete there, or not there."""
+    """Move a folder to its place in the cache, where it is complete or absent."""
     for directory, _, _ in os.walk(folder):
         fsync_directory(Path(directory))
     destination.mkdir(parents=True, exist_ok=True)
@@ -375,8 +376,8 @@ def _publish(folder: Path, destination: Path) -> None:
 def _graft(source: Path, target: Path) -> None:
     """Move ``source`` onto ``target``, its ``world.toml`` last.
 
-    The target has something in it when a folder further down was fetched before, or is being
-    fetched at this moment: that one is complete and perhaps in use, and stays.
+    The target is not empty when a folder below it was fetched before, or is being fetched at this
+    moment: that folder is complete and perhaps in use, and stays.
     """
     try:
         source.rename(target)

@@ -1,23 +1,21 @@
-"""``world.toml`` -> :class:`WorldConfig`: everything that is known of a world before it runs.
+"""``world.toml`` -> :class:`WorldConfig`: everything that is known about a world before it runs.
 
-Owns the reading of the file and the complaints, which name file, line, key and value; what
-a value must be is known to ``config_schema``. Unknown keys are kept and never an error.
-Starts nothing and looks at no other file: whether a script, a document or a command exists
-is for those who use it.
+Reads the file and makes the complaints, which name file, line, key and value; ``schema`` knows what
+the values must be. Unknown keys are kept and never an error. Starts nothing and looks at no other
+file: a missing script, document or command is found where it is used.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tomllib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
-import tomlkit
-from tomlkit.exceptions import ParseError, TOMLKitError
 
 from clawblox import protocol
 from clawblox.config.schema import Fault, Keys, faults, has_value
@@ -47,7 +45,7 @@ START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
     protocol.MANIFEST_ENV: "{manifest_path}",
     protocol.BIN_ENV: "{clawblox_bin}",
 }
-"""The environment of a start, with the names of its values in place of them."""
+"""The environment of a start, with names in place of the values."""
 
 _API_DEFAULTS: Final[Mapping[str, str]] = {
     "doc_url_path": protocol.API_ROUTE,
@@ -79,9 +77,9 @@ class ReadyRule:
     """When an instance counts as ready: ``[run.ready]``.
 
     Attributes:
-        path: Route that answers 200 once the world is ready; not used when ``log`` is set.
+        path: Route that answers 200 once the world is ready; unused when ``log`` is set.
         log: Regular expression; the world is ready when a line of its log contains a match.
-        interval: Seconds between two probes; None leaves the pace to the prober.
+        interval: Seconds between two probes; None for the default, which adapts.
     """
 
     path: str = protocol.API_ROUTE
@@ -94,14 +92,13 @@ class LivenessRule:
     """When an instance that was ready counts as hung: ``[run.liveness]``.
 
     The words and defaults are those of the kubelet's liveness probe. An answer of 200 within
-    ``timeout`` is a success, everything else a failure; one success makes up for all failures
-    before it.
+    ``timeout`` is a success, everything else a failure; one success resets the count of failures.
 
     Attributes:
         path: Route that is asked.
-        period: Seconds from one probe to the next, and to the first after it got ready.
-        timeout: Seconds that one probe may take.
-        failure_threshold: So many failures in a row, and the instance counts as hung.
+        period: Seconds between two probes, and from readiness to the first.
+        timeout: Longest time of one probe, in seconds.
+        failure_threshold: Number of failures in a row after which the instance counts as hung.
     """
 
     path: str = protocol.API_ROUTE
@@ -112,7 +109,7 @@ class LivenessRule:
 
 @attrs.frozen
 class WorldConfig:
-    """What the ``world.toml`` of one world says.
+    """The content of the ``world.toml`` of one world.
 
     Attributes:
         dir: The world directory, absolute, symbolic links resolved.
@@ -129,7 +126,7 @@ class WorldConfig:
 
     @property
     def description(self) -> str | None:
-        """What the world is, in the words of its author; None when they said nothing."""
+        """What the world is, in the words of its author; None when the file has none."""
         return self.config.get("description")
 
     @property
@@ -149,7 +146,7 @@ class WorldConfig:
 
     @property
     def run(self) -> dict[str, Any]:
-        """The table ``[run]``, with whatever it holds besides ``command``."""
+        """The table ``[run]``, with all that it holds besides ``command``."""
         return self._table("run")
 
     @property
@@ -180,7 +177,7 @@ class WorldConfig:
 
     @property
     def api(self) -> dict[str, Any]:
-        """How agents reach the world, as far as it is known before a launch."""
+        """How agents reach the world, as far as that is known before a launch."""
         return {**_API_DEFAULTS, **self._table("api"), "doc_path": str(self.api_doc_path)}
 
     @property
@@ -197,7 +194,7 @@ class WorldConfig:
 
     @property
     def liveness(self) -> LivenessRule | None:
-        """When an instance counts as hung; None when nobody asks it."""
+        """When an instance counts as hung; None when it is not probed."""
         table = self.run.get("liveness")
         return None if table is None else _rule(LivenessRule, table)
 
@@ -208,7 +205,7 @@ class WorldConfig:
 
     @property
     def takes_reseed(self) -> bool:
-        """Whether the world can draw its chance from a new seed after restoring."""
+        """Whether the world can take a new random seed after restoring."""
         return bool(self.run.get("reseed", False))
 
     def _table(self, key: str) -> dict[str, Any]:
@@ -229,7 +226,7 @@ def read_world_config(world_dir: Path) -> WorldConfig:
 
     Raises:
         ConfigError: The directory or the file is missing or unreadable, the file is not
-            UTF-8 or not TOML, or a known key is missing or has a value that cannot be.
+            UTF-8 or not TOML, or a known key is missing or has a wrong value.
     """
     root = Path(os.path.realpath(world_dir))
     path = root / CONFIG_NAME
@@ -266,17 +263,19 @@ def _absence_error(root: Path, path: Path) -> ConfigError:
 
 def _parse(text: str, path: Path) -> dict[str, Any]:
     try:
-        return tomlkit.parse(text).unwrap()
-    except (TOMLKitError, ValueError, RecursionError) as error:
-        line = error.line if isinstance(error, ParseError) else None
-        raise ConfigError(f"not TOML: {error}", path=path, line=line) from error
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = _AT_LINE.search(str(error))
+        message = f"not TOML: {str(error)[: found.start()] if found else error}"
+        line = int(found[1]) if found else None
+        raise ConfigError(message, path=path, line=line) from error
 
 
 def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -> ConfigError:
     key = _dotted(fault.keys)
     # A missing key has no line: the place to look at is the table that lacks it.
     where = fault.keys if has_value(config, fault.keys) else fault.keys[:-1]
-    line = _line_of(text, where) if where else None
+    line = _find_line(text, where) if where else None
     return ConfigError(fault.complaint, path=path, key=key, value=fault.value, line=line)
 
 
@@ -284,6 +283,9 @@ def _dotted(keys: Keys) -> str:
     parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
     return "".join(parts).removeprefix(".")
 
+
+_AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)")
+"""How tomllib says where it stopped."""
 
 _LEXEME: Final = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
@@ -295,7 +297,7 @@ _LEXEME: Final = re.compile(
     r"|\n",
     re.DOTALL,
 )
-"""What can hold or end a statement of valid TOML; everything else lies between matches."""
+"""Whatever can contain or end a statement of valid TOML; the matches skip everything else."""
 
 
 def _statement_ends(text: str) -> Iterator[int]:
@@ -308,17 +310,17 @@ def _statement_ends(text: str) -> Iterator[int]:
     yield len(text)
 
 
-def _line_of(text: str, keys: Keys) -> int | None:
-    """Return the line on which the statement starts that gives ``keys`` a value.
+def _find_line(text: str, keys: Keys) -> int | None:
+    """Return the line on which the statement begins that gives ``keys`` a value.
 
-    tomlkit keeps no positions. A valid document cut after a statement is valid too, so the
+    tomllib keeps no positions. A valid document cut after a statement is valid too, so the
     statement is the one before which the document does not have the keys, and after which
     it does.
     """
     ends = list(_statement_ends(text))
     try:
-        found = bisect_left(ends, True, key=lambda end: has_value(tomlkit.parse(text[:end]), keys))
-    except (TOMLKitError, ValueError):
+        found = bisect_left(ends, True, key=lambda end: has_value(tomllib.loads(text[:end]), keys))
+    except ValueError:
         return None
     if found == len(ends):
         return None

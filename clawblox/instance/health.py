@@ -26,13 +26,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 import anyio
 import attrs
-import structlog
 
 from clawblox.concurrency.deadlines import running_deadline
 from clawblox.config.world_toml import LivenessRule
 from clawblox.protocol import parse_halt
 from clawblox.system.ports import connect_host, describe_owner, find_owners, listeners_at
 from clawblox.system.process_tree import Mark, find_tree
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
     "Probe",
@@ -46,7 +46,7 @@ __all__ = [
     "wait_until_unresponsive",
 ]
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 _FIRST_DELAY_S = 0.002
 _LAST_DELAY_S = 0.02

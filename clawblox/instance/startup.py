@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import anyio
-import structlog
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReady, WorldIdentityError
@@ -24,6 +23,7 @@ from clawblox.instance.ramp import Pace
 from clawblox.results import EventKind
 from clawblox.system.ports import describe_owner
 from clawblox.system.process import Grace
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["FAILED_START_GRACE_S", "Tell", "start_up"]
 
@@ -32,7 +32,7 @@ FAILED_START_GRACE_S = 1.0
 
 _PORT_ATTEMPTS = 3
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class Tell(Protocol):

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import anyio
 import attrs
-import structlog
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
@@ -36,10 +35,11 @@ from clawblox.rundir.records import InstanceRecord
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import has_digest
 from clawblox.system.process import Grace, Process, TreeEnd
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Emit", "Supervisor"]
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class Emit(Protocol):

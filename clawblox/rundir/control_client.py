@@ -4,8 +4,8 @@ Every orchestrator listens, for each run directory it has instances in, at
 ``<run dir>/.clawblox/control/<name>.sock``; ``control_server`` does. A connection carries one
 request: a JSON object on one line, ``{"op": "save", …}``. The answer is any number of event
 lines, ``{"event": "saved", …}``, and then the only line with an ``ok``: ``{"ok": true, …}`` or
-``{"ok": false, "error": {"type", "message", "details", "hint"}}``. A client that closes its
-connection, or its half of it, takes the request back.
+``{"ok": false, "error": {"type", "subject", "message", "details", "hint"}}``. A client that
+closes its connection, or its half of it, takes the request back.
 
 AF_UNIX addresses have at most 107 bytes and run directories are deep, so sockets are reached
 by ``/proc/self/fd/<their directory>/<name>.sock``. Formats: unix(7).
@@ -164,6 +164,7 @@ def _error_of(answer: Mapping[str, Any], path: Path) -> ControlError:
     error = answer.get("error") or {}
     return ControlError(
         error.get("message") or "the orchestrator refused",
+        subject=error.get("subject"),
         path=path,
         error_type=error.get("type"),
         error_details=error.get("details") or (),

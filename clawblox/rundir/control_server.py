@@ -21,7 +21,6 @@ import anyio.abc
 import anyio.lowlevel
 import attrs
 import msgspec
-import structlog
 
 from clawblox.concurrency.deadlines import running_deadline
 from clawblox.concurrency.threads import run_blocking
@@ -39,7 +38,8 @@ from clawblox.rundir.control_client import (
     short_path,
 )
 from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
-from clawblox.telemetry.throttle import Seldom
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.telemetry.throttle import Throttle
 
 __all__ = ["ControlServer", "Handler", "SendEvent"]
 
@@ -53,7 +53,7 @@ _MAX_UNASKED = 64
 """Connections at one time that have not asked for anything yet; further ones wait."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class SendEvent(Protocol):
@@ -104,7 +104,7 @@ class ControlServer:
         self._listener: _Listener | None = None
         self._accepting: anyio.CancelScope | None = None
         self._unasked = anyio.Semaphore(_MAX_UNASKED)
-        self._failures = Seldom()
+        self._failures = Throttle()
         self._is_started = False
         self._is_over = anyio.Event()
 
@@ -271,7 +271,8 @@ async def _outcome_of(
 def _failure(error: ClawbloxError, kind: type[Exception] | None = None) -> bytes:
     fields = {
         "type": (kind or type(error)).__name__,
-        "message": _printable(error.headline),
+        "subject": error.subject and _printable(error.subject),
+        "message": _printable(error.message),
         "details": [_printable(line) for line in error.details()],
         "hint": error.hint and _printable(error.hint),
     }

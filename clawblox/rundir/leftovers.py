@@ -10,8 +10,6 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-import structlog
-
 from clawblox.errors import ManifestError
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
@@ -19,12 +17,13 @@ from clawblox.rundir.paths import files_dir, records_dir, run_lock
 from clawblox.rundir.records import InstanceRecord, close_stale_records, read_records
 from clawblox.system.files import lock_file, lock_owner, sweep_partials, unlock_file
 from clawblox.system.process_tree import read_process
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["close_interrupted", "is_left_open", "remove_leftovers"]
 
 _LOCK_WAIT_S = 1.0
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 def close_interrupted(run_dir: Path) -> list[Path]:

@@ -17,17 +17,17 @@ from typing import Self
 
 import anyio
 import attrs
-import structlog
 
 from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError, UsageError
 from clawblox.rundir.manifest import Update, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["ManifestWriter", "ManifestWriters"]
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class ManifestWriter:

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import anyio
 import attrs
-import structlog
 
 from clawblox import protocol
 from clawblox.concurrency.batch import BatchOperation, Outcome
@@ -43,6 +42,7 @@ from clawblox.snapshot.capture import SnapshotSource
 from clawblox.system.clock import utc_now
 from clawblox.system.process import Grace, TreeEnd, end_tree
 from clawblox.system.process_tree import read_variables
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
     "OnEvent",
@@ -54,7 +54,7 @@ __all__ = [
     "stop_instances",
 ]
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 _OWNER_TIMEOUT_S = 5.0
 _OWNER_POLL_S = 0.02

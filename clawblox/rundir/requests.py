@@ -26,6 +26,7 @@ from clawblox.errors import ClawbloxError, UsageError
 
 __all__ = [
     "check_members",
+    "describe_error",
     "describe_outcome",
     "read_fork_options",
     "read_grace",
@@ -113,6 +114,11 @@ def _given(asked: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: asked[name] for name in names if asked.get(name) is not None}
 
 
+def describe_error(name: str, error: Exception) -> str:
+    """Return the text of an error without the name of its instance, which the event tells."""
+    return str(error).removeprefix(f"{name}: ")
+
+
 def describe_outcome(event: str, outcome: Outcome[Any]) -> dict[str, Any]:
     """Return the members of the event that tells an outcome.
 
@@ -121,7 +127,7 @@ def describe_outcome(event: str, outcome: Outcome[Any]) -> dict[str, Any]:
         outcome: What the operation came to for one instance.
     """
     if outcome.error is not None:
-        error = str(outcome.error)
+        error = describe_error(outcome.instance, outcome.error)
         return {"event": "failed", "instance": outcome.instance, "error": error}
     return {"event": event, "instance": outcome.instance, "value": outcome.value}
 

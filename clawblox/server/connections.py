@@ -18,7 +18,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clawblox.server.settings import Settings
-from clawblox.telemetry.throttle import Seldom
+from clawblox.telemetry.throttle import Throttle
 
 __all__ = ["Acceptor", "Connection"]
 
@@ -143,7 +143,7 @@ class Acceptor:
         self._make_connection = make_connection
         self._connections = connections
         self._settings = settings
-        self._failures, self._shortages = Seldom(), Seldom()
+        self._failures, self._shortages = Throttle(), Throttle()
 
     async def run(self) -> None:
         """Accept until cancelled.

@@ -1,7 +1,7 @@
 """Snapshots: ``GET /snapshot`` -> a verified file on disk, complete or absent.
 
-Here is what surrounds a transfer: its deadline, its cancellation, and how many run at once. The
-transfer itself blocks, so it runs in a worker thread, and the event loop is not involved.
+Owns the deadline and the cancellation of a transfer, and how many run at once. The transfer itself
+blocks, so it runs in a worker thread, and the event loop is not involved.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ async def capture(
     Args:
         source: The instance.
         directory: Where the file goes; created when missing. The name is chosen and new.
-        timeout: Seconds for all of it from its turn on, in which this process runs; a few
-            transfers have their turn at once.
+        timeout: Seconds from its turn to its end, in which this process runs; a few transfers
+            have their turn at once.
         max_bytes: Largest body that is accepted.
 
     Raises:
-        SnapshotError: The answer is unusable or late; no file is left.
+        SnapshotError: The answer is unusable or late; it leaves no file.
 
-    Cancellation: the connection is closed and no file is left.
+    Cancellation: closes the connection and leaves no file.
     """
-    # Its own limit is for a transfer that nobody aborts any more; this one comes first.
+    # The transfer's own limit is for one that cannot be aborted any more; this one comes first.
     transfer = Transfer(source, directory, 3 * timeout, max_bytes)
     try:
         async with _checkers_held(), _current_turns(), running_deadline(timeout):
@@ -55,7 +55,7 @@ async def capture(
             bytes=transfer.received,
         )
     except BaseException:
-        # A cancellation may strike even after the file was published.
+        # A cancellation may arrive even after the file was published.
         with anyio.CancelScope(shield=True):
             await run_blocking(transfer.discard)
         raise
@@ -68,7 +68,7 @@ def _current_turns() -> anyio.Semaphore:
 
 @asynccontextmanager
 async def _checkers_held() -> AsyncIterator[None]:
-    """Keep checkers from one transfer to the next, until the last that runs or waits is over."""
+    """Keep checkers from one transfer to the next, until the last that runs or waits has ended."""
     checkers.hold()
     try:
         yield

@@ -1,17 +1,16 @@
 """The checker: a small process that checks large documents, its program and its client.
 
-A check holds the interpreter for as long as it takes, and the pages of the mapped file count as
-memory of whoever maps it. So a large document is checked elsewhere. A checker gets the open file
-over a Unix socket, answers with one message, and ends when the socket does: it never outlives its
-orchestrator. An idle one is kept for the next document as long as somebody holds the checkers,
-which is while saves are under way.
+A check holds the interpreter until it is done, and the pages of the mapped file count as memory of
+the process that maps it. So a large document is checked in another process. A checker gets the open
+file over a Unix socket, answers with one message, and ends when the socket does: it never outlives
+its orchestrator. An idle one is kept for the next document while saves are under way.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal  # noqa: TID251 - ends a checker that nobody needs
+import signal  # noqa: TID251 - ends a checker
 import socket
 import threading
 import weakref
@@ -26,10 +25,10 @@ from clawblox.system.helper import detach_from_parent, spawn_helper
 __all__ = ["CHECKER_NAME", "SMALL_BYTES", "Check", "Checker", "CheckerLost", "checkers", "main"]
 
 CHECKER_NAME = "clawblox-checker"
-"""Stands in a checker's command line, for whoever reads a process list."""
+"""Identifies a checker in a process list: a word of its command line."""
 
 SMALL_BYTES = 4 << 20
-"""Up to this size a document is checked in this process: that takes 2.5 ms, a boot 40 ms."""
+"""Up to this size a document is checked in this process, in 2.5 ms; booting a checker takes 40."""
 
 _MESSAGE_BYTES = 1 << 16
 _READY = b"ready"
@@ -37,7 +36,11 @@ _CHECK = b"check"
 
 
 class CheckerLost(Exception):  # noqa: N818 - says the condition; the caller raises the public error
-    """A checker ended before it answered, or even before it had booted."""
+    """A checker ended before it answered.
+
+    Args:
+        had_booted: Whether it had booted before it ended.
+    """
 
     def __init__(self, *, had_booted: bool) -> None:
         super().__init__(
@@ -81,7 +84,7 @@ class Checker:
         """Have a document checked; see :func:`clawblox.snapshot.header.read_header`. Blocks.
 
         Raises:
-            InvalidDocument: As there.
+            InvalidDocument: It is not JSON, or nested too deeply.
             CheckerLost: The process ended, or was interrupted.
         """
         if not self._has_booted:
@@ -111,7 +114,7 @@ class Checker:
     def end(self) -> None:
         """End the process and reap it. Blocks for an instant."""
         self._channel.close()
-        # It may have been reaped by whoever waits for every child here.
+        # Other code that waits for every child may have reaped it.
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG) is None:
                 os.kill(self.pid, signal.SIGKILL)
@@ -132,7 +135,7 @@ class Checkers:
             self._holders += 1
 
     def release(self) -> list[Checker]:
-        """Take back one :meth:`hold`; return the checkers that the caller has to end."""
+        """Undo one :meth:`hold`; return the checkers that the caller has to end."""
         with self._lock:
             self._holders -= 1
             if self._holders:
@@ -144,7 +147,7 @@ class Checkers:
         """Return an idle checker, or a new one.
 
         Raises:
-            OSError: None can be spawned.
+            OSError: No process can be spawned.
         """
         with self._lock:
             if self._idle:
@@ -152,7 +155,7 @@ class Checkers:
         return Checker()
 
     def give_back(self, checker: Checker) -> None:
-        """Keep a checker for the next document, or end it when nobody holds the checkers."""
+        """Keep a checker for the next document, or end it when no save is under way."""
         with self._lock:
             if self._holders:
                 self._idle.append(checker)
@@ -173,7 +176,7 @@ _channels: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 def _drop_inherited() -> None:
-    # A forked child that holds a channel open would keep a checker alive beyond our end.
+    # A forked child that holds a channel open would keep a checker alive when its parent has ended.
     for channel in tuple(_channels):
         channel.close()
     checkers.after_fork()
@@ -183,7 +186,7 @@ os.register_at_fork(after_in_child=_drop_inherited)
 
 
 class Check:
-    """The check of one document, of whatever size."""
+    """The check of one document of any size."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -192,10 +195,10 @@ class Check:
         self._is_interrupted = False
 
     def prepare(self, size_bytes: int) -> None:
-        """Let a checker boot while the document is still on its way, if it may need one.
+        """Boot a checker while the document is still arriving, if it may need one.
 
         Args:
-            size_bytes: How large the document is, at least.
+            size_bytes: Least size of the document.
         """
         if size_bytes > SMALL_BYTES and not self._is_prepared:
             self._is_prepared = True
@@ -204,11 +207,11 @@ class Check:
     def read_header(self, fd: int) -> Header:
         """Check the document; see :func:`clawblox.snapshot.header.read_header`. Blocks.
 
-        Where no checker can be brought up, the check is done in this process.
+        Where no checker can be spawned, the document is checked in this process.
 
         Raises:
-            InvalidDocument: As there.
-            OSError: As there.
+            InvalidDocument: It is not JSON, or nested too deeply.
+            OSError: It cannot be mapped.
             CheckerLost: It was interrupted, or a second checker was killed like the first.
         """
         self.prepare(os.fstat(fd).st_size)
@@ -227,7 +230,7 @@ class Check:
         try:
             return self._checker.read_header(fd)
         except CheckerLost:
-            if (lost := self._let_go()) is not None:
+            if (lost := self._detach()) is not None:
                 lost.end()
             raise
 
@@ -240,7 +243,7 @@ class Check:
 
     def close(self) -> None:
         """Give back the checker, if there is one."""
-        checker = self._let_go()
+        checker = self._detach()
         if checker is None:
             return
         if self._is_interrupted:
@@ -256,7 +259,7 @@ class Check:
                 if self._is_interrupted:
                     checker.interrupt()
 
-    def _let_go(self) -> Checker | None:
+    def _detach(self) -> Checker | None:
         with self._lock:
             checker, self._checker = self._checker, None
             return checker

@@ -1,7 +1,7 @@
-"""What a JSON snapshot says of itself at its top level: ``format`` and ``time``.
+"""Reading two members at the top level of a JSON snapshot: ``format`` and ``time``.
 
-The whole file is checked for its syntax, wherever the two stand, and nothing of it is built: it is
-mapped, and only values that are short enough are looked at. The check holds the interpreter for
+The syntax of the whole file is checked, wherever the two are, without building any of it: the file
+is mapped, and only values that are short enough are looked at. The check holds the interpreter for
 0.6 ms a megabyte; :mod:`clawblox.snapshot.checker` is for documents where that is too long.
 """
 
@@ -20,11 +20,11 @@ _NULL = msgspec.Raw(b"null")
 
 
 class InvalidDocument(Exception):  # noqa: N818 - says the condition; the caller raises the public error
-    """A file holds no valid JSON; the message says where."""
+    """A file is not valid JSON; the message says where."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The two fields, each None where there is none that can be used.
+    """The two members, each None where it is missing or unusable.
 
     Attributes:
         format: Name of the document's format.
@@ -46,13 +46,13 @@ class _Values(NamedTuple):
 
 
 def read_header(fd: int) -> Header:
-    """Check a file from its beginning to its end and return what it says of itself. Blocks.
+    """Check a whole file and return its header. Blocks.
 
     Args:
         fd: Descriptor of the file, open for reading.
 
     Raises:
-        InvalidDocument: It is no JSON, or nested too deeply to tell.
+        InvalidDocument: It is not JSON, or nested too deeply to tell.
         OSError: It cannot be mapped.
     """
     try:
@@ -66,13 +66,13 @@ def _find_values(fd: int) -> _Values:
     with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
         try:
             return _copy_values(view)
-        except msgspec.ValidationError:  # no object, which was seen at its first byte
+        except msgspec.ValidationError:  # not an object, as its first byte shows
             msgspec.json.decode(view, type=msgspec.Raw)
             return _Values(b"null", b"null")
 
 
 def _copy_values(view: memoryview) -> _Values:
-    # What is found lies in the mapped file, which cannot be closed while anything refers to it.
+    # The values lie in the mapped file, which cannot be closed while anything refers to it.
     found = msgspec.json.decode(view, type=_Fields)
     return _Values(_copy_short(found.format), _copy_short(found.time))
 

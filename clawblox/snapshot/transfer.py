@@ -1,22 +1,21 @@
 """One snapshot on its way from a world's socket to a published file.
 
-Bytes go from a loopback socket through the digest to a private partial file, so memory stays flat
-whatever the size. The document itself is never built; ``format`` and ``time`` are picked out of
-the file. It blocks, so it runs in a worker thread; its deadline and its cancellation are the
-caller's, who calls :meth:`Transfer.abort`.
+Bytes go from a loopback socket through the digest to a private partial file, so memory does not
+grow with the size. The document itself is never built; ``format`` and ``time`` are read from the
+file. It blocks, so it runs in a worker thread; deadline and cancellation are the caller's, which
+calls :meth:`Transfer.abort`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import http.client
 import os
 import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -28,6 +27,9 @@ from clawblox.snapshot.header import Header, InvalidDocument
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import PartialFile, make_private_dir, sweep_partials, write_all
 from clawblox.system.ports import connect_host
+
+if TYPE_CHECKING:
+    import http.client
 
 __all__ = ["SnapshotSource", "Transfer"]
 
@@ -57,9 +59,9 @@ class SnapshotSource:
 
 
 class _Wire(socket.socket):
-    """A connected socket that waits for bytes tick by tick, as long as it may go on.
+    """A connected socket that waits for bytes tick by tick, as long as it may continue.
 
-    One timeout for all of the waiting would run on while this process is stopped.
+    A single timeout would expire while this process is stopped.
 
     Args:
         fileno: Descriptor of the socket, taken over.
@@ -87,7 +89,7 @@ class Transfer:
     Args:
         source: Where from.
         directory: Where the file goes; created when missing. The name is chosen and new.
-        timeout: Longest silence in seconds, for want of a caller who aborts it sooner.
+        timeout: Longest silence in seconds, unless the caller aborts it sooner.
         max_bytes: Largest body that is accepted.
 
     Attributes:
@@ -114,16 +116,22 @@ class Transfer:
         self._check.interrupt()
 
     def discard(self) -> None:
-        """Remove the file again, if it was published, since nobody will register it."""
+        """Remove the file again, if it was published.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
         if self._published is not None:
             self._published.unlink(missing_ok=True)
 
     def run(self) -> SavedSnapshot:
-        """Do it.
+        """Transfer, verify and publish the snapshot. Blocks.
 
         Raises:
             SnapshotError: Nothing was published.
         """
+        import http.client  # takes 10 ms to load, which a start need not wait for
+
         try:
             make_private_dir(self._directory)
             sweep_partials(self._directory)
@@ -142,6 +150,8 @@ class Transfer:
             raise self._error(f"the world was silent for {self._timeout:g} s")
 
     def _connect(self) -> http.client.HTTPConnection:
+        import http.client
+
         host, port = connect_host(self._source.host), self._source.port
         connection = http.client.HTTPConnection(host, port)
         waited_s = 0.0
@@ -249,7 +259,7 @@ class Transfer:
             self._published = path
             partial.publish(path, overwrite=False)
         except FileExistsError:
-            self._published = None  # somebody else's
+            self._published = None  # the file of another process
             raise
         known = header or Header()
         return SavedSnapshot(
@@ -272,6 +282,8 @@ def _media_type(response: http.client.HTTPResponse) -> str:
 
 
 def _describe(error: Exception) -> str:
+    import http.client
+
     if isinstance(error, http.client.IncompleteRead):
         return "the body ended early"
     if isinstance(error, OSError) and error.strerror:

@@ -2,7 +2,7 @@
 
 - ``process``: starting, watching and ending processes.
 - ``process_tree``: which processes belong to an instance.
-- ``process_finder``: one look at ``/proc`` for everyone who asks at the time.
+- ``process_finder``: one pass over ``/proc`` for all tasks that ask at the time.
 - ``guard``: the small process that ends what a dead orchestrator left.
 - ``helper``: how our own small processes are started.
 - ``tmux``: windows for instances that a person wants to watch.

@@ -1,8 +1,11 @@
-"""Files that are complete or absent: atomic, durable publishing, and private directories, locks.
+"""Files that are complete or absent: atomic, durable publishing, private directories, locks.
 
 The recipe: an exclusive private partial file in the destination's directory, fsync of the
 file, link or rename, fsync of the directory. A rename alone is atomic against the death of
 this process; the fsyncs make it durable against the loss of power. Everything here blocks.
+
+Each start comes through here several times, so the file system is asked by ``os`` and not by
+``pathlib``, which costs as much again.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import errno
 import fcntl
 import functools
 import hashlib
-import itertools
 import os
 import re
 import secrets
@@ -56,27 +58,30 @@ _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.
 class PartialFile:
     """A private file beside its destination, which becomes the destination or disappears.
 
-    The name tells its owner (pid and start time), so that :func:`sweep_partials` can remove
+    Its name contains its owner (pid and start time), so that :func:`sweep_partials` can remove
     what a killed owner left.
 
     Args:
         directory: Where the destination will be; it must exist.
-        stem: A word for the name, for whoever finds the file.
+        stem: A word for the name, which tells people what the file is.
+
+    Raises:
+        OSError: It cannot be made.
 
     Attributes:
-        path: Where it is now.
+        path: Where it is until it is published.
         fd: Open descriptor for reading and writing.
     """
 
-    def __init__(self, directory: Path, stem: str) -> None:
-        self.path = directory / partial_name(stem)
+    def __init__(self, directory: Path | str, stem: str) -> None:
+        self.path = os.path.join(directory, partial_name(stem))
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self.fd = os.open(self.path, flags, PRIVATE_FILE)
         self._is_there = True
 
     def publish(
         self,
-        destination: Path,
+        destination: Path | str,
         *,
         overwrite: bool,
         mode: int = PRIVATE_FILE,
@@ -88,7 +93,7 @@ class PartialFile:
             destination: The final path, in the same directory.
             overwrite: Replace what is there; otherwise that is a FileExistsError.
             mode: Permissions of the published file.
-            durable: Whether it must outlive a loss of power too; without, a rename alone
+            durable: Whether it must survive a loss of power too; otherwise a rename alone
                 makes it complete or absent for every living reader.
 
         Raises:
@@ -100,28 +105,33 @@ class PartialFile:
         if durable:
             os.fsync(self.fd)
         if overwrite:
-            self.path.replace(destination)
+            os.replace(self.path, destination)
         else:
             os.link(self.path, destination)
-            self.path.unlink()
+            os.unlink(self.path)
         self._is_there = False
         if durable:
-            fsync_directory(destination.parent)
+            fsync_directory(os.path.dirname(destination) or ".")
 
     def close(self) -> None:
-        """Close the descriptor and remove the partial file if it was not published."""
+        """Close the descriptor and remove the partial file if it was not published.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
         try:
             os.close(self.fd)
         finally:
             if self._is_there:
-                self.path.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.path)
 
 
 def partial_name(stem: str) -> str:
     """Return a new name for what this process is writing, as :func:`sweep_partials` knows it.
 
     Args:
-        stem: A word for the name, for those who find it.
+        stem: A word for the name, which tells people what it is.
     """
     return f".{stem}.{_identity(os.getpid())}.{secrets.token_hex(4)}.partial"
 
@@ -132,7 +142,7 @@ def _identity(pid: int) -> str:
 
 
 def publish_bytes(
-    destination: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True
+    destination: Path | str, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True
 ) -> None:
     """Write ``data`` to ``destination`` in one step, replacing what is there.
 
@@ -140,12 +150,12 @@ def publish_bytes(
         destination: The file.
         data: Its whole content.
         mode: Its permissions.
-        durable: Whether it must outlive a loss of power too.
+        durable: Whether it must survive a loss of power too.
 
     Raises:
-        OSError: As :meth:`PartialFile.publish` says.
+        OSError: It is not published, or perhaps not durable: see :meth:`PartialFile.publish`.
     """
-    partial = PartialFile(destination.parent, destination.name)
+    partial = PartialFile(*os.path.split(destination))
     try:
         write_all(partial.fd, data)
         partial.publish(destination, overwrite=True, mode=mode, durable=durable)
@@ -162,7 +172,7 @@ class LockOwner(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what a lock says of its owner; None when it says nothing."""
+        """Read what a lock says of its owner; None when that is not readable."""
         try:
             pid, host, since = text.split()
             return cls(int(pid), host, since)
@@ -171,15 +181,15 @@ class LockOwner(NamedTuple):
 
 
 def own_lock() -> LockOwner:
-    """Return what a lock that is taken now says of its owner."""
+    """Return the owner that a lock taken now names."""
     return LockOwner(os.getpid(), os.uname().nodename, format_utc(utc_now()))
 
 
 def lock_file(path: Path) -> int | None:
-    """Take the lock that ``path`` stands for; it ends with :func:`unlock_file` or with us.
+    """Take the lock ``path``; it ends with :func:`unlock_file`, or with this process.
 
     Returns:
-        An open descriptor, or None when another process (or another owner here) holds it.
+        An open descriptor, or None when another process, or another owner in this one, holds it.
 
     Raises:
         OSError: The file cannot be opened.
@@ -206,18 +216,23 @@ def lock_file(path: Path) -> int | None:
 def _is_file(path: Path, fd: int) -> bool:
     # The previous owner may have removed the file between our open and our lock.
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:
         return False
 
 
 def unlock_file(path: Path, fd: int) -> None:
-    """Give back a lock and remove its file; a forked child has no lock to give back."""
+    """Give back a lock and remove its file; a forked child has no lock to give back.
+
+    Raises:
+        OSError: The file cannot be removed; the lock is given back all the same.
+    """
     if fd not in _held_locks:
         return
     _held_locks.remove(fd)
     try:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     finally:
         os.close(fd)
 
@@ -233,7 +248,7 @@ os.register_at_fork(after_in_child=_drop_inherited_locks)
 
 
 def lock_owner(path: Path) -> LockOwner | None:
-    """Return what a lock file says of its owner, for a message; None when it says nothing."""
+    """Return what a lock file says of its owner, for a message; None when it is not readable."""
     try:
         return LockOwner.parse(path.read_text())
     except (OSError, ValueError):
@@ -241,7 +256,7 @@ def lock_owner(path: Path) -> LockOwner | None:
 
 
 def digest_file(path: Path) -> str:
-    """Return the SHA-256 digest of a file, in hexadecimal. Blocks.
+    """Return the SHA-256 digest of a file, in hexadecimal.
 
     Raises:
         OSError: The file cannot be read.
@@ -251,7 +266,7 @@ def digest_file(path: Path) -> str:
 
 
 def has_digest(path: Path, digest: str) -> bool:
-    """Say whether a file is there and has that SHA-256 digest. Blocks."""
+    """Return whether a file exists and has that SHA-256 digest."""
     try:
         return digest_file(path) == digest
     except OSError:
@@ -259,7 +274,11 @@ def has_digest(path: Path, digest: str) -> bool:
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
-    """Write all of ``data``; ``os.write`` alone may write less."""
+    """Write all of ``data``; ``os.write`` alone may write less.
+
+    Raises:
+        OSError: Perhaps a part of it was written.
+    """
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -271,33 +290,41 @@ def make_private_dir(path: Path) -> Path:
     Raises:
         OSError: It cannot be made, or something else is there.
     """
-    missing = itertools.takewhile(lambda one: not one.is_dir(), (path, *path.parents))
-    for directory in reversed(tuple(missing)):
+    missing = []
+    directory = os.fspath(path)
+    while not os.path.isdir(directory):
+        missing.append(directory)
+        directory = os.path.dirname(directory) or "."
+    for directory in reversed(missing):
         try:
-            directory.mkdir(mode=PRIVATE_DIR)
+            os.mkdir(directory, PRIVATE_DIR)
         except FileExistsError as error:
-            if not directory.is_dir():  # else another process was faster
+            if not os.path.isdir(directory):  # else another process was faster
                 reason = os.strerror(errno.ENOTDIR)
-                raise NotADirectoryError(errno.ENOTDIR, reason, str(directory)) from error
+                raise NotADirectoryError(errno.ENOTDIR, reason, directory) from error
         else:
-            directory.chmod(PRIVATE_DIR)
+            os.chmod(directory, PRIVATE_DIR)
     return path
 
 
 def sweep_partials(directory: Path) -> None:
-    """Remove the partial files and trees in ``directory`` whose owner does not live any more."""
+    """Remove the partial files and trees in ``directory`` whose owner has ended.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
     for entry in os.scandir(directory):
         found = _PARTIAL.fullmatch(entry.name)
         if found and not is_same_process(int(found["pid"]), int(found["start"])):
-            # What cannot be removed, another user's for example, is in nobody's way.
+            # What cannot be removed, another user's for example, does no harm.
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
                 continue
             with contextlib.suppress(OSError):
-                Path(entry.path).unlink()
+                os.unlink(entry.path)
 
 
-def fsync_directory(directory: Path) -> None:
+def fsync_directory(directory: Path | str) -> None:
     """Make the names in a directory durable.
 
     Raises:
@@ -313,14 +340,14 @@ def fsync_directory(directory: Path) -> None:
 # -- system calls that Python lacks: renameat2(2) and syncfs(2) ---------------------------------
 
 NO_REPLACE: Final = 1
-"""``RENAME_NOREPLACE``: a FileExistsError where something is already."""
+"""``RENAME_NOREPLACE``: a FileExistsError where the destination exists."""
 
 EXCHANGE: Final = 2
-"""``RENAME_EXCHANGE``: the two change places."""
+"""``RENAME_EXCHANGE``: source and destination change places."""
 
 _AT_FDCWD: Final = -100
 _NO_FLAGS: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
-"""How kernels, file systems and sandboxes say that they know no flags."""
+"""How kernels, file systems and sandboxes say that they do not know the flags."""
 
 
 def rename_with(
@@ -331,7 +358,7 @@ def rename_with(
     source_dir: int = _AT_FDCWD,
     destination_dir: int = _AT_FDCWD,
 ) -> bool:
-    """Rename in one step, as ``flag`` says. Blocks.
+    """Rename in one step, as ``flag`` says.
 
     Args:
         flag: :data:`NO_REPLACE` or :data:`EXCHANGE`.
@@ -359,7 +386,7 @@ def rename_with(
 
 
 def sync_file_system(fd: int) -> None:
-    """Make durable all that was written to a file system: one wait, however many files. Blocks.
+    """Make durable all that was written to a file system, in one wait for any number of files.
 
     Args:
         fd: Descriptor of anything on it.

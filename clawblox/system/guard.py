@@ -4,8 +4,8 @@ One guard serves one orchestrator process. It holds the read end of a pipe (the 
 a pidfd of the orchestrator. The client tells it the cookie of every instance *before* the
 instance is spawned, and its leaders after; when the orchestrator is gone, however it went, the
 guard sends TERM to everything that belongs to a known mark, waits a grace, and kills the rest.
-A detached instance is one the guard was told to forget. A guard that dies, for want of memory
-perhaps, is replaced at once: a thread waits for its end.
+A detached instance is one that the guard was told to forget. A guard that dies, perhaps for lack
+of memory, is replaced at once: a thread waits for its end.
 
 Standard library only: the program runs as ``python -I -S`` and stays near 9 MB.
 """
@@ -27,7 +27,7 @@ from clawblox.system.process_tree import Mark, find_tree, kill_tree, signal_proc
 __all__ = ["GUARD_NAME", "KEEPER_THREAD", "ORPHAN_GRACE_S", "Guard", "guard", "main"]
 
 GUARD_NAME = "clawblox-guard"
-"""Stands in the guard's command line, for whoever reads a process list."""
+"""Identifies the guard in a process list: a word of its command line."""
 
 ORPHAN_GRACE_S = 2.0
 """Seconds between TERM and KILL for the instances of an orchestrator that is gone."""
@@ -36,13 +36,13 @@ KEEPER_THREAD = "clawblox-guard-keeper"
 """Name of the thread that waits for the end of a guard, to replace it."""
 
 _KEEPER_PAUSE_S = 1.0
-"""Before a guard that died on the spot, or could not be started, is replaced."""
+"""Pause before a guard that died at once, or could not be started, is replaced, in seconds."""
 
 _KILL_TIMEOUT_S = 30.0
 _SCAN_INTERVAL_S = 0.02
 _QUIET_S = 0.5
-"""So long nothing must be found. A child that was being spawned as its orchestrator died carries
-no mark until its exec is done."""
+"""How long nothing must be found, in seconds. A child that was being spawned as its orchestrator
+died carries no mark until its exec is done."""
 
 
 class Guard:
@@ -55,9 +55,9 @@ class Guard:
         self._marks: dict[bytes, Mark] = {}
 
     def watch(self, mark: Mark) -> None:
-        """Have everything that belongs to ``mark`` ended when this process is gone.
+        """End everything that belongs to ``mark`` when this process is gone.
 
-        A later call with the same cookie replaces the mark, when there are more leaders.
+        A later call with the same cookie replaces the mark, for example by one with more leaders.
 
         Raises:
             OSError: The guard cannot be started.
@@ -70,7 +70,7 @@ class Guard:
                 self._start()
 
     def forget(self, mark: Mark) -> None:
-        """Take back :meth:`watch`: nothing of it is left, or it shall outlive this process."""
+        """Undo :meth:`watch`, for a tree that has ended or that is to outlive this process."""
         with self._lock:
             self._marks.pop(mark.cookie, None)
             if self._is_running():
@@ -81,7 +81,7 @@ class Guard:
             return False
         try:
             ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG)
-        except ChildProcessError:  # ended, and reaped by whoever waits for every child here
+        except ChildProcessError:  # ended, and reaped by other code that waits for every child
             pass
         else:
             if ended is None:
@@ -104,14 +104,14 @@ class Guard:
         keeper = threading.Thread(
             target=self._replace, args=(self._pid,), name=KEEPER_THREAD, daemon=True
         )
-        # From Python 3.12 on no thread can be started while the interpreter ends.
+        # From Python 3.12 on, no thread can be started while the interpreter shuts down.
         with contextlib.suppress(RuntimeError):
             keeper.start()
 
     def _replace(self, pid: int) -> None:
         """Wait for the end of a guard, and start another when there is something to watch."""
         started_at = time.monotonic()
-        with contextlib.suppress(ChildProcessError):  # somebody waits for every child here
+        with contextlib.suppress(ChildProcessError):  # other code waits for every child
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         may_start = time.monotonic() - started_at > _KEEPER_PAUSE_S
         while True:
@@ -176,7 +176,7 @@ def _watch_until_gone(orchestrator: int) -> list[Mark]:
     pending = b""
     while True:
         is_gone = {descriptor for descriptor, _ in poller.poll()} != {0}
-        # Its last words are read after its death was noticed, so that none is missed.
+        # Read after its death was noticed, so that its last messages are not missed.
         received, is_closed = _read_lifeline()
         *lines, pending = (pending + received).split(b"\n")
         for line in lines:

@@ -1,4 +1,4 @@
-"""Small Python programs that work beside this process and for it alone: how they are begun.
+"""Starting small Python programs that work beside this process and for it alone.
 
 A helper runs as ``python -I -S`` with an empty environment, in a session of its own, so that
 Ctrl-C on the terminal does not reach it. Its standard input is the channel to this process, and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal  # noqa: TID251 - a helper ignores what is meant for its master
+import signal  # noqa: TID251 - a helper ignores signals meant for its parent
 import sys
 from collections.abc import Iterable
 
@@ -22,9 +22,9 @@ def spawn_helper(
     """Spawn a helper and return its pid, a child that the caller reaps. Blocks.
 
     Args:
-        name: Stands in its command line, for whoever reads a process list.
+        name: Identifies it in a process list: a word of its command line.
         function: What it calls, as ``module:function``.
-        *arguments: What it calls it with.
+        *arguments: Arguments of that call.
         channel: Descriptor that becomes its standard input.
         paths: Where it finds its imports beside those of the standard library.
 
@@ -50,11 +50,11 @@ def spawn_helper(
 
 
 def detach_from_parent() -> None:
-    """Make the helper, which calls this first, independent of where it came from."""
+    """Make the helper independent of its parent; it calls this first."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
-    # What was handed to all children is not for a helper, and others wait for its end.
+    # Descriptors meant for all children: somebody may wait for them to be closed.
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         if int(name) > 2:
             with contextlib.suppress(OSError):  # the descriptor of this very listing

@@ -1,17 +1,23 @@
-"""HTTP: the only module that knows httpx; its errors become this package's errors here."""
+"""HTTP: the only module that knows httpx; its errors become this package's errors here.
+
+httpx is imported when the first client is made, for it takes longer to load than all the rest.
+"""
 
 from __future__ import annotations
 
 import io
 import time
 from collections.abc import Mapping
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import anyio
 import attrs
-import httpx
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import FetchError, WorldCallError
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["Answer", "InstanceClient", "download", "fetch_text"]
 
@@ -20,7 +26,7 @@ _BODY_START_CHARS = 200
 _MAX_TEXT_BYTES = 64 << 10
 _MAX_REDIRECTS = 5
 _SILENCE_S = 30.0
-"""How long a public host may say nothing, within the time for the whole download."""
+"""Longest silence of a public host, in seconds."""
 
 
 @attrs.frozen
@@ -37,10 +43,10 @@ class Answer:
 
 
 class InstanceClient:
-    """Calls to one instance, on connections of its own.
+    """Calls to one instance, on connections of its own, of which the first call makes the first.
 
-    One client an instance, because the cost of a request grows with the connections of its
-    client. Neither proxies of the environment nor redirects are followed: a session belongs
+    Each instance has a client of its own, because the cost of a request grows with the connections
+    of its client. Neither proxies of the environment nor redirects are followed: a session belongs
     to the one loopback address that it was made for.
 
     Args:
@@ -49,12 +55,7 @@ class InstanceClient:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client = httpx.AsyncClient(
-            verify=False,  # noqa: S501 - plain HTTP on the loopback, a TLS context costs 15 ms
-            trust_env=False,
-            follow_redirects=False,
-            timeout=None,  # noqa: S113 - the deadline below is for the whole call
-        )
+        self._client: httpx.AsyncClient | None = None
 
     async def post(
         self,
@@ -70,23 +71,40 @@ class InstanceClient:
             route: Route below the instance's address.
             params: Query parameters.
             headers: Further headers.
-            timeout: Seconds for the whole call.
+            timeout: Seconds for the whole call, once httpx is loaded.
 
         Raises:
             WorldCallError: There was no answer, or it was too large.
 
         Cancellation: the connection is closed.
         """
+        client = await self._open()
+        import httpx
+
         with anyio.move_on_after(timeout):
             try:
-                return await self._send(route, dict(params or {}), dict(headers or {}))
+                return await self._send(client, route, dict(params or {}), dict(headers or {}))
             except httpx.HTTPError as error:
                 reason = str(error) or type(error).__name__
                 raise WorldCallError(f"POST {route} failed: {reason}") from error
         raise WorldCallError(f"POST {route} got no answer within {timeout:g} s")
 
-    async def _send(self, route: str, params: dict[str, str], headers: dict[str, str]) -> Answer:
-        request = self._client.stream("POST", self._url + route, params=params, headers=headers)
+    async def _open(self) -> httpx.AsyncClient:
+        if self._client is not None:
+            return self._client
+        client = await run_blocking(_make_client)
+        if self._client is None:  # else another call was faster
+            self._client = client
+        return self._client
+
+    async def _send(
+        self,
+        client: httpx.AsyncClient,
+        route: str,
+        params: dict[str, str],
+        headers: dict[str, str],
+    ) -> Answer:
+        request = client.stream("POST", self._url + route, params=params, headers=headers)
         async with request as response:
             body = b""
             async for chunk in response.aiter_bytes():
@@ -99,8 +117,23 @@ class InstanceClient:
             return Answer(response.status_code, body)
 
     async def aclose(self) -> None:
-        """Close every connection."""
-        await self._client.aclose()
+        """Close every connection.
+
+        Cancellation: a connection may stay open until it is collected.
+        """
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def _make_client() -> httpx.AsyncClient:
+    import httpx
+
+    return httpx.AsyncClient(
+        verify=False,  # noqa: S501 - plain HTTP on the loopback, a TLS context costs 15 ms
+        trust_env=False,
+        follow_redirects=False,
+        timeout=None,  # noqa: S113 - the deadline of `post` is for the whole call
+    )
 
 
 # --- downloads from public hosts; these block ----------------------------------------------
@@ -122,8 +155,10 @@ def download(
         accept: Media type to ask for.
 
     Raises:
-        FetchError: There was no answer, another status than 200, too many bytes, or no time.
+        FetchError: There was no answer, a status other than 200, too many bytes, or no time left.
     """
+    import httpx
+
     deadline = time.monotonic() + timeout
     headers = {"Accept": accept, "Accept-Encoding": "identity"}
     try:
@@ -160,13 +195,13 @@ def _follow(client: httpx.Client, request: httpx.Request) -> httpx.Response:
         request = response.next_request
         is_same_host = request.url.copy_with(raw_path=b"/") == origin.copy_with(raw_path=b"/")
         if request.url.scheme != "https" and not is_same_host:
-            raise FetchError(f"the host sends us on to {request.url}", url=str(origin))
-    raise FetchError("the host sends us on and on", url=str(origin))
+            raise FetchError(f"the host redirects to {request.url}", url=str(origin))
+    raise FetchError(f"the host redirects more than {_MAX_REDIRECTS} times", url=str(origin))
 
 
 def _copy(response: httpx.Response, sink: BinaryIO, max_bytes: int, deadline: float) -> None:
     url, status = str(response.url), response.status_code
-    if status != httpx.codes.OK:
+    if status != 200:
         message = f"the host answered {status} {response.reason_phrase}".rstrip()
         raise FetchError(message, url=url, status=status, hint=_limit_hint(response))
     received = 0

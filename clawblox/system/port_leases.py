@@ -1,8 +1,8 @@
 """Port leases: a file of locks that all orchestrators of a user honour, one slot for each port.
 
 A lease is a lock on the port's slot of one file, so that the kernel gives it back when its owner
-is gone. The slot says who that is, for messages. The locks are open file description locks, see
-fcntl(2): they belong to this process's descriptor and not to whoever happens to open the file.
+is gone. The slot names the owner, for messages. The locks are open file description locks, see
+fcntl(2): they belong to this process's descriptor, and not to every opener of the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from clawblox.system.files import LockOwner, make_private_dir, own_lock
 
 __all__ = ["LeaseFile", "leases"]
 
-LEASE_ROOT = Path("/tmp")  # noqa: S108 - what is below is checked to be ours
+LEASE_ROOT = Path("/tmp")  # noqa: S108 - the directory in it is checked to be ours
+"""One place for all orchestrators of a user, whatever ``TMPDIR`` says. Another user's lease is not
+seen, but the port that it binds is.
+"""
 
 _SLOT_BYTES = 256
 _FLOCK = struct.Struct("hhqqi0q")
@@ -35,7 +38,7 @@ class LeaseFile:
         self._held: set[int] = set()
 
     def take(self, port: int) -> bool:
-        """Lease a port; return False when somebody has it, here or elsewhere.
+        """Lease a port; return False when it is leased already, here or elsewhere.
 
         Raises:
             OSError: The file cannot be opened, or is not this user's.
@@ -52,7 +55,7 @@ class LeaseFile:
                 self._close_unused()
 
     def release(self, port: int) -> None:
-        """Give a port back; one that is not leased here stays as it is."""
+        """Give a port back; does nothing to one that is not leased here."""
         with self._lock:
             if port in self._held:
                 self._held.remove(port)
@@ -61,7 +64,11 @@ class LeaseFile:
                 self._close_unused()
 
     def owner(self, port: int) -> LockOwner | None:
-        """Return who leases a port, as far as it can be read."""
+        """Return the owner of a leased port; None when it is not readable.
+
+        Raises:
+            OSError: The file cannot be opened, or is not this user's.
+        """
         with self._lock:
             self._open()
             try:
@@ -71,7 +78,7 @@ class LeaseFile:
         return LockOwner.parse(text.rstrip(b"\0").decode(errors="replace"))
 
     def after_fork(self) -> None:
-        """Let go of the parent's leases in a forked child, which would hold them for ever."""
+        """Drop the parent's leases in a forked child, which would hold them for ever."""
         self._lock = threading.Lock()
         self._held.clear()
         self._close_unused()
@@ -82,10 +89,12 @@ class LeaseFile:
             self._fd = -1
 
     def _open(self) -> None:
-        """Have the file open that others open too: the one that was may have been removed."""
-        path = _private_home() / "leases"
+        """Have the file open that others open too; the one opened before may have been removed."""
+        home = f"{LEASE_ROOT}/clawblox-{os.getuid()}"
+        path = f"{home}/leases"
         if self._fd >= 0 and _is_same(self._fd, path):
             return
+        _require_private(home)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         old, self._fd = self._fd, os.open(path, flags, 0o600)
         for port in self._held:
@@ -114,19 +123,15 @@ leases = LeaseFile()
 os.register_at_fork(after_in_child=leases.after_fork)
 
 
-def _private_home() -> Path:
-    # One place for all orchestrators of this user, whatever TMPDIR says. Another user's
-    # lease is not seen; its bound port is.
-    uid = os.getuid()
-    home = make_private_dir(LEASE_ROOT / f"clawblox-{uid}")
-    found = home.lstat()
-    if found.st_uid != uid or stat.S_ISLNK(found.st_mode):
-        raise PermissionError(errno.EPERM, "made by another user", str(home))
-    return home
+def _require_private(home: str) -> None:
+    make_private_dir(Path(home))
+    found = os.lstat(home)
+    if found.st_uid != os.getuid() or stat.S_ISLNK(found.st_mode):
+        raise PermissionError(errno.EPERM, "made by another user", home)
 
 
-def _is_same(fd: int, path: Path) -> bool:
+def _is_same(fd: int, path: str) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:
         return False

@@ -1,13 +1,14 @@
-"""Ports: taking one that nobody leases or binds, and who listens on one.
+"""Ports: taking one that is neither leased nor bound, and finding out who listens on one.
 
 Ports are leased below the ephemeral range, where no outgoing connection can take one by accident;
-how orchestrators share the leases is the business of ``leases``. Formats: proc(5), proc_net(5).
+``port_leases`` shares the leases among orchestrators. Formats: proc(5), proc_net(5).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import random
 import socket
@@ -42,7 +43,7 @@ __all__ = [
 
 LEASE_RANGE = range(20000, 32000)
 MAX_LEASES = len(LEASE_RANGE)
-"""How many instances can run at once: each has a port of its own."""
+"""Number of instances that can run at once: each has a port of its own."""
 
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05
@@ -62,7 +63,12 @@ _DIAG_MESSAGE = struct.Struct("!4xH2x16s44x4s")
 
 
 class PortBusy(Exception):  # noqa: N818 - says the condition; the caller raises the public error
-    """A port is leased or bound; ``owner`` says by whom, as far as it can be read."""
+    """A port is leased or bound.
+
+    Args:
+        port: The port.
+        owner: Who has it, as ``pid 123 (command)``; '' if unreadable.
+    """
 
     def __init__(self, port: int, owner: str) -> None:
         super().__init__(f"port {port} is in use{f' by {owner}' if owner else ''}")
@@ -96,10 +102,14 @@ class Listener(NamedTuple):
 
 
 def take_port(host: str, port: int) -> Lease:
-    """Lease ``port`` if nobody holds or binds it.
+    """Lease ``port`` if it is free.
+
+    Args:
+        host: The address that it will be bound on.
+        port: The port.
 
     Raises:
-        PortBusy: Somebody does.
+        PortBusy: It is leased or bound.
         OSError: ``host`` is not an address of this machine, or the port needs privileges.
     """
     if not leases.take(port):
@@ -115,10 +125,13 @@ def take_port(host: str, port: int) -> Lease:
 
 
 def take_free_port(host: str) -> Lease:
-    """Lease any free port, outside the ephemeral range where that leaves any.
+    """Lease any free port, outside the ephemeral range if that leaves any.
+
+    Args:
+        host: The address that it will be bound on.
 
     Raises:
-        NoFreePort: There is none.
+        NoFreePort: All are taken.
         OSError: ``host`` is not an address of this machine.
     """
     for port in _candidates():
@@ -128,7 +141,7 @@ def take_free_port(host: str) -> Lease:
 
 
 def _candidates() -> Iterator[int]:
-    """Yield the ports of the lease range, from a random one on, which keeps orchestrators apart."""
+    """Yield the ports of the lease range, from a random one, which keeps orchestrators apart."""
     ephemeral = _ephemeral_range()
     leaves_none = LEASE_RANGE[0] in ephemeral and LEASE_RANGE[-1] in ephemeral
     count = len(LEASE_RANGE)
@@ -140,10 +153,16 @@ def _candidates() -> Iterator[int]:
 
 
 async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
-    """Lease ``port``, waiting up to ``timeout`` seconds for it to become free.
+    """Lease ``port``, waiting for it to become free.
+
+    Args:
+        host: The address that it will be bound on.
+        port: The port.
+        timeout: How long to wait, in seconds.
 
     Raises:
-        PortBusy: It did not.
+        PortBusy: It did not become free in time.
+        OSError: ``host`` is not an address of this machine, or the port needs privileges.
 
     Cancellation: no lease is held.
     """
@@ -153,19 +172,16 @@ async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
             return await run_blocking(take_port, host, port)
         except PortBusy as busy:
             if anyio.current_time() >= deadline:
-                raise PortBusy(port, busy.owner or await _find_owner(port)) from None
+                owner = busy.owner or await run_blocking(describe_owner, port)
+                raise PortBusy(port, owner) from None
         await anyio.sleep(_POLL_INTERVAL_S)
-
-
-async def _find_owner(port: int) -> str:
-    return await run_blocking(describe_owner, port)
 
 
 def open_listener(host: str, port: int) -> socket.socket:
     """Bind a leased port and listen on it, for a world that inherits the socket.
 
     Raises:
-        PortBusy: Somebody who knows no leases took it meanwhile.
+        PortBusy: A process that knows nothing of leases took it meanwhile.
         OSError: ``host`` is not an address of this machine.
     """
     listener = _bind(host, port)
@@ -179,19 +195,28 @@ def connect_host(host: str) -> str:
 
 
 def listeners_on(port: int) -> list[Listener]:
-    """Return the sockets that listen on ``port``, IPv4 and IPv6."""
+    """Return the sockets that listen on ``port``, IPv4 and IPv6.
+
+    Raises:
+        OSError: They cannot be looked up, for want of descriptors.
+    """
     return [found for family in _FAMILIES for found in _query_listeners(family, port)]
 
 
 def listeners_at(host: str, port: int) -> list[Listener]:
-    """Return the sockets that answer whoever connects to ``host`` and ``port``."""
+    """Return the sockets that serve connections to ``host`` and ``port``.
+
+    Raises:
+        OSError: They cannot be looked up, for want of descriptors.
+    """
     address = connect_host(host)
     if ":" not in address:
         serving = {address, "0.0.0.0"}  # noqa: S104
         found = [one for one in _query_listeners(socket.AF_INET, port) if one.address in serving]
         if found:  # it comes before any IPv6 socket that would serve IPv4 too
             return found
-    return [one for one in listeners_on(port) if one.address in (address, "::")]
+    serving = {address, "::"}
+    return [one for one in _query_listeners(socket.AF_INET6, port) if one.address in serving]
 
 
 def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
@@ -203,7 +228,11 @@ def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
 
 
 def find_owners(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
-    """Return ``{inode: pid}`` for those sockets that a process of ``pids`` has open."""
+    """Return ``{inode: pid}`` for those sockets that a process of ``pids`` has open.
+
+    Raises:
+        OSError: The processes cannot be looked at, for want of descriptors.
+    """
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found: dict[int, int] = {}
     for pid in pids:
@@ -216,7 +245,11 @@ def find_owners(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
 
 
 def describe_owner(port: int) -> str:
-    """Name the process that listens on ``port``, as ``pid 123 (command)``; '' if unreadable."""
+    """Return the process that listens on ``port`` as ``pid 123 (command)``; '' if unreadable.
+
+    Raises:
+        OSError: The processes cannot be looked at, for want of descriptors.
+    """
     inodes = [listener.inode for listener in listeners_on(port)]
     owners = find_owners(inodes, all_processes()) if inodes else {}
     for pid in owners.values():
@@ -243,6 +276,7 @@ def _bind(host: str, port: int) -> socket.socket:
     return bound
 
 
+@functools.cache
 def _ephemeral_range() -> range:
     first, last = _EPHEMERAL_RANGE.read_text().split()
     return range(int(first), int(last) + 1)
@@ -251,7 +285,7 @@ def _ephemeral_range() -> range:
 def _ask_kernel(family: socket.AddressFamily, port: int) -> Iterator[tuple[int, Listener]]:
     """Yield (port, listener) of a family from the kernel's own index: sock_diag(7).
 
-    The kernel looks at the port that the request names, and tells of no other listener.
+    The kernel looks up the port that the request names, and answers with its listeners alone.
     """
     listening = 1 << _TCP_LISTEN
     request = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, listening, port.to_bytes(2))
@@ -282,7 +316,7 @@ def _parse_table(name: str) -> Iterator[tuple[int, Listener]]:
     try:
         rows = (Path("/proc/net") / name).read_text().splitlines()[1:]
     except (FileNotFoundError, PermissionError):
-        return  # any other error, for want of descriptors, says nothing of the port
+        return  # any other error, such as a lack of descriptors, says nothing about the port
     for row in rows:
         fields = row.split()
         if fields[3] == _LISTEN:
@@ -305,7 +339,7 @@ def _descriptor_targets(pid: int) -> Iterator[str]:
     try:
         entries = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return  # any other error, for want of descriptors, says nothing of the process
+        return  # any other error, such as a lack of descriptors, says nothing about the process
     for entry in entries:
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115

@@ -1,8 +1,8 @@
-"""Starting, watching and ending processes; with guard and tmux the only place that does.
+"""Starting, watching and ending processes, which only this module, guard and tmux do.
 
-Every process is the leader of its own session, has no standard input, and writes its output
-to a descriptor it is given. It is watched through a pidfd, so nothing here needs SIGCHLD,
-a thread per child, or a particular event loop.
+Every process leads its own session, has no standard input, and writes its output to a given
+descriptor. It is watched through a pidfd, which needs no SIGCHLD, no thread per child, and no
+particular event loop.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ __all__ = [
 ]
 
 _HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
-"""Makes standard input the descriptor that is handed over. Only the process itself knows its pid
-before its program runs, so this is a shell's part."""
+"""Turns standard input into the descriptor that is handed over. A shell does that, because only the
+process itself knows its pid before its program runs."""
 
 _HEAD_BYTES = 256
-"""As much of a program as the kernel looks at."""
+"""The part of a program that the kernel looks at."""
 
 _KILL_TIMEOUT_S = 10.0
 _FIRST_DELAY_S = 0.002
@@ -58,14 +58,14 @@ _LAST_DELAY_S = 0.05
 
 _released_lock = threading.Lock()
 _released: set[int] = set()
-"""Pidfds of children that nobody watches any more and nobody has reaped."""
+"""Pidfds of children that are no longer watched and not yet reaped."""
 
 
 class CannotExecute(Exception):  # noqa: N818 - says the condition; the caller raises the public error
-    """A program cannot be executed; the message says which and why.
+    """A program cannot be executed.
 
     Args:
-        message: That message.
+        message: Which one, and why.
         program: The program.
     """
 
@@ -94,7 +94,7 @@ class Process:
     )
 
     async def wait(self) -> WorldExit:
-        """Wait until the process has ended; it is not reaped yet.
+        """Wait until the process has ended, and leave it unreaped.
 
         Cancellation: changes nothing; it can be waited for again.
         """
@@ -112,7 +112,7 @@ class Process:
 
     @property
     def has_exited(self) -> bool:
-        """Whether the process has ended."""
+        """Whether the process has ended; costs a system call while it lives."""
         if self._exit is not None or self._pidfd < 0:
             return True
         poller = select.poll()
@@ -120,7 +120,7 @@ class Process:
         return bool(poller.poll(0))
 
     def kill(self) -> None:
-        """Kill the process, and its group when it is a child, without opening anything."""
+        """Kill the process, and its group when it is a child, without opening any descriptor."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         if self.is_child:  # unreaped, so the number of its group is still its own
@@ -139,7 +139,7 @@ class Process:
         self._pidfd = -1
 
     def _read_exit(self) -> WorldExit:
-        # Unreaped, so that the pid and its session cannot be taken by a stranger meanwhile.
+        # Unreaped, so that the pid and its session are not given to a stranger.
         found = self._wait_id(os.WEXITED | os.WNOWAIT | os.WNOHANG) if self.is_child else None
         if found is None:
             return WorldExit()
@@ -150,7 +150,7 @@ class Process:
     def _wait_id(self, options: int) -> os.waitid_result | None:
         try:
             return os.waitid(os.P_PIDFD, self._pidfd, options)
-        except ChildProcessError:  # somebody in this process waits for every child
+        except ChildProcessError:  # other code in this process waits for every child
             return None
 
 
@@ -185,12 +185,12 @@ class TreeEnd:
 
 
 def _reap_released() -> None:
-    """Reap the released children that have ended; the others are looked at again later."""
+    """Reap the released children that have ended; the others are tried again later."""
     with _released_lock:
         for pidfd in tuple(_released):
             try:
                 is_over = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is not None
-            except ChildProcessError:  # somebody in this process waits for every child
+            except ChildProcessError:  # other code in this process waits for every child
                 is_over = True
             if is_over:
                 _released.discard(pidfd)
@@ -216,7 +216,8 @@ def spawn(
             does that, so variables with names that no shell allows do not reach the program.
 
     Raises:
-        CannotExecute: It is missing, not executable, or the system has no room for it.
+        CannotExecute: It is missing or not executable, or the system lacks memory for it.
+        OSError: No descriptor is left to watch it with; it was killed.
     """
     _reap_released()
     argv = command
@@ -243,24 +244,29 @@ def spawn(
 def _watch(child: subprocess.Popen[bytes]) -> Process:
     try:
         process = _open(child.pid, is_child=True)
-    except ProcessLookupError:  # ended, and reaped by whoever waits for every child here
+    except ProcessLookupError:  # ended, and reaped by other code that waits for every child
         process = Process(child.pid, 0, is_child=True, pidfd=-1, exit=WorldExit())
     except OSError:
         child.kill()
         child.wait()
         raise
-    # From here on the pidfd stands for the child: Popen shall neither wait nor warn.
+    # From here on the pidfd stands for the child: keep Popen from waiting and warning.
     child.returncode = 0
     return process
 
 
 def require_executable(program: str, cwd: Path, env: Mapping[str, str]) -> None:
-    """Make sure that a program can be executed, where a shell is to do it.
+    """Make sure that a shell can execute a program.
 
-    A shell would tell nobody but the log why it cannot, and would run any text as a script.
+    A shell would write only to the log why it cannot, and would run any text as a script.
+
+    Args:
+        program: A path, relative to ``cwd``, or a name to look up in ``PATH``.
+        cwd: Working directory.
+        env: The environment that holds ``PATH``.
 
     Raises:
-        CannotExecute: With the reason that executing it directly would give.
+        CannotExecute: It cannot, for the reason that executing it directly would give.
     """
     places = [""] if "/" in program else os.get_exec_path(env)
     failures: list[OSError] = []
@@ -271,7 +277,7 @@ def require_executable(program: str, cwd: Path, env: Mapping[str, str]) -> None:
             failures.append(error)
         else:
             return
-    # As execvp(3): that something is there and refuses is worth more than that nothing is.
+    # As execvp(3): report a program that refuses rather than one that is missing.
     failures.sort(key=lambda error: isinstance(error, FileNotFoundError | NotADirectoryError))
     raise _cannot_execute(program, failures[0]) from failures[0]
 
@@ -296,10 +302,11 @@ def _cannot_execute(program: str, error: OSError, place: str = "") -> CannotExec
 
 
 def adopt(pid: int) -> Process:
-    """Watch a process that somebody else spawned, or that was let go here before.
+    """Watch a process that another process spawned, or that this one detached before.
 
     Raises:
-        ProcessLookupError: It does not live.
+        ProcessLookupError: There is no such process.
+        OSError: No descriptor is left to watch it with.
     """
     found = read_process(pid)
     return _open(pid, is_child=found is not None and found.ppid == os.getpid())

@@ -1,7 +1,7 @@
-"""Finding the processes of instances, by one pass over ``/proc`` for all who look at a time.
+"""Finding the processes of instances, with one pass over ``/proc`` for all that ask at a time.
 
-A pass costs nearly the same for a hundred instances as for one, and when many are stopped, all
-of them look at once, and again as their leaders end. Who belongs to whom is ``proctree``'s.
+A pass costs nearly the same for a hundred instances as for one. When many are stopped, all of them
+ask at once, and again as their leaders end. ``process_tree`` decides what belongs to an instance.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from clawblox.system.process_tree import Mark, Proc, Search, find_trees, signal_
 __all__ = ["Finder", "current_finder"]
 
 _GATHER_S = 0.01
-"""So long a pass waits for those who are about to look too."""
+"""How long a pass waits for other tasks that are about to ask, in seconds."""
 
 
 @attrs.define(eq=False)
 class _Request:
-    """What somebody waits for; ``answer`` is None until a pass has answered."""
+    """What a task waits for; ``answer`` is None until a pass has answered."""
 
     search: Search
     number: int | None
@@ -32,17 +32,17 @@ class _Request:
     is_woken: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def wait(self) -> None:
-        """Wait until there is an answer, or its own task has to make the pass."""
+        """Wait for an answer, or for the turn of its own task to make the pass."""
         if self.is_woken.is_set():
             self.is_woken = anyio.Event()
         await self.is_woken.wait()
 
 
 class Finder:
-    """Answers all who look for processes at the same time with the same pass.
+    """Answers all tasks that look for processes at the same time with the same pass.
 
-    It has no task. Whoever comes while no pass is under way makes the next one, for all who wait
-    by then; nobody is answered by a pass that had begun before it asked.
+    It has no task of its own. A task that asks while no pass is under way makes the next one, for
+    all that wait by then. A pass never answers a request that was made after it had begun.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Finder:
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """Announce that the block will look more than once; passes wait a little for it."""
+        """Announce that the block will ask more than once; passes wait a little for it."""
         self._lookers += 1
         try:
             yield
@@ -68,13 +68,13 @@ class Finder:
 
         Args:
             mark: Marks the processes.
-            known: An earlier answer, whose processes belong still.
+            known: An earlier answer, whose processes still belong to it.
             number: The signal; None sends none.
 
         Raises:
-            OSError: The processes cannot be looked at, for want of descriptors.
+            OSError: The processes cannot be looked at, for lack of descriptors.
 
-        Cancellation: harms nobody else; a pass that has begun may still send the signal.
+        Cancellation: affects no other task; a pass that has begun may still send the signal.
         """
         request = _Request(Search((mark,), tuple(known)), number)
         self._waiting[request] = None
@@ -109,14 +109,14 @@ class Finder:
         self._all_wait = anyio.Event()
         self._note_change()
         with anyio.move_on_after(_GATHER_S):
-            await self._all_wait.wait()  # in any case one turn of the loop, for who comes in it
+            await self._all_wait.wait()  # at least one turn of the loop, for tasks that ask in it
 
     def _note_change(self) -> None:
         if len(self._waiting) >= self._lookers:
             self._all_wait.set()
 
     def _wake_next(self) -> None:
-        """Have one of those who still wait make the next pass."""
+        """Have a task that still waits make the next pass."""
         if not self._is_passing and self._waiting:
             next(iter(self._waiting)).is_woken.set()
 

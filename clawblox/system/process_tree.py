@@ -1,4 +1,4 @@
-"""Process trees on Linux: who belongs to an instance, and how to signal them.
+"""Process trees on Linux: which processes belong to an instance, and how to signal them.
 
 Standard library only, because the guard runs it in an isolated interpreter. Formats: proc(5).
 An instance's processes are found by the cookie in their environment, by the session of its
@@ -70,7 +70,7 @@ class Mark(NamedTuple):
 class Search(NamedTuple):
     """What :func:`find_trees` looks for: the processes of one instance, or of several.
 
-    ``known`` is an earlier answer: whoever is in it and lives belongs still, even when the
+    ``known`` is an earlier answer: a process in it that lives still belongs, even when the
     process that it descended from is gone.
     """
 
@@ -82,7 +82,7 @@ def _read(pid: int, name: str) -> bytes | None:
     """Return a file of a process; None when the process is gone or may not be looked at.
 
     Raises:
-        OSError: This process has no descriptor or memory left, which says nothing of the other.
+        OSError: This process lacks descriptors or memory, which says nothing about the other.
     """
     text = b""
     try:
@@ -110,22 +110,31 @@ def _read_stat(pid: int) -> tuple[bytes, Proc] | None:
 
 
 def read_process(pid: int) -> Proc | None:
-    """Return the live process ``pid``, or None when there is none (a zombie is not live)."""
+    """Return the live process ``pid``, or None when there is none (a zombie is not live).
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
     found = _read_stat(pid)
     return None if found is None or found[0] in _DEAD else found[1]
 
 
 def is_suspended(pid: int) -> bool:
-    """Say whether a process lives and was stopped, by SIGSTOP, a terminal or a debugger."""
+    """Return whether a process lives and was stopped, by SIGSTOP, a terminal or a debugger.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
     found = _read_stat(pid)
     return found is not None and found[0] in _SUSPENDED
 
 
 def read_start_time(pid: int) -> int:
-    """Return the start of ``pid`` in clock ticks since boot, dead and unreaped included.
+    """Return the start of ``pid`` in clock ticks since boot, even if it is dead and unreaped.
 
     Raises:
         ProcessLookupError: There is no such process.
+        OSError: This process lacks descriptors or memory.
     """
     found = _read_stat(pid)
     if found is None:
@@ -134,13 +143,25 @@ def read_start_time(pid: int) -> int:
 
 
 def is_same_process(pid: int, start_time: int) -> bool:
-    """Say whether ``pid`` still names the process that began at ``start_time`` (in ticks)."""
+    """Return whether ``pid`` still names the process that began at ``start_time``.
+
+    Args:
+        pid: The process id.
+        start_time: In clock ticks since boot.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
     found = _read_stat(pid)
     return found is not None and found[1].start_time == start_time
 
 
 def all_processes() -> dict[int, Proc]:
-    """Return every live process by pid, in one pass."""
+    """Return every live process by pid, in one pass.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
     return _View().live
 
 
@@ -171,17 +192,21 @@ class _View:
         return entries
 
     def lives(self, pid: int, start_time: int) -> bool:
-        """Say whether a process is the same and lives."""
+        """Return whether a process is the same and lives."""
         return (proc := self.live.get(pid)) is not None and proc.start_time == start_time
 
     def exists(self, pid: int, start_time: int) -> bool:
-        """Say whether a process is the same, dead and unreaped included."""
+        """Return whether a process is the same, even if it is dead and unreaped."""
         proc = self.live.get(pid) or self.dead.get(pid)
         return proc is not None and proc.start_time == start_time
 
 
 def measure_usage(pids: Iterable[int]) -> tuple[int, float]:
-    """Return resident memory in bytes and processor time in seconds of some processes together."""
+    """Return resident memory in bytes and processor time in seconds, summed over some processes.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
     pages = ticks = 0
     for pid in pids:
         text = _read(pid, "stat")
@@ -201,14 +226,18 @@ def read_variables(pid: int) -> dict[str, str]:
     """Return the variables that a process was started with; none when they cannot be read.
 
     Raises:
-        OSError: This process has no descriptor or memory left.
+        OSError: This process lacks descriptors or memory.
     """
     entries = (os.fsdecode(entry).partition("=") for entry in _read_environment(pid))
     return {name: value for name, is_variable, value in entries if is_variable}
 
 
 def command_line(pid: int) -> str:
-    """Return a process's command line, or an empty string."""
+    """Return a process's command line; '' when it cannot be read.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
     raw = _read(pid, "cmdline") or b""
     return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
@@ -232,13 +261,16 @@ def find_tree(marks: Iterable[Mark], known: Iterable[Proc] = ()) -> list[Proc]:
 def find_trees(searches: Sequence[Search]) -> list[list[Proc]]:
     """Return for each search the live processes that belong to any of its marks.
 
-    All searches share the passes over ``/proc``, which are what costs. The calling process and
-    its ancestors are never part of an answer.
+    All searches share the passes over ``/proc``, which are the expensive part. The calling process
+    and its ancestors are never part of an answer.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
     """
     view = _View()
     found = _find_in(view, searches)
-    # A process that forks and ends, or is in the middle of an exec, while the pass goes by is
-    # overlooked; two passes that find nothing mean that there is nothing.
+    # A pass overlooks a process that forks and ends, or is in the middle of an exec, as it goes by.
+    # Two passes that find nothing mean that there is nothing.
     empty = [place for place, members in enumerate(found) if not members]
     if empty:
         view.look()
@@ -260,7 +292,7 @@ def _find_in(view: _View, searches: Sequence[Search]) -> list[list[Proc]]:
 
 
 def _direct_members(view: _View, searches: Sequence[Search]) -> list[set[int]]:
-    """Return for each search the pids that belong to it for another reason than descent."""
+    """Return for each search the pids that belong to it for a reason other than descent."""
     found = [
         {proc.pid for proc in search.known if view.lives(proc.pid, proc.start_time)}
         for search in searches
@@ -286,8 +318,8 @@ def _carriers(view: _View, marks: Sequence[Mark]) -> Iterator[tuple[int, Iterabl
                 sessions.setdefault(pid, set()).add(mark.cookie)
     oldest = _oldest_possible(marks)
     for proc in view.live.values():
-        # An instance is given its cookie and its sessions together: who is in one of them need
-        # not be asked for its environment, which is dear to read.
+        # An instance gets its cookie and its sessions together: for a process in one of them, the
+        # environment, which is expensive to read, need not be looked at.
         if proc.session in sessions:
             yield proc.pid, sessions[proc.session]
         elif proc.start_time >= oldest:
@@ -320,7 +352,11 @@ def _with_descendants(members: set[int], children: Mapping[int, list[int]]) -> s
 
 
 def signal_processes(processes: Iterable[Proc], number: int) -> None:
-    """Send a signal to each process that is still the same one; the others are skipped."""
+    """Send a signal to each process that is still the same one; skip the others.
+
+    Raises:
+        OSError: This process lacks descriptors.
+    """
     for proc in processes:
         try:
             pidfd = os.pidfd_open(proc.pid)
@@ -336,15 +372,15 @@ def signal_processes(processes: Iterable[Proc], number: int) -> None:
 
 
 def kill_tree(marks: Iterable[Mark], timeout: float, known: Iterable[Proc] = ()) -> list[Proc]:
-    """Kill every process of ``marks``, again and again until none is left. Blocks.
+    """Kill every process of ``marks``, again and again, until all have ended. Blocks.
 
     Args:
         marks: The instances.
         timeout: Seconds until it gives up (a process in uninterruptible sleep does not die).
-        known: An earlier answer of :func:`find_tree`, whose processes are meant too.
+        known: An earlier answer of :func:`find_tree`, whose processes are killed too.
 
     Returns:
-        What is still alive: empty, but for such processes.
+        The processes that are still alive after that time.
     """
     marks = tuple(marks)
     deadline = time.monotonic() + timeout

@@ -1,4 +1,4 @@
-"""Windows of tmux sessions, for instances that a person wants to look at.
+"""Windows of tmux sessions, for instances that a person wants to watch.
 
 Commands reach tmux through its standard input, never through an argument list, because the
 environment of a window holds secrets and everybody can read an argument list. A window's
@@ -29,7 +29,7 @@ _OPTIONS_OFF = ("automatic-rename", "allow-rename", "remain-on-exit")
 # The shell begins when the status file appears, so that it is watched before it can end. TERM
 # reaches the whole tree at once; the shell must outlive the program to tell its status. HUP, for
 # a window that a person closed, ends the shell, and by that the program. The variables have
-# names that are in nobody's environment, else the program would see their values.
+# names that no environment contains, otherwise the program would see their values.
 _WINDOW_PROGRAM = """\
 clawblox_log=$1 clawblox_status=$2; shift 2
 trap : INT TERM
@@ -68,7 +68,7 @@ def open_window(
         log_file: Where the program's output goes; the window shows what is added to it.
         status_file: Where the exit status goes when the program has ended; the program
             starts when the caller creates this file.
-        is_numbered: Append to the name the first of ``-0``, ``-1``, … that the session has free.
+        is_numbered: Append to the name the first of ``-0``, ``-1``, … that is free in the session.
 
     Returns:
         Pid of the window's first process, which leads a session of its own.

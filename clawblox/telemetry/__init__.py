@@ -1,8 +1,9 @@
-"""What is told while worlds run: events, logs and metrics.
+"""What is reported while worlds run: events, logs and metrics.
 
 - ``events``: what happened, for every listener.
 - ``logs``: the log that a world writes itself, and its readers.
 - ``metrics``: counters and histograms as plain values.
+- ``own_log``: the log of the library itself.
 - ``prometheus``: the same for Prometheus (extra ``metrics``).
 - ``loop_lag``: how late the event loop is.
 - ``throttle``: how often a repeated event is reported.

@@ -1,4 +1,4 @@
-"""Events: what happens to instances, fanned out to whoever listens. Pure memory, no I/O."""
+"""Events: what happens to instances, fanned out to all listeners. Pure memory, no I/O."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BACKLOG = 4096
 
 
 class EventStream:
-    """Events from the moment of the subscription on; an async context manager and iterator.
+    """The events since the subscription; an async context manager and iterator.
 
     It ends when the world is closed. A listener that falls more than 4096 events behind loses
-    the oldest ones; the world never waits for it.
+    the oldest ones; the world never waits for a listener.
     """
 
     def __init__(self, hub: EventHub) -> None:
@@ -54,12 +54,12 @@ class EventStream:
         return event
 
     def put(self, event: WorldEvent) -> None:
-        """Add an event; the hub does."""
+        """Add an event; called by the hub."""
         self._events.append(event)
         self._news.set()
 
     def close(self) -> None:
-        """End the stream after the events that are in it; the hub does."""
+        """End the stream after the events that are in it; called by the hub."""
         self._is_closed = True
         self._news.set()
 

@@ -1,8 +1,8 @@
 """World output: a file that the world writes itself, and readers that follow it.
 
 A world's standard output and error are the log file's own descriptor, opened for appending.
-No pipe stands in between, so a stalled or dead orchestrator never blocks a world and never
-loses its last lines.
+There is no pipe, so a stalled or dead orchestrator never blocks a world and never loses its last
+lines.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def last_lines(
 
     Args:
         path: The log; a missing one has no lines.
-        start: Offset of the first byte that counts, so that an older run's end does not.
-        count: How many lines at most.
-        secrets: Values that are masked.
+        start: Offset of the first byte that counts, which excludes the lines of an older run.
+        count: Largest number of lines.
+        secrets: Values to mask.
     """
     secrets = tuple(secrets)
-    # So much more is read, and left out, that no secret begins before what is read.
+    # Read this much more, and leave it out, so that no secret begins before what is read.
     margin = max(map(len, secrets), default=0)
     try:
         with path.open("rb") as file:
@@ -79,11 +79,14 @@ def last_lines(
 def trim_log(path: Path, max_bytes: int) -> bool:
     """Cut a log that outgrew ``max_bytes`` to its newer half and mark the cut. Blocks.
 
-    The world goes on appending to the same file. What it writes while the half is copied is
-    lost with the older half, which the mark says.
+    The world keeps appending to the same file. What it writes while the half is copied is lost with
+    the older half; the mark in the log says that something was removed.
 
     Returns:
         Whether the log was cut.
+
+    Raises:
+        OSError: It cannot be read or written.
     """
     try:
         with path.open("r+b") as file:
@@ -117,12 +120,15 @@ class LogReader:
     Args:
         instance: Name that the lines carry.
         path: The log file.
-        follow: Wait for more lines until ``is_over`` says that none will come.
-        tail: Start so many lines before the end; None starts at ``start``.
+        follow: Wait for more lines until ``is_over`` returns true.
+        tail: Number of lines before the end to start at; None starts at ``start``.
         start: Offset to start from.
         is_over: Whether the writer has ended.
 
-    Cancellation: leaves nothing behind; the file is only open while it is read.
+    Raises:
+        OSError: The file cannot be read; a missing one has no lines.
+
+    Cancellation: leaves nothing behind; the file is open only while it is read.
     """
 
     def __init__(
@@ -183,7 +189,7 @@ class LogReader:
 
     def _read_on(self) -> tuple[bool, bytes]:
         """Return whether the writer is over, and what it has written. Blocks."""
-        # It is asked first: what was written before is then read.
+        # Asked first, so that everything written before the end is read.
         is_over = not self._follow or self._is_over()
         self._offset, chunk = _read_from(self._path, self._offset)
         return is_over, chunk
@@ -205,7 +211,7 @@ class LogReader:
 
 
 async def _sleep_to_next_look() -> None:
-    """Wait until all readers look, in the same moment, so that they share a thread."""
+    """Wait for the moment at which all readers look, so that they share a thread."""
     await anyio.sleep(_FOLLOW_INTERVAL_S - anyio.current_time() % _FOLLOW_INTERVAL_S)
 
 

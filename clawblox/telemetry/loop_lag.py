@@ -14,16 +14,16 @@ import anyio
 __all__ = ["GAP_S", "watch_loop"]
 
 GAP_S = 2.0
-"""A tick that is so late, in seconds, was missed, and is worth an event."""
+"""Lag in seconds from which a tick counts as missed, which is worth an event."""
 
 _TICK_S = 0.5
 
 
 async def watch_loop(note: Callable[[float], None]) -> None:
-    """Tell how late the event loop is, twice a second, until it is cancelled.
+    """Report how late the event loop is, twice a second, until it is cancelled.
 
     Args:
-        note: Takes the lag in seconds.
+        note: Called with the lag in seconds.
 
     Cancellation: at once.
     """

@@ -1,8 +1,8 @@
 """What was counted and measured, as plain values: counters and histograms of one or more worlds.
 
-A :class:`Recorder` takes observations, :class:`Metrics` is what it has at one moment. Who
-observes what, and when, is the engine's business; how a monitoring system gets it that of
-``prometheus``. Names carry their unit: ``_s`` is seconds.
+A :class:`Recorder` takes observations, :class:`Metrics` is what it has at one moment. The engine
+decides what is observed and when; ``prometheus`` hands it to a monitoring system. Names carry
+their unit: ``_s`` is seconds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DURATION_BOUNDS_S = tuple(
 )
 """Upper bounds of every histogram of durations, in seconds: 1 ms, 2 ms, 5 ms, … 500 s.
 
-They span what is measured here, from the start of a world that inherits its socket, about
-2 ms, to a snapshot's default timeout of 300 s. Neighbours differ by a factor of 2 or 2.5, which
-bounds the error of an estimated quantile. All histograms have the same, so that they compare.
+They span what is measured here, from the start of a world that inherits its socket, about 2 ms, to
+the default timeout of a snapshot, 300 s. Neighbours differ by a factor of 2 or 2.5, which bounds
+the error of an estimated quantile. All histograms share them, so that they can be compared.
 """
 
 Counter: TypeAlias = Literal[
@@ -47,11 +47,11 @@ Timing: TypeAlias = Literal["ready_s", "save_s", "loop_lag_s"]
 
 @attrs.frozen
 class Histogram:
-    """How often values of which size were observed.
+    """The number of observed values by their size.
 
     Attributes:
-        bounds: Upper bounds of the buckets, ascending; a value that equals one is below it.
-        counts: Observations in each bucket alone; the last one, beyond ``bounds``, has no
+        bounds: Upper bounds of the buckets, ascending and inclusive.
+        counts: Number of observations in each bucket; the last bucket, beyond ``bounds``, has no
             upper bound.
         sum: Sum of all observations.
     """
@@ -78,8 +78,8 @@ class Histogram:
     def quantile(self, q: float) -> float:
         """Estimate the value below which a share of the observations lies.
 
-        It is interpolated within its bucket, as PromQL's ``histogram_quantile`` does, so it is
-        at most that bucket's width off. Beyond the last bound it is that bound.
+        It is interpolated within its bucket, as PromQL's ``histogram_quantile`` does, so its error
+        is at most the width of that bucket. Beyond the last bound it is that bound.
 
         Args:
             q: The share, from 0 to 1; 0.5 is the median.
@@ -88,7 +88,7 @@ class Histogram:
             The estimate; NaN without observations.
 
         Raises:
-            ValueError: ``q`` is no share.
+            ValueError: ``q`` is not between 0 and 1.
         """
         if not 0 <= q <= 1:
             raise ValueError(f"a quantile is between 0 and 1, not {q}")
@@ -101,7 +101,7 @@ class Histogram:
         return self.bounds[-1]
 
     def _buckets(self) -> Iterator[tuple[float, float, int, int]]:
-        """Yield each bounded bucket: its lower and upper bound, how many lie below it and in it."""
+        """Yield lower and upper bound of each bounded bucket, and the counts below it and in it."""
         lowers = (0.0, *self.bounds)
         below = accumulate(self.counts, initial=0)
         return zip(lowers, self.bounds, below, self.counts, strict=False)
@@ -120,24 +120,24 @@ class Histogram:
 
 @attrs.frozen
 class Metrics:
-    """What was counted and measured until one moment; ``Metrics()`` has nothing in it.
+    """What was counted and measured up to one moment; ``Metrics()`` is empty.
 
-    Counters count attempts, and failures among them: what succeeded is in the histogram.
+    Counters count attempts and the failures among them; the histograms hold the successful ones.
 
     Attributes:
-        starts: Starts that were begun, those of restarts included.
+        starts: Starts begun, including those of restarts.
         start_failures: Starts that failed.
-        exits: Ready instances that ended without having been asked to.
-        unresponsive: Instances that were given up because they did not answer any more.
-        halts: Instances that said that they have halted, and were ended.
-        restarts: Restarts that were begun after one of these.
-        stops: Stops that were begun.
-        saves: Snapshots that were begun.
+        exits: Ready instances that ended unasked.
+        unresponsive: Instances given up because they stopped answering.
+        halts: Instances that reported that they had halted, and were ended.
+        restarts: Restarts begun after any of these.
+        stops: Stops begun.
+        saves: Snapshots begun.
         save_failures: Snapshots that failed.
-        saved_bytes: Size of all complete snapshots together.
+        saved_bytes: Total size of all complete snapshots.
         ready_s: Seconds from the call of a start until the instance was ready.
         save_s: Seconds that a complete snapshot took.
-        loop_lag_s: Seconds by which the event loop was late, one observation a look.
+        loop_lag_s: Seconds by which the event loop was late, observed twice a second.
     """
 
     starts: int = 0
@@ -166,8 +166,8 @@ class Metrics:
 class Recorder:
     """Counts and measures; an observation costs less than a microsecond and never waits.
 
-    One event loop writes. Any thread may take a snapshot: an observation that is under way
-    just then may be in a histogram's counts and not yet in its sum.
+    One event loop writes. Any thread may take a snapshot, which may contain an observation in the
+    counts of a histogram and not yet in its sum.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class Recorder:
         self._timings[timing].observe(seconds)
 
     def snapshot(self) -> Metrics:
-        """Return what was counted and measured until now."""
+        """Return what was counted and measured so far."""
         values: dict[str, Any] = dict(self._counters)
         values.update((name, timing.snapshot()) for name, timing in self._timings.items())
         return Metrics(**values)

@@ -1,9 +1,8 @@
 """``GET /metrics`` for Prometheus, on loopback; needs the extra ``clawblox[metrics]``.
 
-It turns :class:`~clawblox.telemetry.metrics.Metrics` into metric families when it is asked, and
-serves them from threads of its own, so that a scrape never waits for the event loop nor the loop
-for a scrape. What is counted is the business of ``metrics``. Nobody but this module knows
-prometheus_client.
+It turns :class:`~clawblox.telemetry.metrics.Metrics` into metric families at each scrape, and
+serves them from threads of its own, so that a scrape never waits for the event loop, nor the loop
+for a scrape. ``metrics`` decides what is counted. No other module knows prometheus_client.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import anyio
 import attrs
-import structlog
 
 from clawblox.concurrency.tasks import in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
 from clawblox.telemetry.metrics import Histogram, Metrics
+from clawblox.telemetry.own_log import OwnLog
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
@@ -56,42 +55,42 @@ _PATH = "/metrics"
 _LOOPBACK_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
 _CLIENT_TIMEOUT_S = 5.0
 _SCRAPE_TIMEOUT_S = 10.0
-"""Seconds that a connection may last, however often it sends something."""
+"""Longest life of a connection, in seconds, even if it keeps sending."""
 _MAX_CONNECTIONS = 32
 _ACCEPT_PAUSE_S = 0.5
 _SHUTDOWN_POLL_S = 0.1
 
 _HELP = {
-    "starts": "Starts that were begun, those of restarts included.",
+    "starts": "Starts begun, including those of restarts.",
     "start_failures": "Starts that failed.",
-    "exits": "Ready instances that ended without having been asked to.",
-    "unresponsive": "Instances that were given up because they did not answer any more.",
-    "halts": "Instances that said that they have halted, and were ended.",
-    "restarts": "Restarts that were begun.",
-    "stops": "Stops that were begun.",
-    "saves": "Snapshots that were begun.",
+    "exits": "Ready instances that ended unasked.",
+    "unresponsive": "Instances given up because they stopped answering.",
+    "halts": "Instances that reported that they had halted, and were ended.",
+    "restarts": "Restarts begun.",
+    "stops": "Stops begun.",
+    "saves": "Snapshots begun.",
     "save_failures": "Snapshots that failed.",
-    "saved_bytes": "Size of all complete snapshots together.",
+    "saved_bytes": "Total size of all complete snapshots.",
     "ready_s": "Time from the call of a start until the instance was ready.",
     "save_s": "Time that a complete snapshot took.",
     "loop_lag_s": "Time by which the event loop was late.",
 }
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class MetricsEndpoint:
     """Serves metrics on 127.0.0.1 while its block lasts; an async context manager.
 
-    Beside the metrics it reports the instances by state, and CPU time, memory and descriptors
-    of this process. Only requests that name a loopback host and come from no web page are
-    answered, because a page can make a name of its own point at 127.0.0.1.
+    Beside the metrics it reports the instances by state, and CPU time, memory and descriptors of
+    this process. It answers only requests that name a loopback host and do not come from a web
+    page, because a page can make a name of its own point at 127.0.0.1.
 
     Args:
-        read_metrics: Returns the metrics of now. Like ``read_states`` it is called in other
-            threads than the event loop's.
+        read_metrics: Returns the current metrics. Like ``read_states`` it is called in threads
+            other than the event loop's.
         read_states: Returns the number of instances by state.
-        port: The port; 0 takes any that is free.
+        port: The port; 0 takes any free one.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class MetricsEndpoint:
         """Where the metrics are served.
 
         Raises:
-            UsageError: Nowhere: the block was not entered, or was left.
+            UsageError: The block was not entered, or was left.
         """
         if self._server is None:
             raise UsageError("the metrics endpoint is not open")
@@ -143,7 +142,10 @@ class MetricsEndpoint:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the server and its threads; a scrape that is under way is cut off."""
+        """End the server and its threads; a scrape under way is cut off.
+
+        Cancellation: waits until the server has ended.
+        """
         server, self._server = self._server, None
         if server is not None:
             await in_own_task(partial(_close, server))
@@ -156,7 +158,7 @@ async def _close(server: _Server) -> None:
 
 @attrs.frozen(eq=False)
 class _Collector(Collector):
-    """Makes metric families of what its two functions return."""
+    """Makes metric families from what its two functions return."""
 
     _read_metrics: Callable[[], Metrics]
     _read_states: Callable[[], Mapping[str, int]]
@@ -165,7 +167,7 @@ class _Collector(Collector):
         metrics = self._read_metrics()
         for name in attrs.fields_dict(Metrics):
             value = getattr(metrics, name)
-            family = _histogram_of if isinstance(value, Histogram) else _counter_of
+            family = _make_histogram if isinstance(value, Histogram) else _make_counter
             yield family(name, value)
         instances = GaugeMetricFamily("clawblox_instances", "Instances by state.", labels=["state"])
         for state, count in self._read_states().items():
@@ -173,11 +175,11 @@ class _Collector(Collector):
         yield instances
 
 
-def _counter_of(name: str, value: int) -> Metric:
+def _make_counter(name: str, value: int) -> Metric:
     return CounterMetricFamily(f"clawblox_{name}", _HELP[name], value=value)
 
 
-def _histogram_of(name: str, value: Histogram) -> Metric:
+def _make_histogram(name: str, value: Histogram) -> Metric:
     bounds = [*map(floatToGoString, value.bounds), "+Inf"]
     return HistogramMetricFamily(
         f"clawblox_{name.removesuffix('_s')}_seconds",
@@ -188,10 +190,10 @@ def _histogram_of(name: str, value: Histogram) -> Metric:
 
 
 def _guarded(app: WSGIApplication) -> WSGIApplication:
-    """Let through what asks for the metrics, by a loopback name and for no web page."""
+    """Let through requests for the metrics that name a loopback host and come from no web page."""
 
     def guard(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        refusal = _refusal_of(environ)
+        refusal = _refuse(environ)
         if refusal is not None:
             return _answer(start_response, refusal)
         try:
@@ -203,7 +205,7 @@ def _guarded(app: WSGIApplication) -> WSGIApplication:
     return guard
 
 
-def _refusal_of(environ: WSGIEnvironment) -> str | None:
+def _refuse(environ: WSGIEnvironment) -> str | None:
     if not _LOOPBACK_NAME.fullmatch(environ.get("HTTP_HOST", "")) or "HTTP_ORIGIN" in environ:
         return "403 Forbidden"
     if environ["PATH_INFO"] != _PATH:
@@ -240,7 +242,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.serve_forever(_SHUTDOWN_POLL_S)
 
     def close(self) -> None:
-        """End everything. Blocks for a tenth of a second at most."""
+        """End the server and its connections. Blocks for a tenth of a second at most."""
         self.shutdown()
         self._thread.join()
         for connection in tuple(self._connections):
@@ -248,7 +250,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.server_close()
 
     def server_bind(self) -> None:
-        # The inherited one asks the name service for the name of the address.
+        # The inherited method asks the name service for the name of the address.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = _HOST, self.server_address[1]
         self.setup_environ()
@@ -256,7 +258,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         try:
             connection, address = super().get_request()
-        except OSError:  # no descriptor is left; the caller would look again at once
+        except OSError:  # no descriptor is left; the caller would try again at once
             time.sleep(_ACCEPT_PAUSE_S)
             raise
         if len(self._connections) >= _MAX_CONNECTIONS:
@@ -267,7 +269,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         return connection, address
 
     def service_actions(self) -> None:
-        """Cut off who has taken too long; it is called ten times a second at least."""
+        """Cut off connections that have lasted too long; called at least ten times a second."""
         latest = monotonic() - _SCRAPE_TIMEOUT_S
         for connection, accepted_at in tuple(self._connections.items()):
             if accepted_at < latest:
@@ -278,7 +280,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Note that a client went away, or sent nothing for too long."""
+        """Log that a client went away, or sent nothing for too long."""
         _log.debug("metrics client gone", exc_info=True)
 
 

@@ -1,17 +1,17 @@
-"""How often a thing is told that happens again and again. Pure; the words are the caller's."""
+"""Limiting how often a repeated event is reported. Pure; the caller writes the report."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-__all__ = ["Seldom"]
+__all__ = ["Throttle"]
 
 _INTERVAL_S = 60.0
 
 
-class Seldom:
-    """Counts how often something happens, and says when to tell it: at once, then once a minute.
+class Throttle:
+    """Counts how often something happens, and when to report it: at once, then once a minute.
 
     Args:
         clock: Returns monotonic seconds.
@@ -23,7 +23,7 @@ class Seldom:
         self._count = 0
 
     def count(self) -> int:
-        """Count one more; return how often it happened since it was told, or 0 to keep quiet."""
+        """Count one more; return the count since the last report, or 0 for no report."""
         self._count += 1
         now = self._clock()
         if now < self._next_at:

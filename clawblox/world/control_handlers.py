@@ -23,6 +23,7 @@ from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.control_server import Handler, SendEvent
 from clawblox.rundir.requests import (
     check_members,
+    describe_error,
     describe_outcome,
     read_fork_options,
     read_grace,
@@ -109,7 +110,7 @@ class _Operations:
         for name, started in batch.done.items():
             await send_event("started", instance=name, url=started.url, pid=started.pid)
         for name, error in batch.failed.items():
-            await send_event("failed", instance=name, error=str(error))
+            await send_event("failed", instance=name, error=describe_error(name, error))
         return {"done": len(batch.done), "failed": len(batch.failed)}
 
     def _named(self, supervisors: Iterable[Supervisor]) -> dict[str, Supervisor]:

@@ -16,7 +16,6 @@ from typing import Any, Final, Self, TypeAlias
 
 import anyio
 import attrs
-import structlog
 
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
@@ -44,6 +43,7 @@ from clawblox.telemetry.events import EventHub
 from clawblox.telemetry.logs import trim_log
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Counter, Recorder
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Fleet", "Handlers", "Plan"]
 
@@ -64,7 +64,7 @@ _COUNTERS_OF: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
 
 _serial = itertools.count()
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 class Fleet:

@@ -12,7 +12,6 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import anyio
-import structlog
 
 from clawblox.concurrency.batch import BatchOperation
 from clawblox.concurrency.threads import run_blocking
@@ -24,11 +23,12 @@ from clawblox.results import SavedSnapshot
 from clawblox.rundir.manifest_updates import removal_update
 from clawblox.rundir.save import save_snapshot
 from clawblox.system.clock import format_utc, utc_now
+from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 
 __all__ = ["Autosave", "save", "save_all"]
 
-_log = structlog.get_logger(__name__)
+_log = OwnLog(__name__)
 
 
 async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:

@@ -226,7 +226,7 @@ def test_an_end_of_its_own_is_a_failure_unless_its_status_is_zero(
 def test_an_end_for_want_of_an_answer_is_a_failure_whatever_its_status() -> None:
     roster = roster_after(event("started"), event("ready"), died(0, unresponsive=True))
     assert roster.states == {"w000": "exited"}
-    assert str(roster.failures["w000"]).startswith("was ended, for it did not answer any more\n")
+    assert str(roster.failures["w000"]) == "w000: was ended, for it did not answer any more"
 
 
 def test_a_halt_is_a_failure_with_its_reason() -> None:
@@ -235,7 +235,7 @@ def test_a_halt_is_a_failure_with_its_reason() -> None:
     roster.settle({}, ["w000"])
     assert roster.states == {"w000": "halted"}
     assert roster.is_over
-    assert str(roster.failures["w000"]).startswith("w000: halted: ValueError: x\n")
+    assert str(roster.failures["w000"]) == "w000: halted: ValueError: x"
 
 
 def test_an_instance_that_halts_until_it_is_given_up_stays_halted() -> None:
@@ -243,7 +243,7 @@ def test_an_instance_that_halts_until_it_is_given_up_stays_halted() -> None:
         event("ready"), died(0, "fresh", halt="ValueError: x"), event("gave_up", reason="too often")
     )
     assert roster.states == {"w000": "halted"}
-    words = "halted: ValueError: x, and stays dead: too often"
+    words = "w000: halted: ValueError: x, and stays dead: too often"
     assert str(roster.failures["w000"]).startswith(words)
 
 
@@ -269,7 +269,7 @@ def test_an_instance_that_is_given_up_has_failed_and_says_how() -> None:
     roster.settle({}, ["w000"])
     assert roster.is_over
     (error,) = roster.failures.values()
-    assert str(error).startswith("ended by itself: exit status 9, and stays dead: too often")
+    assert str(error).startswith("w000: ended by itself: exit status 9, and stays dead")
 
 
 def test_a_failed_start_is_told_once_even_when_nothing_was_told_before() -> None:

@@ -85,7 +85,7 @@ def test_an_error_in_the_starter_world_ends_it_with_its_reason(
     seen = ask(port, "GET", "/observe", headers={"X-Session": session})
     assert (seen.status, seen.body[:29]) == (503, b"Game halted: KeyError: 'pocked'"[:29])
     assert command.wait() == 1
-    assert command.err.startswith("Error: World 'my-world' halted: KeyError: 'pocked'\n")
+    assert command.err.startswith("Error: w000: World 'my-world' halted: KeyError: 'pocked'\n")
     assert "| KeyError: 'pocked'" in command.err
     table = call("ps", str(world)).out.splitlines()
     assert "halted KeyError: 'pocked'" in table[1]

@@ -375,7 +375,7 @@ def test_a_world_that_dies_by_itself_ends_the_command(start: Start, tmp_path: Pa
     world = make_world(tmp_path, "--exit-after", "0.5", "--tell-token")
     command = start("run", str(world), "--port", "0", env={"WORLD_OPERATOR_TOKEN": "s3cret"})
     assert command.wait() == 1
-    assert command.err.startswith("Error: World 'counter' ended by itself: exit status 9\n")
+    assert command.err.startswith("Error: w000: World 'counter' ended by itself: exit status 9\n")
     log_file = world / ".clawblox" / "logs" / "w000.log"
     assert f"  log_file: {log_file}\n" in command.err
     assert "    | my token is ***\n" in command.err
@@ -399,7 +399,7 @@ def test_a_world_that_does_not_answer_any_more_is_told_as_such(
     command.wait_for("Spectator frontend")
     ask(port, "POST", "/__set?doc=status-500")
     assert command.wait() == 1
-    words = "Error: World 'counter' was ended, for it did not answer any more\n"
+    words = "Error: w000: World 'counter' was ended, for it did not answer any more\n"
     assert command.err.startswith(words)
 
 

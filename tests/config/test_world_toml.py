@@ -307,8 +307,8 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path):
         ('name = "w"\nname = "x"\n', 2),
         ('name = "w"\n\nmax_players = \n', 3),
         ("a = 2026-13-01", 1),
-        ("[a]\nb = 1\n[a.b]\nc = 2\n", None),
-        ("a = " + "9" * 5000, 1),
+        ("[a]\nb = 1\n[a.b]\nc = 2\n", 3),
+        ("a = " + "9" * 5000, None),
     ],
 )
 def test_a_syntax_error_is_a_config_error_with_the_parsers_line(tmp_path, text, line):

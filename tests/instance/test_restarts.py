@@ -37,9 +37,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("max_restarts", 2.0, "a whole number"),
     ("max_restarts", True, "a whole number"),
     ("max_restarts", "3", "a whole number"),
-    ("restart_window", 0, "seconds, above 0"),
-    ("restart_window", -1.5, "seconds, above 0"),
-    ("restart_window", math.nan, "seconds, above 0"),
+    ("restart_window", 0, "seconds above 0"),
+    ("restart_window", -1.5, "seconds above 0"),
+    ("restart_window", math.nan, "seconds above 0"),
 ]
 
 

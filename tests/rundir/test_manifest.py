@@ -209,7 +209,7 @@ def test_a_bad_argument_is_named_with_its_value(make, arguments, key):
     with pytest.raises(ConfigError) as caught:
         make(**arguments)
     assert caught.value.key == key
-    assert key in caught.value.message
+    assert key in str(caught.value)
     wrong = {**arguments, **arguments.get("checkpoint", {})}.get(key)
     wrong = wrong.get("path") if isinstance(wrong, dict) else wrong
     assert repr(caught.value.value) == repr(wrong)

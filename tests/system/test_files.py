@@ -233,7 +233,7 @@ def test_a_dangling_link_is_not_followed(tmp_path: Path) -> None:
 def test_a_partial_file_that_is_not_published_disappears(tmp_path: Path) -> None:
     partial = PartialFile(tmp_path, "snapshot")
     write_all(partial.fd, NEW)
-    assert names_in(tmp_path) == {partial.path.name}
+    assert names_in(tmp_path) == {Path(partial.path).name}
     assert os.pread(partial.fd, 100, 0) == NEW
     partial.close()
     assert names_in(tmp_path) == set()
@@ -245,9 +245,9 @@ def test_a_published_file_leaves_alone_what_comes_under_its_partial_name(
 ) -> None:
     partial = PartialFile(tmp_path, "snapshot")
     partial.publish(tmp_path / "file", overwrite=overwrite)
-    partial.path.write_bytes(OLD)  # a stranger's, who knows why
+    Path(partial.path).write_bytes(OLD)  # a stranger's, who knows why
     partial.close()
-    assert content(partial.path) == OLD
+    assert content(Path(partial.path)) == OLD
 
 
 def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_files_and_directories_are_private(tmp_path: Path) -> None:
     unlock_file(made / "lock", lock)
     partial.close()
     assert modes == {"a": 0o700, "b": 0o700, "c": 0o700, "file": 0o600, "lock": 0o600} | {
-        partial.path.name: 0o600
+        Path(partial.path).name: 0o600
     }
 
 
@@ -367,7 +367,7 @@ def test_only_what_the_dead_left_is_swept(tmp_path: Path) -> None:
             (tmp_path / name).touch()
         mine = PartialFile(tmp_path, "snapshot")
         sweep_partials(tmp_path)
-        assert names_in(tmp_path) == kept | {mine.path.name}
+        assert names_in(tmp_path) == kept | {Path(mine.path).name}
         mine.close()
         other.kill()
     sweep_partials(tmp_path)
@@ -386,18 +386,16 @@ def test_a_tree_that_the_dead_left_is_swept_and_nothing_that_it_links_to(tmp_pat
     assert names_in(outside) == {"inner"}
 
 
-def test_what_cannot_be_swept_is_in_nobodys_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_swept_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, tree = (tmp_path / partial_name(2**22 + number, 1) for number in range(1, 4))
     for path in (first, second):
         path.touch()
     tree.mkdir()
 
-    def refuse(path: Path) -> None:
-        raise PermissionError(errno.EPERM, "not yours", str(path))
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EPERM, "not yours", path)
 
-    monkeypatch.setattr(Path, "unlink", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
     sweep_partials(tmp_path)
     assert names_in(tmp_path) == {first.name, second.name}
 

@@ -232,6 +232,25 @@ def test_a_port_is_leased_below_the_ephemeral_range() -> None:
             lease.release()
 
 
+OPENED = """
+import sys
+from clawblox.system.ports import take_free_port
+
+opened = []
+sys.addaudithook(lambda event, args: event == "open" and opened.append(args[0]))
+first = take_free_port("127.0.0.1")
+opened.clear()
+second = take_free_port("127.0.0.1")
+assert not opened, opened
+second.release()
+first.release()
+"""
+
+
+def test_only_the_first_lease_of_a_process_opens_files() -> None:
+    subprocess.run([sys.executable, "-c", OPENED], check=True, timeout=30)
+
+
 def test_what_is_ephemeral_is_not_leased_where_there_is_anything_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,96 @@
+"""Errors about archives of world and agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clawblox.errors.general import ClawbloxError, shorten
+
+if TYPE_CHECKING:
+    from clawblox.results import Finding
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointFormatError",
+    "CheckpointLimitError",
+    "CheckpointPathError",
+    "CheckpointSecretError",
+    "CheckpointVersionError",
+]
+
+_SHOWN_FINDINGS = 20
+_ENTRY_CHARS = 60
+
+
+class CheckpointError(ClawbloxError):
+    """A ``.ckpt`` archive cannot be made, or cannot be loaded where it should be.
+
+    Args:
+        message: What went wrong.
+        path: The archive, or the file or directory that is in the way.
+        entry: Name of the member of the archive, as it stands there; shown escaped and cut.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        entry: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.entry = entry
+
+    @property
+    def subject(self) -> str | None:
+        """The archive, or what is in its way."""
+        return str(self.path) if self.path else None
+
+    def details(self) -> list[str]:
+        """Name the member."""
+        # A stranger chose the name: it must not reach a terminal as it is.
+        entry = None if self.entry is None else shorten(ascii(self.entry), _ENTRY_CHARS)
+        return [] if entry is None else [f"entry: {entry}"]
+
+
+class CheckpointSecretError(CheckpointError):
+    """An archive would have carried a secret, or a file that cannot be searched for one.
+
+    Nothing was written. The error does not contain the secret itself.
+
+    Args:
+        message: What was refused.
+        findings: Each place, with its rule, fingerprint and a redacted preview.
+        **fields: The fields of :class:`CheckpointError`.
+    """
+
+    def __init__(self, message: str, *, findings: Sequence[Finding] = (), **fields: object) -> None:
+        super().__init__(message, **fields)  # type: ignore[arg-type]
+        self.findings = tuple(findings)
+
+    def details(self) -> list[str]:
+        """Add a line for each finding to the fields of every checkpoint error."""
+        shown = [str(finding) for finding in self.findings[:_SHOWN_FINDINGS]]
+        rest = len(self.findings) - len(shown)
+        return [*super().details(), *shown, *([f"and {rest} more"] if rest else [])]
+
+
+class CheckpointFormatError(CheckpointError, ValueError):
+    """A file is not an archive that clawblox wrote; none of it was kept."""
+
+
+class CheckpointPathError(CheckpointFormatError):
+    """A member's name is not in canonical form, or leads out of the archive's own directories."""
+
+
+class CheckpointLimitError(CheckpointFormatError):
+    """An archive is larger, or has more members, than its reader allows."""
+
+
+class CheckpointVersionError(CheckpointFormatError):
+    """An archive was written by a newer clawblox."""

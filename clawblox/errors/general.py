@@ -1,0 +1,291 @@
+"""The base of all errors, and those that are neither about an archive nor about an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = [
+    "VALUE_CHARS",
+    "BatchError",
+    "ClawbloxError",
+    "ConfigError",
+    "ControlError",
+    "FetchError",
+    "ManifestError",
+    "OrchestratorSuspendedError",
+    "RunLockedError",
+    "UsageError",
+    "shorten",
+]
+
+VALUE_CHARS = 200
+"""Longest value that the text of an error shows."""
+
+_SHOWN_FAILURES = 10
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return ``text``, cut to ``limit`` characters."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+class ClawbloxError(Exception):
+    """Base of everything that clawblox raises on purpose.
+
+    Args:
+        message: What went wrong, in one sentence.
+        hint: What to do about it.
+
+    Attributes:
+        exit_code: Exit status of the command line when this error ends it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    @property
+    def subject(self) -> str | None:
+        """What the error is about, a file or an argument; None when the message says it."""
+        return None
+
+    @property
+    def headline(self) -> str:
+        """The first line of the text: subject and message."""
+        return self.message if self.subject is None else f"{self.subject}: {self.message}"
+
+    def details(self) -> list[str]:
+        """Return the lines that follow the headline: fields of the error, one a line."""
+        return []
+
+    def __str__(self) -> str:
+        lines = [self.headline, *(f"  {line}" for line in self.details())]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ConfigError(ClawbloxError, ValueError):
+    """A ``world.toml``, or an argument, is wrong.
+
+    Args:
+        message: What is wrong and what would be right; it is read after the key.
+        path: The file, when the value came from one.
+        key: Dotted key, for example ``run.command``, or name of the argument.
+        value: The wrong value.
+        line: Line in ``path``, counted from 1.
+        hint: What to do about it.
+    """
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        key: str | None = None,
+        value: object = None,
+        line: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.key = key
+        self.value = value
+        self.line = line
+
+    @property
+    def subject(self) -> str | None:
+        """The key; without one, the place in the file."""
+        return self.key or self._place
+
+    def details(self) -> list[str]:
+        """Name the file with its line, and the value, unless the headline does."""
+        value = repr(self.value)
+        is_shown = self.value is None or self.message.endswith(f", not {value}")
+        return [
+            *([f"file: {self._place}"] if self.key and self._place else []),
+            *([] if is_shown else [f"value: {shorten(value, VALUE_CHARS)}"]),
+        ]
+
+    @property
+    def _place(self) -> str | None:
+        if self.path is None:
+            return None
+        return f"{self.path}:{self.line}" if self.line else str(self.path)
+
+
+class UsageError(ClawbloxError, RuntimeError):
+    """A call that cannot work now: not started, already closed, ambiguous instance."""
+
+    exit_code = 2
+
+
+class FetchError(ClawbloxError, OSError):
+    """A world folder could not be downloaded.
+
+    Args:
+        message: What failed.
+        url: The address that was asked.
+        status: HTTP status of the answer, when there was one.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        url: str | None = None,
+        status: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.url = url
+        self.status = status
+
+    @property
+    def subject(self) -> str | None:
+        """The address."""
+        return self.url
+
+    def details(self) -> list[str]:
+        """Name the status."""
+        return [f"status: {self.status}"] if self.status else []
+
+
+class ManifestError(ClawbloxError):
+    """The run manifest cannot be read or written.
+
+    Args:
+        message: What failed.
+        path: The manifest.
+        hint: What to do about it.
+    """
+
+    def __init__(self, message: str, *, path: Path | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+    @property
+    def subject(self) -> str | None:
+        """The manifest."""
+        return str(self.path) if self.path else None
+
+
+class RunLockedError(ClawbloxError):
+    """Another orchestrator holds this instance of the run directory.
+
+    Args:
+        message: Which instance, and who holds it.
+        path: The lock file.
+        pid: Process of the holder, when it could be read.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        pid: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.pid = pid
+
+    def details(self) -> list[str]:
+        """Name the lock file and its holder."""
+        return [
+            *([f"lock: {self.path}"] if self.path else []),
+            *([f"pid: {self.pid}"] if self.pid else []),
+        ]
+
+
+class BatchError(ClawbloxError):
+    """An operation on many instances failed for some of them.
+
+    Args:
+        message: What failed, and for how many.
+        failed: The errors by name of the instance, the first cause first.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        failed: Mapping[str, Exception] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.failed = dict(failed or {})
+
+    @classmethod
+    def of(cls, failed: Mapping[str, Exception], total: int) -> BatchError:
+        """Return the error of a batch of ``total`` instances, caused by its first failure."""
+        error = cls(f"{len(failed)} of {total} instances failed", failed=failed)
+        error.__cause__ = next(iter(failed.values()))
+        return error
+
+    def details(self) -> list[str]:
+        """Name each instance with the first line of its error."""
+        lines = [_describe_failure(name, error) for name, error in self.failed.items()]
+        more = len(lines) - _SHOWN_FAILURES
+        return [*lines[:_SHOWN_FAILURES], *([f"and {more} more"] if more > 0 else [])]
+
+
+class ControlError(ClawbloxError):
+    """An orchestrator refused a request of another process, or went away meanwhile.
+
+    Args:
+        message: What failed; the orchestrator's own words when it answered.
+        subject: What the error in the orchestrator is about, when it names that.
+        path: The control socket.
+        error_type: Class of the error in the orchestrator; None when it did not answer.
+        error_details: The lines that follow that headline.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        subject: str | None = None,
+        path: Path | None = None,
+        error_type: str | None = None,
+        error_details: Sequence[str] = (),
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self._subject = subject
+        self.path = path
+        self.error_type = error_type
+        self.error_details = tuple(error_details)
+
+    @property
+    def subject(self) -> str | None:
+        """What the error in the orchestrator is about."""
+        return self._subject
+
+    def details(self) -> list[str]:
+        """Name the error in the orchestrator with its details, and the socket."""
+        return [
+            *([f"error: {self.error_type}"] if self.error_type else []),
+            *self.error_details,
+            *([f"socket: {self.path}"] if self.path else []),
+        ]
+
+
+class OrchestratorSuspendedError(ControlError):
+    """An orchestrator cannot answer, since SIGSTOP or Ctrl-Z stopped it; fields of ControlError."""
+
+
+def _describe_failure(name: str, error: Exception) -> str:
+    line = (str(error).splitlines() or [""])[0].removeprefix(f"{name}: ")
+    return f"{name}: {type(error).__name__}: {line}"

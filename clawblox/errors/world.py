@@ -1,0 +1,205 @@
+"""Errors about one instance of a world."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
+
+if TYPE_CHECKING:
+    from clawblox.results import WorldExit
+
+__all__ = [
+    "PortInUseError",
+    "SnapshotError",
+    "SnapshotRefusedError",
+    "WorldCallError",
+    "WorldCommandError",
+    "WorldError",
+    "WorldExitedBeforeReady",
+    "WorldExitedError",
+    "WorldIdentityError",
+    "WorldReadyTimeout",
+    "WorldSessionError",
+    "WorldStartError",
+    "WorldStopError",
+]
+
+
+class WorldError(ClawbloxError):
+    """Something went wrong with one instance of a world.
+
+    Args:
+        message: What went wrong, in one sentence.
+        instance: Name of the instance.
+        world_dir: Directory with the ``world.toml``.
+        command_file: Script that reruns the launch.
+        log_file: Output of the world's processes.
+        url: Address of the instance, once it has one.
+        port: Its port, once it has one.
+        phase: What was being done, for example ``probing``.
+        elapsed_s: Seconds since the operation began.
+        exit: How the process ended, when it did.
+        log_lines: The last lines of the log, secrets masked.
+        hint: What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        instance: str | None = None,
+        world_dir: Path | None = None,
+        command_file: Path | None = None,
+        log_file: Path | None = None,
+        url: str | None = None,
+        port: int | None = None,
+        phase: str | None = None,
+        elapsed_s: float | None = None,
+        exit: WorldExit | None = None,  # noqa: A002 - the word of the domain
+        log_lines: tuple[str, ...] = (),
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.instance = instance
+        self.world_dir = world_dir
+        self.command_file = command_file
+        self.log_file = log_file
+        self.url = url
+        self.port = port
+        self.phase = phase
+        self.elapsed_s = elapsed_s
+        self.exit = exit
+        self.log_lines = log_lines
+
+    @property
+    def subject(self) -> str | None:
+        """The instance."""
+        return self.instance
+
+    def locate(self, **fields: object) -> None:
+        """Fill in the fields that are not known yet; called where the instance is known."""
+        for name, value in fields.items():
+            if not getattr(self, name):
+                setattr(self, name, value)
+
+    def details(self) -> list[str]:
+        """Return the log's last lines, then the table of every other field that is known."""
+        facts = {
+            **self.own_facts(),
+            "world directory": self.world_dir,
+            "command_file": self.command_file,
+            "log_file": self.log_file,
+            "url": self.url,
+            "port": self.port if self.url is None else None,
+            "phase": self.phase,
+            "elapsed": None if self.elapsed_s is None else f"{self.elapsed_s:.2f} s",
+            "exit": self.exit,
+        }
+        return [
+            *(["last log lines:"] if self.log_lines else []),
+            *(f"  | {line}" for line in self.log_lines),
+            *(f"{name}: {value}" for name, value in facts.items() if value is not None),
+        ]
+
+    def own_facts(self) -> dict[str, object]:
+        """Return the fields that only this kind of error has, by their names in the text."""
+        return {}
+
+
+class WorldStartError(WorldError):
+    """The instance did not become ready; nothing of it is left."""
+
+
+class WorldCommandError(WorldStartError):
+    """The world's command cannot be executed: not found, not executable, bad format."""
+
+
+class PortInUseError(WorldStartError):
+    """The requested port belongs to another process."""
+
+
+class WorldExitedBeforeReady(WorldStartError):  # noqa: N818 - says the condition
+    """The world's process ended before the world was ready."""
+
+
+class SnapshotRefusedError(WorldExitedBeforeReady):
+    """The world's process ended while it was restoring a snapshot."""
+
+
+class WorldReadyTimeout(WorldStartError, TimeoutError):  # noqa: N818 - says the condition
+    """The world did not become ready in time."""
+
+
+class WorldIdentityError(WorldStartError):
+    """Another process answers on the port of this instance."""
+
+
+class WorldExitedError(WorldError):
+    """The instance has ended; no call to it can succeed."""
+
+
+class WorldCallError(WorldError):
+    """The instance gave no usable answer to a call.
+
+    Args:
+        message: What went wrong.
+        status: HTTP status of the answer, when there was one.
+        body_start: The first characters of the body, secrets masked.
+        **fields: The fields of :class:`WorldError`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        body_start: str = "",
+        **fields: object,
+    ) -> None:
+        super().__init__(message, **fields)  # type: ignore[arg-type]
+        self.status = status
+        self.body_start = body_start
+
+    def own_facts(self) -> dict[str, object]:
+        """Return the status and the start of the body."""
+        body = shorten(repr(self.body_start), VALUE_CHARS) if self.body_start else None
+        return {"status": self.status, "body": body}
+
+
+class WorldSessionError(WorldCallError):
+    """The world answered with another session than the recorded one."""
+
+
+class SnapshotError(WorldError):
+    """A snapshot could not be taken; it left no file and no manifest entry.
+
+    Args:
+        message: What went wrong.
+        phase: ``connect``, ``headers``, ``body``, ``verify`` or ``publish``.
+        bytes: Body bytes received until then.
+        status: HTTP status of the answer, when there was one.
+        **fields: The other fields of :class:`WorldError`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        phase: str | None = None,
+        bytes: int = 0,  # noqa: A002 - the documented field
+        status: int | None = None,
+        **fields: object,
+    ) -> None:
+        super().__init__(message, phase=phase, **fields)  # type: ignore[arg-type]
+        self.bytes = bytes
+        self.status = status
+
+    def own_facts(self) -> dict[str, object]:
+        """Return the status and the bytes received."""
+        return {"status": self.status, "bytes received": self.bytes}
+
+
+class WorldStopError(WorldError):
+    """A marked process survived every rung of the stop ladder."""
