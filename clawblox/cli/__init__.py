@@ -1,13 +1,14 @@
-"""The command line: parses, prints and exits; everything it does is a call of the library.
+"""The command line: parses arguments, prints and exits; the library does the rest.
 
-A command's module is imported when the command is used, so that ``clawblox --help`` loads
-nothing but click. Summaries stand here for the same reason.
+A command's module is imported when the command is used, so ``clawblox --help`` loads nothing but
+click. The commands' summaries are here for the same reason.
 
 - ``commands``: one module for each command.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``tables``: tables, event lines and archives as text.
 - ``terminal``: writing to terminals and pipes without blocking.
 - ``parameters``: what the commands' parameters have in common.
+- ``options``, ``field_options``, ``option_help``: command options made from the option classes.
 - ``starter``: the world that ``clawblox init`` writes.
 """
 
@@ -26,25 +27,22 @@ import click
 from clawblox import __version__
 from clawblox.errors import ClawbloxError
 
-__all__ = ["WORDS_KEY", "main"]
-
-WORDS_KEY: Final = "clawblox.words"
-"""Where ``Context.meta`` has the words of the command line."""
+__all__ = ["main"]
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Worlds": {
-        "init": "Write a starter world.",
-        "run": "Run a world in the foreground until Ctrl-C.",
+        "init": "Create a starter world.",
+        "run": "Run one world in the foreground until Ctrl-C.",
         "up": "Run many instances of a world, with a live table.",
     },
     "Runs, from any terminal": {
-        "ps": "Show what runs, or ran, in a run directory.",
-        "logs": "Print what worlds have written.",
-        "save": "Save snapshots of what runs.",
-        "fork": "Start instances that go on from a snapshot.",
-        "stop": "Stop what runs; with --save, save it first.",
+        "ps": "Show the instances of a run directory, running or ended.",
+        "logs": "Print the logs of instances.",
+        "save": "Save snapshots of running instances.",
+        "fork": "Start new instances from a snapshot.",
+        "stop": "Stop instances; with --save, save them first.",
     },
-    "Archives of world and agents": {
+    "Checkpoint archives": {
         "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",
     },
 }
@@ -52,7 +50,7 @@ _INTERRUPTED_STATUS = 130
 
 
 class _CommandLine(click.Group):
-    """Loads commands when they are used, and ends with one line where an error is expected."""
+    """Imports commands when they are used, and prints expected errors without a traceback."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's own
         """Run the program."""
@@ -60,16 +58,16 @@ class _CommandLine(click.Group):
         return super().main(*args, **kwargs)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; those of a command may be needed once more, in the background."""
-        ctx.meta[WORDS_KEY] = tuple(args)
+        """Parse the arguments, and keep them for a command that runs itself in the background."""
+        ctx.obj = tuple(args)
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the help."""
+        """Return the names of the commands in the order of the help."""
         return [name for commands in _SECTIONS.values() for name in commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None when there is none of that name."""
+        """Import and return a command; None if there is no command of that name."""
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"clawblox.cli.commands.{cmd_name}")
@@ -77,19 +75,23 @@ class _CommandLine(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in their sections, without importing any."""
+        """Write the commands in their sections, without importing them."""
         for title, commands in _SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()), col_max=10)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; say expected errors in one breath, without a traceback."""
+        """Run a command; print an expected error and exit with its status.
+
+        Raises:
+            OSError: The reader of the output is gone; click handles it.
+        """
         try:
             return super().invoke(ctx)
         except ClawbloxError as error:
             _fail(ctx, str(error), error.exit_code)
         except OSError as error:
-            if error.errno == errno.EPIPE:  # click ends quietly when nobody reads any more
+            if error.errno == errno.EPIPE:  # click handles it: it exits quietly
                 raise
             place = f": {error.filename}" if error.filename else ""
             _fail(ctx, f"{error.strerror or error}{place}", 1)
@@ -98,16 +100,16 @@ class _CommandLine(click.Group):
 
 
 def _replace_closed_streams() -> None:
-    """Put the null device where a standard stream is closed, or any file would take its place."""
+    """Open the null device for closed standard streams, or another file would get their number."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            stream = Path(os.devnull).open("w" if fd else "r")  # noqa: SIM115 - it stays open
+            stream = Path(os.devnull).open("w" if fd else "r")  # noqa: SIM115 - stays open
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 
 
 def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
-    from clawblox.cli.terminal.output import printable_lines
+    from clawblox.cli.tables.formatting import printable_lines
 
     click.echo(f"Error: {printable_lines(message)}", err=True)
     ctx.exit(exit_code)
@@ -127,10 +129,10 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
       clawblox fork runs/r002 w003 -n 8
       clawblox stop --save runs/r002
 
-    A world is a directory with a world.toml. What runs, and what it left, is kept in the run
-    directory: the world directory itself, unless --run-dir or --record-dir say otherwise.
+    A world is a directory with a world.toml. Each run has a run directory, which holds its logs,
+    checkpoints and recordings: by default the world directory, or what --run-dir says.
     """,
 )
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def main() -> None:
-    """Start, watch and stop interactive worlds for agents."""
+    """Start, watch, save and stop interactive worlds for LLM agents."""

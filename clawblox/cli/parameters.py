@@ -1,55 +1,40 @@
-"""What the commands' parameters have in common."""
+"""Parameters that several commands have: paths, run directories, ``--json``, ``--count``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-from clawblox.cli import WORDS_KEY
-from clawblox.errors import ClawbloxError
+from clawblox.cli.field_options import SectionOption
+from clawblox.config.arguments import check_count
+from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.rundir.status import select_records
 from clawblox.system.ports import MAX_LEASES
 
 __all__ = [
     "PATH",
-    "EnvironmentOption",
-    "SectionedCommand",
-    "at_least_one",
+    "CountType",
     "count_option",
-    "environment_of",
     "existing_path",
     "existing_run_dir",
-    "grace_option",
     "json_option",
-    "not_negative",
-    "port_number",
-    "positive",
     "run_dir_arguments",
-    "words_of",
+    "world_argument",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class EnvironmentOption(click.Option):
-    """An option whose environment variable counts as unset when it is blank."""
-
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return the value of the variable without surrounding blanks, or None."""
-        value = super().resolve_envvar_value(ctx)
-        return (value or "").strip() or None
-
-
 class _Path(click.types.StringParamType):
-    """A path as it was written; an empty one, as of an unset variable, is no path."""
+    """A path as it was typed. An empty one, as from an unset shell variable, is refused."""
 
     name = "path"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path."""
+        """Return the path; a usage error when it is empty."""
         if not value:
             self.fail("the path is empty; '.' is the current directory.", param, ctx)
         return value
@@ -58,84 +43,34 @@ class _Path(click.types.StringParamType):
 PATH: Final = _Path()
 
 
-class SectionedCommand(click.Command):
-    """A command whose help shows its options in sections.
+class CountType(click.types.IntParamType):
+    """A whole number within limits, refused in the words of the library.
 
-    Attributes:
-        sections: Names of parameters by the title of their section; the rest comes last.
+    Args:
+        at_least: The smallest.
+        at_most: The largest; None for no limit.
     """
 
-    sections: ClassVar[Mapping[str, Sequence[str]]] = {}
+    def __init__(self, at_least: int, at_most: int | None = None) -> None:
+        self._at_least = at_least
+        self._at_most = at_most
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections, in one column for all of them."""
-        records = {
-            str(param.name): record
-            for param in self.get_params(ctx)
-            if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
-        }
-        titled = {
-            title: [records.pop(name) for name in names] for title, names in self.sections.items()
-        }
-        for title, rows in {**titled, "Other": list(records.values())}.items():
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
-def not_negative(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """Refuse a number below 0, and NaN; a click callback."""
-    if value is None or value >= 0:
-        return value
-    raise click.BadParameter(f"{value:g} is not 0 or more.", ctx, param)
-
-
-def positive(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """Refuse 0, a number below it, and NaN; a click callback."""
-    if value is None or value > 0:
-        return value
-    raise click.BadParameter(f"{value:g} is not above 0.", ctx, param)
-
-
-def at_least_one(ctx: click.Context, param: click.Parameter, value: int) -> int:
-    """Refuse a number below 1; a click callback."""
-    if value >= 1:
-        return value
-    raise click.BadParameter(f"{value} is not 1 or more.", ctx, param)
-
-
-def instance_count(ctx: click.Context, param: click.Parameter, value: int) -> int:
-    """Refuse a number of instances that cannot be started at once; a click callback."""
-    if value > MAX_LEASES:
-        message = f"{value} is more than {MAX_LEASES}: each needs a port of its own."
-        raise click.BadParameter(message, ctx, param)
-    return at_least_one(ctx, param, value)
-
-
-def port_number(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
-    """Refuse what is no port, and not 0; a click callback."""
-    if value is None or 0 <= value <= 65535:
-        return value
-    raise click.BadParameter(f"{value} is not 0 to 65535.", ctx, param)
-
-
-def environment_of(
-    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
-) -> dict[str, str]:
-    """Return variables that were given as ``KEY=VALUE``; a click callback."""
-    for entry in value:
-        if not entry.partition("=")[0] or "=" not in entry:
-            raise click.BadParameter(f"{entry!r} is not KEY=VALUE.", ctx, param)
-    return dict(entry.split("=", 1) for entry in value)
-
-
-def words_of(ctx: click.Context) -> tuple[str, ...]:
-    """Return the command and its arguments as they were given."""
-    words: tuple[str, ...] = ctx.meta[WORDS_KEY]
-    return words
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's own
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int:
+        """Return the number; a usage error when it is outside the limits."""
+        number = super().convert(value, param, ctx)
+        try:
+            return check_count(number, "", at_least=self._at_least, at_most=self._at_most)
+        except ConfigError as error:
+            self.fail(f"{error.message}, not {number}", param, ctx)
 
 
 def existing_path(text: str) -> Path:
-    """Return the path that a person named.
+    """Return the path that was typed.
 
     Raises:
         ClawbloxError: It does not exist.
@@ -147,7 +82,7 @@ def existing_path(text: str) -> Path:
 
 
 def existing_run_dir(text: str) -> Path:
-    """Return the run directory that a person named.
+    """Return the run directory that was typed.
 
     Raises:
         ClawbloxError: It does not exist, or nothing ever ran in it.
@@ -168,25 +103,18 @@ def run_dir_arguments(command: _F) -> _F:
     return run_dir(names(command))
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+world_argument = click.argument("world", type=PATH, default=".", metavar="[WORLD]")
 
-grace_option = click.option(
-    "--grace",
-    type=float,
-    callback=not_negative,
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between TERM and KILL.",
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 count_option = click.option(
     "-n",
     "--count",
-    type=int,
-    callback=instance_count,
+    cls=SectionOption,
+    section="Instances",
+    type=CountType(1, MAX_LEASES),
     default=1,
     show_default=True,
     metavar="N",
-    help="How many instances.",
+    help=f"Number of instances to start, at most {MAX_LEASES}.",
 )

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.cli.running.live import Look, pressure_between, rows_between
-from clawblox.cli.tables.board import Row, View, render, row_of
-from clawblox.cli.tables.event_lines import Chronicle, Happening, changes_between, happening_of
-from clawblox.cli.tables.instance_states import Roster
-from clawblox.cli.terminal.output import (
+from clawblox.cli.running.live_table import Look, make_rows, pressure_between
+from clawblox.cli.tables.board import Row, View, make_row, render
+from clawblox.cli.tables.event_lines import EventLine, RecentEvents, changes_between, describe_event
+from clawblox.cli.tables.formatting import (
     format_age,
     format_bytes,
     format_table,
@@ -19,6 +18,7 @@ from clawblox.cli.terminal.output import (
     printable_lines,
     suggest,
 )
+from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.errors import ClawbloxError, WorldStartError
 from clawblox.results import EventKind, WorldEvent, WorldExit
 from clawblox.rundir.status import InstanceState, InstanceStatus
@@ -79,7 +79,7 @@ def plain(lines: list[str]) -> list[str]:
 
 
 def test_an_instance_is_shown_with_all_that_is_known_of_it() -> None:
-    row = row_of(status("w003", restarts=2, sim_time=123.45, saved_at=AT), "ready", 0.5)
+    row = make_row(status("w003", restarts=2, sim_time=123.45, saved_at=AT), "ready", 0.5)
     heading, line = plain(render(view([row]), 100, 30))[3:5]
     headings = "INSTANCE STATE PID PORT UPTIME RSS CPU SAVED SIM TIME RESTARTS"
     assert " ".join(heading.split()) == headings
@@ -95,7 +95,7 @@ def test_how_it_ended_stands_beside_its_state() -> None:
         status("c", "failed", exit=WorldExit(status=4), pid=None),
         status("d", "halted", exit=WorldExit(status=0), pid=None, halt="ValueError:"),
     ]
-    rows = [row_of(one, one.state, None) for one in ended]
+    rows = [make_row(one, one.state, None) for one in ended]
     assert all(row.is_bad for row in rows)
     lines = plain(render(view(rows), 100, 30))[4:8]
     assert [line.split()[1:3] for line in lines] == [
@@ -109,7 +109,7 @@ def test_how_it_ended_stands_beside_its_state() -> None:
 def test_a_long_reason_leaves_the_other_columns_what_they_need() -> None:
     halt = "ValueError: \x1b[2J" + "x" * 500 + "\nsecond line"
     rows = [
-        row_of(one, one.state, None)
+        make_row(one, one.state, None)
         for one in (status("a", "halted", pid=None, halt=halt), status("b"))
     ]
     headings, *lines = plain(render(view(rows), 100, 30))[3:6]
@@ -145,11 +145,11 @@ def test_without_room_the_most_interesting_stand_first_and_the_rest_is_counted()
 @pytest.mark.parametrize("lines", [1, 2, 5, 8, 14, 30, 200])
 @pytest.mark.parametrize("columns", [1, 12, 40, 79, 100, 300])
 def test_it_fits_every_terminal(columns: int, lines: int) -> None:
-    rows = [row_of(status(f"w{i:03}", saved_at=AT), "ready", 1.0) for i in range(130)]
-    troubles = [Happening(AT, "w003", "failed: " + "x" * 400, is_trouble=True)] * 20
+    rows = [make_row(status(f"w{i:03}", saved_at=AT), "ready", 1.0) for i in range(130)]
+    troubles = [EventLine(AT, "w003", "failed: " + "x" * 400, is_trouble=True)] * 20
     drawn = plain(
         render(
-            view(rows, happenings=troubles, notice="Ctrl-C " * 30, ramp="busy " * 30),
+            view(rows, event_lines=troubles, notice="Ctrl-C " * 30, ramp="busy " * 30),
             columns,
             lines,
         )
@@ -168,18 +168,18 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_use_of_processors_is_measured_between_two_looks_of_one_process() -> None:
     before = Look(10.0, [status("a", cpu_s=1.0), status("b", cpu_s=1.0, pid=1)], 1.0)
     now = Look(12.0, [status("a", cpu_s=2.0), status("b", cpu_s=9.0, pid=2)], 2.0)
-    cells = [row.cells[4] for row in rows_between(before, now, {})]
+    cells = [row.cells[4] for row in make_rows(before, now, {})]
     assert cells == ["50%", ""]
     assert pressure_between(before, now) == 0.5
     assert pressure_between(None, now) is None
 
 
 def test_what_is_known_better_than_from_the_disk_wins() -> None:
-    rows = rows_between(None, Look(1.0, [status("a")], None), {"a": "stopping", "b": "failed"})
+    rows = make_rows(None, Look(1.0, [status("a")], None), {"a": "stopping", "b": "failed"})
     assert [(row.name, row.state) for row in rows] == [("a", "stopping"), ("b", "failed")]
 
 
-# ---------------------------------------------------------------------------------- the roster
+# ---------------------------------------------------------------------------------- the states
 
 
 def event(kind: EventKind, name: str = "w000", **detail: object) -> WorldEvent:
@@ -193,97 +193,100 @@ def died(
     return event("exited", exit=found, restart=restart, unresponsive=unresponsive, halt=halt)
 
 
-def roster_after(*events: WorldEvent, planned: int = 1) -> Roster:
-    roster = Roster(planned)
+def states_after(*events: WorldEvent, planned: int = 1) -> InstanceStates:
+    states = InstanceStates(planned)
     for one in events:
-        roster.take(one)
-    return roster
+        states.take(one)
+    return states
 
 
 def test_instances_that_have_not_begun_are_waiting() -> None:
-    roster = roster_after(event("started"), event("ready"), event("started", "w001"), planned=5)
-    assert roster.counts() == {"waiting": 3, "ready": 1, "starting": 1}
-    assert not roster.is_over
+    states = states_after(event("started"), event("ready"), event("started", "w001"), planned=5)
+    assert states.counts() == {"waiting": 3, "ready": 1, "starting": 1}
+    assert not states.is_over
 
 
 def test_a_stop_is_no_failure() -> None:
-    roster = roster_after(event("started"), event("ready"), event("stopped"))
-    assert not roster.is_over  # the start of the others may go on
-    roster.settle({}, ["w000"])
-    assert roster.is_over
-    assert roster.failures == {}
+    states = states_after(event("started"), event("ready"), event("stopped"))
+    assert not states.is_over  # the start of the others may go on
+    states.finish_start({}, ["w000"])
+    assert states.is_over
+    assert states.failures == {}
 
 
 @pytest.mark.parametrize(("code", "failed"), [(0, []), (9, ["w000"])])
 def test_an_end_of_its_own_is_a_failure_unless_its_status_is_zero(
     code: int, failed: list[str]
 ) -> None:
-    roster = roster_after(event("started"), event("ready"), died(code))
-    assert roster.states == {"w000": "exited"}
-    assert list(roster.failures) == failed
+    states = states_after(event("started"), event("ready"), died(code))
+    assert states.by_name == {"w000": "exited"}
+    assert list(states.failures) == failed
 
 
 def test_an_end_for_want_of_an_answer_is_a_failure_whatever_its_status() -> None:
-    roster = roster_after(event("started"), event("ready"), died(0, unresponsive=True))
-    assert roster.states == {"w000": "exited"}
-    assert str(roster.failures["w000"]) == "w000: was ended, for it did not answer any more"
+    states = states_after(event("started"), event("ready"), died(0, unresponsive=True))
+    assert states.by_name == {"w000": "exited"}
+    assert str(states.failures["w000"]).startswith("w000: was stopped because it did not respond")
 
 
 def test_a_halt_is_a_failure_with_its_reason() -> None:
     halted = event("halted", reason="ValueError: x\x1b[2J")
-    roster = roster_after(event("started"), event("ready"), halted, died(0, halt="ValueError: x"))
-    roster.settle({}, ["w000"])
-    assert roster.states == {"w000": "halted"}
-    assert roster.is_over
-    assert str(roster.failures["w000"]) == "w000: halted: ValueError: x"
+    states = states_after(event("started"), event("ready"), halted, died(0, halt="ValueError: x"))
+    states.finish_start({}, ["w000"])
+    assert states.by_name == {"w000": "halted"}
+    assert states.is_over
+    assert str(states.failures["w000"]).startswith("w000: halted: ValueError: x")
 
 
 def test_an_instance_that_halts_until_it_is_given_up_stays_halted() -> None:
-    roster = roster_after(
+    states = states_after(
         event("ready"), died(0, "fresh", halt="ValueError: x"), event("gave_up", reason="too often")
     )
-    assert roster.states == {"w000": "halted"}
-    words = "w000: halted: ValueError: x, and stays dead: too often"
-    assert str(roster.failures["w000"]).startswith(words)
+    assert states.by_name == {"w000": "halted"}
+    words = "w000: halted: ValueError: x; not restarted: too often"
+    assert str(states.failures["w000"]).startswith(words)
 
 
 def test_a_halt_is_told_once_with_its_reason_and_its_end_in_short() -> None:
-    told = [happening_of(event("halted", reason="ValueError: x\nTraceback"))]
-    told.append(happening_of(died(0, halt="ValueError: x")))
-    assert [one.text for one in told] == ["halted: ValueError: x", "was ended, for it had halted"]
+    told = [describe_event(event("halted", reason="ValueError: x\nTraceback"))]
+    told.append(describe_event(died(0, halt="ValueError: x")))
+    assert [one.text for one in told] == [
+        "halted: ValueError: x",
+        "was stopped because it had halted",
+    ]
     assert told[0].is_trouble
 
 
 def test_an_instance_that_comes_back_has_not_failed() -> None:
-    roster = roster_after(event("started"), event("ready"), died(9, "fresh"))
-    assert roster.states == {"w000": "restarting"}
+    states = states_after(event("started"), event("ready"), died(9, "fresh"))
+    assert states.by_name == {"w000": "restarting"}
     for one in (event("restarting"), event("started"), event("start_failed", error=OSError())):
-        roster.take(one)
-        assert roster.states == {"w000": "restarting"}
-    roster.take(event("ready"))
-    assert (roster.states, roster.failures) == ({"w000": "ready"}, {})
+        states.take(one)
+        assert states.by_name == {"w000": "restarting"}
+    states.take(event("ready"))
+    assert (states.by_name, states.failures) == ({"w000": "ready"}, {})
 
 
 def test_an_instance_that_is_given_up_has_failed_and_says_how() -> None:
-    roster = roster_after(event("ready"), died(9, "fresh"), event("gave_up", reason="too often"))
-    roster.settle({}, ["w000"])
-    assert roster.is_over
-    (error,) = roster.failures.values()
-    assert str(error).startswith("w000: ended by itself: exit status 9, and stays dead")
+    states = states_after(event("ready"), died(9, "fresh"), event("gave_up", reason="too often"))
+    states.finish_start({}, ["w000"])
+    assert states.is_over
+    (error,) = states.failures.values()
+    assert str(error).startswith("w000: ended by itself: exit status 9; not restarted: too often")
 
 
 def test_a_failed_start_is_told_once_even_when_nothing_was_told_before() -> None:
     error = WorldStartError("no")
-    roster = roster_after(event("start_failed", error=error), planned=2)
-    roster.settle({"w000": ClawbloxError("later"), "w001": ClawbloxError("silent")}, [])
-    assert roster.is_over
-    assert [str(one) for one in roster.failures.values()] == ["no", "silent"]
+    states = states_after(event("start_failed", error=error), planned=2)
+    states.finish_start({"w000": ClawbloxError("later"), "w001": ClawbloxError("silent")}, [])
+    assert states.is_over
+    assert [str(one) for one in states.failures.values()] == ["no", "silent"]
 
 
 def test_a_start_that_was_stopped_is_no_failure() -> None:
-    roster = roster_after(event("started"), event("stopped"))
-    roster.settle({"w000": WorldStartError("the start was stopped")}, [])
-    assert (roster.is_over, roster.failures) == (True, {})
+    states = states_after(event("started"), event("stopped"))
+    states.finish_start({"w000": WorldStartError("the start was stopped")}, [])
+    assert (states.is_over, states.failures) == (True, {})
 
 
 # ------------------------------------------------------------------------------ what happened
@@ -291,23 +294,23 @@ def test_a_start_that_was_stopped_is_no_failure() -> None:
 
 def test_a_failed_start_is_told_with_its_reason_and_the_last_line_of_its_log() -> None:
     error = WorldStartError("it ended\nsecond line", log_lines=("first", "no module\x1b[2J x"))
-    happening = happening_of(event("start_failed", error=error))
-    assert happening.line == f"{AT} w000 failed: it ended | no module x"
-    assert happening.is_trouble
+    line = describe_event(event("start_failed", error=error))
+    assert str(line) == f"{AT} w000 failed: it ended | no module x"
+    assert line.is_trouble
 
 
 def test_what_concerns_the_machine_names_no_instance() -> None:
-    slowed = happening_of(event("ramp_slowed", limit=8, pressure=0.91))
-    assert slowed.line == f"{AT} the machine is busy: 8 starts at once, CPU pressure 91%"
+    slowed = describe_event(event("ramp_slowed", limit=8, pressure=0.91))
+    assert str(slowed) == f"{AT} machine is busy: 8 starts at a time (CPU pressure 91%)"
 
 
 def test_many_happenings_do_not_push_out_the_troubles() -> None:
-    chronicle = Chronicle(8)
-    chronicle.add(Happening(AT, "w003", "failed", is_trouble=True))
+    recent = RecentEvents(8)
+    recent.add(EventLine(AT, "w003", "failed", is_trouble=True))
     for number in range(100):
-        chronicle.add(Happening(AT, "", f"saved {number}"))
-    assert [one.text for one in chronicle.last(3)] == ["failed", "saved 98", "saved 99"]
-    assert chronicle.last(0) == []
+        recent.add(EventLine(AT, "", f"saved {number}"))
+    assert [one.text for one in recent.last(3)] == ["failed", "saved 98", "saved 99"]
+    assert recent.last(0) == []
 
 
 def test_two_looks_tell_what_happened_between_them(tmp_path: Path) -> None:

@@ -79,9 +79,9 @@ def save(run: Path, name: str = "one.ckpt") -> Path:
 def test_inspect_shows_what_an_archive_says_of_itself(ckpt: Ckpt, run: Path) -> None:
     shown = ckpt("inspect", save(run), "--files")
     for line in (
-        "world     tally-v1, 35 B, at time 3.5",
-        "lineage   run r001",
-        "digests   of every member",
+        "world    tally-v1, 35 B, sim time 3.5",
+        "lineage  run r001",
+        "digests  for every member",
         "Rocky  2      11 B",
         "agents/Rocky/workspace/.mcp.json  grants capabilities or runs by itself",
         "generation  7",
@@ -146,10 +146,10 @@ def test_an_archive_without_digests_is_told_as_such(ckpt: Ckpt, tmp_path: Path) 
     archive = write_plain_zip(
         tmp_path / "old.ckpt", {"metadata.json": serialise_metadata(metadata)}
     )
-    assert "not at all: it may hold secrets" in ckpt("inspect", archive)
-    assert "sound, but it names no digests" in ckpt("verify", archive)
+    assert "never searched for secrets" in ckpt("inspect", archive)
+    assert "intact, but has no digests to verify" in ckpt("verify", archive)
     assert ckpt.fields("inspect", archive)["verified"] is False
-    assert "checked by checksums only" in ckpt("extract", archive, tmp_path / "new")
+    assert "only checksums were verified" in ckpt("extract", archive, tmp_path / "new")
 
 
 def test_verify_tells_the_sound_from_the_others(ckpt: Ckpt, run: Path) -> None:
@@ -189,9 +189,9 @@ def test_diff_names_what_changed(ckpt: Ckpt, run: Path) -> None:
         "- agents/Rocky/workspace/notes/plan.md",
         "~ agents/Rocky/workspace/SOUL.md",
         "~ metadata.json: directories",
-        "1 added, 1 removed, 1 changed, 1 the same",
+        "1 added, 1 removed, 1 changed, 1 unchanged",
     ]
-    assert ckpt("diff", one, one) == "0 added, 0 removed, 0 changed, 3 the same\n"
+    assert ckpt("diff", one, one) == "0 added, 0 removed, 0 changed, 3 unchanged\n"
 
 
 def test_scan_finds_without_showing_and_lets_through_what_is_allowed(
@@ -223,7 +223,7 @@ def test_repair_registers_what_the_manifest_lacks(ckpt: Ckpt, run: Path) -> None
     assert ckpt("repair", run).startswith("registered ")
     assert json.loads(manifest.read_text())["checkpoints"] == entry
     archive.write_bytes(archive.read_bytes()[:-1])
-    assert "not sound" in ckpt("repair", run, status=1)
+    assert "damaged" in ckpt("repair", run, status=1)
 
 
 def test_what_is_no_archive_is_one_clear_line(ckpt: Ckpt, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_an_empty_directory_is_filled_and_a_full_one_is_left_alone(
     (tmp_path / "world" / "world.py").write_text("mine")
     again = call("init", "world", cwd=tmp_path)
     assert again.wait() == 1
-    assert again.err == "Error: Path 'world' exists already, and is not an empty directory\n"
+    assert again.err == "Error: Path 'world' already exists and is not an empty directory\n"
     assert (tmp_path / "world" / "world.py").read_text() == "mine"
 
 

@@ -212,7 +212,7 @@ def test_a_log_that_was_taken_away_is_told(serve: Serve, call: Start) -> None:
     log.unlink()
     command = call("logs", served.run_dir)
     assert command.wait() == 0
-    assert command.err == f"w000: its log is gone: {log}\n"
+    assert command.err == f"w000: log file is missing: {log}\n"
 
 
 # --------------------------------------------------------------------------------------- stop

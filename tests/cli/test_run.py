@@ -14,6 +14,7 @@ import termios
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import attrs
 import click
 import pytest
 
@@ -88,13 +89,15 @@ def test_the_last_words_of_a_stopping_world_are_printed(serve: Serve) -> None:
 
 
 def parse(*words: str, env: Mapping[str, str] | None = None) -> dict[str, object]:
-    """Return what the command is called with."""
+    """Return the options that the command is called with."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WORLD_")]:
             patch.delenv(name)
         for name, value in (env or {}).items():
             patch.setenv(name, value)
-        return run_command.make_context("run", list(words)).params
+        params = run_command.make_context("run", list(words)).params
+    objects = (params["options"], params["stop_options"])
+    return {name: value for one in objects for name, value in attrs.asdict(one).items()}
 
 
 OF_THE_ENVIRONMENT = [
@@ -102,7 +105,7 @@ OF_THE_ENVIRONMENT = [
     ("WORLD_PORT", "9001", "port", 9001),
     ("WORLD_BASE_PATH", "/a", "base_path", "/a"),
     ("WORLD_RECORD", "1", "record", True),
-    ("WORLD_RECORD_DIR", "rec", "record_dir", "rec"),
+    ("WORLD_RECORD_DIR", "/rec", "record_dir", Path("/rec")),
     ("WORLD_RESUME_PATH", "s.json", "resume", "s.json"),
 ]
 FLAGS = {
@@ -399,7 +402,7 @@ def test_a_world_that_does_not_answer_any_more_is_told_as_such(
     command.wait_for("Spectator frontend")
     ask(port, "POST", "/__set?doc=status-500")
     assert command.wait() == 1
-    words = "Error: w000: World 'counter' was ended, for it did not answer any more\n"
+    words = "Error: w000: World 'counter' was stopped because it did not respond\n"
     assert command.err.startswith(words)
 
 

@@ -165,7 +165,7 @@ def test_a_running_instance_is_forked_as_it_is_now_by_its_own_orchestrator(
         assert run["parent_sha256"] == known["w001"]["saved_sha256"]
         assert b"A=b" in Path(f"/proc/{one['pid']}/environ").read_bytes()
     ask(known["w003"]["port"], "POST", "/__die?signal=SIGKILL")
-    wait_until(lambda: "w003 starts again" in command.out, what="the fork is brought back")
+    wait_until(lambda: "w003 restarting" in command.out, what="the fork is brought back")
     wait_for_end(command)
 
 
@@ -225,11 +225,11 @@ def test_a_fork_takes_the_save_of_the_latest_run_or_of_the_one_that_is_named(
     assert now["saved_path"] is None
     gone = call("fork", str(run_dir), "w001")
     assert gone.wait() == 1
-    assert gone.err.endswith(f"--run-id takes one of an earlier run: {before['run_id']}\n")
+    assert gone.err.endswith(f"or an earlier run with --run-id: {before['run_id']}\n")
     unknown = call("fork", str(run_dir), "w001", "--run-id", "r9")
     assert unknown.wait() == 2
-    assert unknown.err.startswith("Error: no save of instance 'w001' in run 'r9' is there; ")
-    assert unknown.err.endswith(f"there are saves of: {before['run_id']}\n")
+    assert unknown.err.startswith("Error: Instance 'w001' has no save from run 'r9'; ")
+    assert unknown.err.endswith(f"it has saves from: {before['run_id']}\n")
     file = call("fork", str(run_dir), before["saved_path"], "--run-id", before["run_id"])
     assert file.wait() == 2
     forking = start("fork", str(run_dir), "w001", "--run-id", before["run_id"])
@@ -274,12 +274,14 @@ def test_what_cannot_be_forked_is_told(up: Start, call: Start, run_dir: Path) ->
     assert unknown.err.startswith(f"Error: {text}\n")
     own = call("fork", str(run_dir), "w001", "--autosave", "5")
     assert own.wait() == 2
-    text = f"--autosave is for an orchestrator of its own, and one runs in '{run_dir}'"
+    text = (
+        f"--autosave does not apply: the orchestrator that runs in '{run_dir}' starts the instances"
+    )
     assert own.err.startswith(f"Error: {text}\n")
     wait_for_end(command)
     gone = call("fork", str(run_dir), "w001")
     assert gone.wait() == 1
-    text = "Instance 'w001' is not ready (exited), and no save of it is there"
+    text = "Instance 'w001' is not ready (exited) and has no save"
     assert gone.err.startswith(f"Error: {text}\n")
     missing = call("fork", f"{run_dir}-2", "w001")
     assert missing.err == f"Error: Path '{run_dir}-2' does not exist\n"
@@ -343,7 +345,7 @@ def test_stopping_a_restarting_instance_ends_it_for_good(
 ) -> None:
     command = up("--restart", "fresh")
     ask(look(run_dir)["w001"]["port"], "POST", "/__die?signal=SIGKILL")
-    command.wait_for("w001 starts again afresh")
+    command.wait_for("w001 restarting fresh")
     assert call("stop", str(run_dir)).wait() == 0
     assert command.wait() == 0
     assert not marked_processes()
@@ -439,4 +441,4 @@ def test_ps_shows_saves_and_restarts(up: Start, call: Start, run_dir: Path) -> N
 def test_following_is_not_for_programs(call: Start, tmp_path: Path) -> None:
     command = call("ps", str(tmp_path), "-f", "--json")
     assert command.wait() == 2
-    assert command.err.endswith("Error: --follow is for people, --json for programs.\n")
+    assert command.err.endswith("Error: --follow and --json cannot be combined.\n")

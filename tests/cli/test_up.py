@@ -202,7 +202,7 @@ def test_a_dead_instance_is_brought_back_from_its_last_save_and_its_log_is_follo
     following.wait_for("Spectator frontend")
     first = look(run_dir)["w001"]
     os.kill(first["pid"], signal.SIGKILL)
-    command.wait_for(" w001 starts again from w001-")
+    command.wait_for(" w001 restarting from w001-")
     wait_until(lambda: command.out.count(" w001 ready at ") == 2, what="it is back")
     second = look(run_dir)["w001"]
     assert (second["state"], second["port"], second["restarts"]) == ("ready", first["port"], 1)
@@ -226,7 +226,7 @@ def test_a_halt_is_told_with_its_reason_and_is_a_failure(
     command = start("up", str(world), "-n", "2", "--run-dir", str(run_dir))
     command.wait_for("2 instances ready after")
     ask(look(run_dir)["w001"]["port"], "POST", "/join?name=Jonah")
-    command.wait_for("w001 was ended, for it had halted")
+    command.wait_for("w001 was stopped because it had halted")
     assert "w001 halted: RuntimeError: no room on the ship\n" in command.out
     wait_until(lambda: look(run_dir)["w001"]["state"] == "halted", what="its record says so")
     assert "w001  halted RuntimeError: no room on the ship" in call("ps", str(run_dir)).out
@@ -541,7 +541,10 @@ def test_ctrl_c_leaves_a_start_in_the_background_going_on(
     command = start("up", str(world), "--run-dir", str(run_dir), "--detach")
     wait_until(marked_processes, what="the world's process has begun")
     assert command.interrupt() == 130
-    assert command.err == f"The start goes on in the background: clawblox ps -f {run_dir}\n"
+    assert (
+        command.err
+        == f"The start continues in the background. To watch it: clawblox ps -f {run_dir}\n"
+    )
     pid = orchestrator_of(run_dir)
     assert is_alive(pid)
     assert marked_processes()

@@ -1,13 +1,12 @@
-"""``clawblox ckpt``: looking at archives, checking them, taking them apart.
+"""``clawblox ckpt``: inspecting, verifying, extracting, comparing, scanning, repairing archives.
 
-What is shown of an archive is written by ``archives``; this module says what is asked and done.
+``tables.archives`` formats what is printed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,21 +19,21 @@ from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.compare import diff_checkpoints
 from clawblox.checkpoint.audit.repair import repair_checkpoints
 from clawblox.checkpoint.audit.verify import Verification, scan_checkpoint, verify_checkpoint
-from clawblox.checkpoint.model import Allowance
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import read_allowances
 from clawblox.cli.parameters import PATH, existing_path, json_option
 from clawblox.cli.tables.archives import (
+    archive_fields,
     describe,
     describe_difference,
     describe_findings,
     describe_loaded,
     describe_repair,
-    fields_of,
-    summarise,
+    describe_verification,
 )
-from clawblox.cli.terminal.output import format_bytes, note, shorten_path
-from clawblox.cli.terminal.screen import progress_bar
+from clawblox.cli.tables.formatting import format_bytes, shorten_path
+from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.errors import CheckpointError, ClawbloxError
 
 __all__ = ["command"]
@@ -54,10 +53,10 @@ _T = TypeVar("_T")
     """,
 )
 def command() -> None:
-    """Look at checkpoint archives, check them, take them apart.
+    """Inspect, verify, extract, compare, scan and repair checkpoint archives.
 
     A .ckpt file holds the state of a world and its agents at one moment. None of these commands
-    runs anything that is in it.
+    runs anything from it.
     """
 
 
@@ -69,21 +68,27 @@ _archive = click.argument("archive", type=PATH, metavar="FILE")
     epilog="""\
     \b
     Examples:
-      clawblox ckpt inspect gen001.ckpt           what it is and holds
-      clawblox ckpt inspect gen001.ckpt --files   every file in it
-      clawblox ckpt inspect gen001.ckpt --json    its metadata, for programs
+      clawblox ckpt inspect gen001.ckpt           world, agents, lineage
+      clawblox ckpt inspect gen001.ckpt --files   with every file
+      clawblox ckpt inspect gen001.ckpt --json    all metadata, for programs
 
-    Reads no content and extracts nothing; clawblox ckpt verify reads all of it.
+    Only metadata is read, and nothing is extracted; clawblox ckpt verify reads everything.
     """,
 )
 @_archive
-@click.option("--files", "with_files", is_flag=True, help="List every file in it.")
+@click.option("--files", "with_files", is_flag=True, help="List every file.")
 @json_option
 def inspect(archive: str, with_files: bool, as_json: bool) -> None:
-    """Show what an archive says of itself."""
+    """Show the metadata of an archive.
+
+    \f
+    Raises:
+        ClawbloxError: The file does not exist.
+        CheckpointError: It is not a checkpoint archive.
+    """
     with Archive.open(existing_path(archive)) as opened:
         if as_json:
-            _print_json(fields_of(opened))
+            _print_json(archive_fields(opened))
         else:
             click.echo(describe(opened, with_files=with_files))
 
@@ -96,14 +101,14 @@ def inspect(archive: str, with_files: bool, as_json: bool) -> None:
       clawblox ckpt verify gen001.ckpt
       clawblox ckpt verify runs/*/checkpoints/*.ckpt
 
-    The exit status is 1 when one of them is not sound.
+    The exit status is 1 if an archive is damaged.
     """,
 )
 @click.argument("archives", type=PATH, metavar="FILE...", nargs=-1, required=True)
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, archives: tuple[str, ...], as_json: bool) -> None:
-    """Read all of an archive and see that it is what was written."""
+    """Verify that archives are intact, by reading all of them."""
     results = [_verify(Path(archive), is_quiet=as_json) for archive in archives]
     if as_json:
         _print_json(results)
@@ -112,18 +117,16 @@ def verify(ctx: click.Context, archives: tuple[str, ...], as_json: bool) -> None
 
 def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
     try:
-        found: Verification = _with_bar("Verifying", partial(_verify_with, path))
+        found: Verification = _with_bar(
+            "Verifying", lambda report: verify_checkpoint(path, progress=report)
+        )
     except CheckpointError as error:
         note(f"Error: {error}")
         return {"path": str(path), "error": error.message}
     if not is_quiet:
-        click.echo(summarise(found))
+        click.echo(describe_verification(found))
     plain = attrs.asdict(found, recurse=False)
     return {**plain, "path": str(path), "metadata": dict(found.metadata), "error": None}
-
-
-def _verify_with(path: Path, report: Report) -> Verification:
-    return verify_checkpoint(path, progress=report)
 
 
 @command.command(
@@ -134,18 +137,23 @@ def _verify_with(path: Path, report: Report) -> Verification:
       clawblox ckpt extract gen001.ckpt runs/r002
       clawblox ckpt extract gen001.ckpt runs/r002 --json
 
-    Credentials and configuration that a program would run by itself are never extracted,
-    whatever the archive holds. What is in the way is an error, and then nothing is changed.
+    Credentials, and configuration that makes a program run commands, are never extracted. If a
+    file is in the way, that is an error and nothing is changed.
     """,
 )
 @_archive
 @click.argument("run_dir", type=PATH, metavar="DIR")
 @json_option
 def extract(archive: str, run_dir: str, as_json: bool) -> None:
-    """Put the state in an archive into a run directory.
+    """Extract the state in an archive into a run directory.
 
-    DIR may exist and hold other things. The world is resumed with its --resume option, an agent by
-    its recorded session.
+    DIR may exist and contain other files. To go on from there, give the world snapshot to
+    clawblox run --resume, and start each agent with its recorded session.
+
+    \f
+    Raises:
+        ClawbloxError: The file does not exist.
+        CheckpointError: It is not an intact archive, or a file is in the way.
     """
     path = existing_path(archive)
     loaded = _with_bar("Extracting", lambda report: load_checkpoint(path, run_dir, progress=report))
@@ -162,7 +170,7 @@ def extract(archive: str, run_dir: str, as_json: bool) -> None:
     Examples:
       clawblox ckpt diff gen001.ckpt gen002.ckpt
 
-    The exit status is 1 when they differ.
+    The exit status is 1 if they differ.
     """,
 )
 @click.argument("first", type=PATH, metavar="FILE1")
@@ -170,7 +178,13 @@ def extract(archive: str, run_dir: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
-    """Show what the second of two archives has that the first has not."""
+    """Show the files and metadata in which two archives differ.
+
+    \f
+    Raises:
+        ClawbloxError: A file does not exist.
+        CheckpointError: One is not a checkpoint archive.
+    """
     found = diff_checkpoints(existing_path(first), existing_path(second))
     if as_json:
         _print_json(attrs.asdict(found))
@@ -187,7 +201,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
       clawblox ckpt scan gen001.ckpt
       clawblox ckpt scan gen001.ckpt --allow secret-allow.json
 
-    The exit status is 1 when something is found. A secret itself is never shown.
+    The exit status is 1 if something is found. The secrets themselves are never shown.
     """,
 )
 @_archive
@@ -196,13 +210,20 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     "allow_file",
     type=PATH,
     metavar="FILE",
-    help="JSON list of findings that are no secrets: path, rule, fingerprint, reason.",
+    help="JSON list of findings to ignore, each with path, rule, fingerprint and reason.",
 )
 @json_option
 @click.pass_context
 def scan(ctx: click.Context, archive: str, allow_file: str | None, as_json: bool) -> None:
-    """Search an archive for secrets, with the rules of this version."""
-    path, allow = existing_path(archive), _allowances(allow_file)
+    """Search an archive for secrets, with the rules of this version.
+
+    \f
+    Raises:
+        ClawbloxError: A file does not exist.
+        CheckpointError: One is not a checkpoint archive, or not a list of findings.
+    """
+    path = existing_path(archive)
+    allow = () if allow_file is None else read_allowances(existing_path(allow_file))
     found = _with_bar(
         "Scanning", lambda report: scan_checkpoint(path, allow=allow, progress=report)
     )
@@ -213,10 +234,6 @@ def scan(ctx: click.Context, archive: str, allow_file: str | None, as_json: bool
     ctx.exit(1 if found.findings else 0)
 
 
-def _allowances(text: str | None) -> Iterable[Allowance]:
-    return () if text is None else read_allowances(existing_path(text))
-
-
 @command.command(
     "repair",
     epilog="""\
@@ -224,16 +241,22 @@ def _allowances(text: str | None) -> Iterable[Allowance]:
     Examples:
       clawblox ckpt repair runs/r001
 
-    The exit status is 1 when an archive is not sound. Archives and entries stay as they are.
+    The exit status is 1 if an archive is damaged. Archives and existing entries are not changed.
     """,
 )
 @click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
 @json_option
 @click.pass_context
 def repair(ctx: click.Context, run_dir: str, as_json: bool) -> None:
-    """Register archives that the manifest of their run lacks.
+    """Register archives that are missing from the manifest of their run.
 
-    A save that was killed between its last two steps leaves such an archive, which is complete.
+    If a save is killed just before its last step, it leaves a complete archive that is not
+    registered. RUN_DIR is the current directory by default.
+
+    \f
+    Raises:
+        ClawbloxError: The run directory does not exist, or is not a directory.
+        ManifestError: The manifest cannot be read or written.
     """
     directory = existing_path(run_dir)
     if not directory.is_dir():
@@ -248,7 +271,7 @@ def repair(ctx: click.Context, run_dir: str, as_json: bool) -> None:
 
 
 def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:
-    """Run ``function(report)``, with a bar when it takes long; Ctrl-C ends it cleanly."""
+    """Run ``function(report)`` with a progress bar; Ctrl-C ends it cleanly."""
 
     async def run() -> _T:
         async with progress_bar(verb, 0, format_bytes) as bar:

@@ -1,4 +1,4 @@
-"""``clawblox fork``: instances that go on from a snapshot, of a run or of a file."""
+"""``clawblox fork``: new instances that start from a snapshot, of a running instance or a file."""
 
 from __future__ import annotations
 
@@ -6,152 +6,143 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import anyio
 import attrs
 import click
 from click.core import ParameterSource
 
+from clawblox.cli.field_options import FieldOption, SectionedCommand, SectionOption, options_from
+from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.parameters import PATH, count_option, existing_run_dir
-from clawblox.cli.running.batch_run import Crowd, ManyCommand, ManyOptions, many_options, run_crowd
+from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
 from clawblox.cli.running.relay import relay
-from clawblox.cli.running.saves import save_and_tell
+from clawblox.cli.running.saves import save_and_show
 from clawblox.cli.running.worlds import open_world
-from clawblox.cli.terminal.output import Output, note, shorten_path
-from clawblox.cli.terminal.screen import progress_bar
-from clawblox.config.options import DEFAULT_SAVE_TIMEOUT_S
+from clawblox.cli.tables.formatting import shorten_path
+from clawblox.cli.terminal.output import Output, note
+from clawblox.cli.terminal.progress_bar import progress_bar
+from clawblox.config.options import ManyOptions, SaveOptions
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.protocol import SEEDS
 from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instances
 from clawblox.rundir.snapshot_files import find_snapshot, snapshot_places
 from clawblox.rundir.status import InstanceStatus, last_saves_by_run, read_instances
 
 __all__ = ["command"]
 
-_OF_AN_ORCHESTRATOR = ("autosave", "keep", "grace", "save_at_end", "metrics_port")
-
-
-class _ForkCommand(ManyCommand):
-    sections: ClassVar = {
-        **ManyCommand.sections,
-        "The instances": (
-            *("count", "reseed", "run_id", "new_run_dir"),
-            *ManyCommand.sections["The instances"],
-        ),
-    }
-
-
-def _seed(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
-    if value is None or value in SEEDS:
-        return value
-    raise click.BadParameter(f"{value} is not 0 to 2**64 - 1.", ctx, param)
-
 
 @click.command(
     "fork",
-    cls=_ForkCommand,
+    cls=SectionedCommand,
     epilog="""\
     \b
     Examples:
-      clawblox fork runs/r001 w003 -n 8             save w003 now, and go on
-      clawblox fork runs/r001 w003 -n 8 --reseed 7  each its own random numbers
+      clawblox fork runs/r001 w003 -n 8             save w003 now, fork it 8 times
+      clawblox fork runs/r001 w003 -n 8 --reseed 7  with random seeds 7 to 14
       clawblox fork runs/r001 runs/r001/worlds/w003/checkpoints/s1.json
       clawblox fork runs/r001 w003 -n 8 --run-dir runs/r002
       clawblox fork runs/r001 w003 --run-id w003-20260622T185925000000Z
 
-    Where an orchestrator runs in RUN_DIR, the new instances are its own, and live as long as it
-    does; this command returns when they are ready. Elsewhere, and with --run-dir, this command
-    is their orchestrator, as clawblox up is.
+    If an orchestrator runs in RUN_DIR, it starts the new instances and stops them when it ends;
+    this command returns when they are ready. Otherwise, and with --run-dir, this command runs
+    them itself, like clawblox up.
     """,
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @click.argument("source", type=PATH, metavar="SOURCE")
 @count_option
-@click.option(
-    "--reseed",
-    type=int,
-    callback=_seed,
-    metavar="SEED",
-    help="Seed of the first; each of the others gets one more.  [default: none is reseeded]",
-)
+@options_from(ManyOptions, "options", without=("detach", "resume"))
 @click.option(
     "--run-id",
+    cls=SectionOption,
+    section="Recording and resuming",
     metavar="ID",
-    help="Fork the last save of an earlier run in RUN_DIR.  [default: the latest run]",
+    show_default="the latest run",
+    help="Fork the last save of this earlier run in RUN_DIR.",
 )
 @click.option(
     "--run-dir",
     "new_run_dir",
+    cls=SectionOption,
+    section="Files and names",
     type=PATH,
     metavar="DIR",
-    help="Another run directory for them.  [default: RUN_DIR]",
+    show_default="RUN_DIR",
+    help="Run directory of the new instances.",
 )
-@many_options
+@add_orchestrator_options
 @click.pass_context
 def command(
     ctx: click.Context,
-    /,
     *,
     run_dir: str,
     source: str,
     count: int,
-    reseed: int | None,
+    options: ManyOptions,
     run_id: str | None,
     new_run_dir: str | None,
-    **options: Any,  # noqa: ANN401 - those of ManyOptions
+    orchestrator_options: OrchestratorOptions,
+    detach: bool,
+    starter_fd: int | None,
 ) -> None:
-    """Start instances that go on from one snapshot, each on its own.
+    """Start new instances from one snapshot.
 
-    RUN_DIR is where the source ran. SOURCE is one of its instances, or the file of a snapshot:
-    a running instance is saved now; of an ended one the last save of its run is taken that is
-    still there.
+    RUN_DIR is the run directory of the source. SOURCE is an instance in it or a snapshot file. A
+    running instance is saved now; for an ended one the last save of its latest run is used.
+
+    \f
+    Raises:
+        UsageError: There is no such instance, file or run; or an option makes no sense here.
+        ClawbloxError: The instance cannot be saved and has no save; or instances failed.
     """
     directory = existing_run_dir(run_dir).absolute()
     found = _find_source(directory, source, run_id)
-    options_given = ManyOptions(**options)
     home = directory if new_run_dir is None else Path(new_run_dir).absolute()
     if new_run_dir is None and find_orchestrator(directory, found.world_dir) is not None:
-        _refuse_options(ctx, run_dir)
-        ctx.exit(anyio.run(_ask_orchestrator, found, count, reseed, options_given))
+        _refuse_orchestrator_options(ctx, run_dir)
+        ctx.exit(anyio.run(_ask_orchestrator, found, count, options))
     world = open_world(str(found.world_dir))
-    # Who goes to the background saves there, and not here too.
-    is_here = options_given.report_to is not None or not options_given.detach
+    # With --detach the snapshot is taken in the background, not here too.
+    is_here = starter_fd is not None or not detach
     start = partial(
         world.fork,
-        anyio.run(_take_checkpoint, found) if is_here else {},
+        anyio.run(_take_snapshot, found) if is_here else {},
         count,
         run_dir=home,
-        reseed=reseed,
-        **options_given.of_starts(),
+        reseed=options.reseed,
+        on_failure=options.on_failure,
+        **options.shared(),
     )
-    run_crowd(ctx, Crowd(world, home, count, start, options_given))
+    batch_run = BatchRun(world, home, count, start, orchestrator_options, starter_fd)
+    run_batch(ctx, batch_run, detach=detach)
 
 
-def _refuse_options(ctx: click.Context, run_dir: str) -> None:
+def _refuse_orchestrator_options(ctx: click.Context, run_dir: str) -> None:
     for param in ctx.command.params:
         is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-        if is_given and param.name in _OF_AN_ORCHESTRATOR:
+        if is_given and isinstance(param, FieldOption) and param.owner is OrchestratorOptions:
             raise UsageError(
-                f"{param.opts[0]} is for an orchestrator of its own, and one runs in '{run_dir}'",
+                f"{param.opts[0]} does not apply: the orchestrator that runs in '{run_dir}' "
+                "starts the instances",
                 hint="leave it out, or give --run-dir to run them elsewhere",
             )
 
 
-# -- what is forked ---------------------------------------------------------------------------
+# -- the source -------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class _Source:
-    """What is forked: an instance, or a file.
+    """What is forked: an instance or a file.
 
     Attributes:
-        run_dir: Where it ran.
+        run_dir: The run directory.
         world_dir: Its world.
         instance: The instance; None for a file.
-        path: The file; None for an instance that is to be saved.
-        sha256: Its digest, when that is known.
-        run_id: Id of the run that it was saved in, when that is known.
+        path: The snapshot; None for an instance that is still to be saved.
+        sha256: Digest of the snapshot; None when that is not known.
+        run_id: Id of the run that the snapshot was saved in; empty when that is not known.
     """
 
     run_dir: Path
@@ -166,7 +157,7 @@ def _find_source(run_dir: Path, source: str, run_id: str | None) -> _Source:
     known = read_instances(run_dir)
     for status in known:
         if status.name == source:
-            return _source_of(run_dir, status, run_id)
+            return _find_save(run_dir, status, run_id)
     worlds = {status.world_dir for status in known}
     places = [place for world in worlds for place in snapshot_places(source, world, "SOURCE")]
     if not any(place.is_file() for place in places):
@@ -182,56 +173,47 @@ def _find_source(run_dir: Path, source: str, run_id: str | None) -> _Source:
         )
     if len(worlds) > 1:
         raise UsageError(
-            f"{len(worlds)} worlds ran in {run_dir}, and a file does not tell which is its own",
-            hint="name the instance that it was saved of",
+            f"'{source}' may belong to any of the {len(worlds)} worlds that ran in {run_dir}",
+            hint="name the instance that it was saved from",
         )
     world_dir = worlds.pop()
     return _Source(run_dir, world_dir, None, find_snapshot(source, world_dir, "SOURCE"))
 
 
-def _source_of(run_dir: Path, status: InstanceStatus, run_id: str | None) -> _Source:
-    """Return an instance as a source, with its last save unless it can be saved now.
-
-    Raises:
-        ClawbloxError: The run has no save of it.
-        UsageError: There is no such run.
-    """
+def _find_save(run_dir: Path, status: InstanceStatus, run_id: str | None) -> _Source:
+    """Return an instance as a source, with its last save unless it can be saved now."""
     if run_id is None and status.state == "ready":
         return _Source(run_dir, status.world_dir, status.name, None)
     saves = last_saves_by_run(status)
     save = saves.get(status.run_id if run_id is None else run_id)
     if save is None:
-        raise _no_save(status, run_id, [known for known in saves if known])
+        raise _no_save_error(status, run_id, [known for known in saves if known])
     return _Source(run_dir, status.world_dir, status.name, save.path, save.sha256, save.run_id)
 
 
-def _no_save(status: InstanceStatus, run_id: str | None, known: Sequence[str]) -> ClawbloxError:
+def _no_save_error(
+    status: InstanceStatus, run_id: str | None, known: Sequence[str]
+) -> ClawbloxError:
     if run_id is not None:
         return UsageError(
-            f"no save of instance {status.name!r} in run {run_id!r} is there; "
-            f"there are saves of: {', '.join(known) or 'no other run'}"
+            f"Instance {status.name!r} has no save from run {run_id!r}; "
+            f"it has saves from: {', '.join(known) or 'no other run'}"
         )
-    earlier = f"; --run-id takes one of an earlier run: {', '.join(known)}" if known else ""
+    earlier = f"; or an earlier run with --run-id: {', '.join(known)}" if known else ""
     return ClawbloxError(
-        f"Instance {status.name!r} is not ready ({status.state}), and no save of it is there",
-        hint=f"name another instance, or the file of a snapshot{earlier}",
+        f"Instance {status.name!r} is not ready ({status.state}) and has no save",
+        hint=f"name another instance, or a snapshot file{earlier}",
     )
 
 
-async def _take_checkpoint(source: _Source) -> Mapping[str, Any]:
-    """Return the snapshot, as ``AsyncWorld.fork`` takes it; a running instance is saved now."""
+async def _take_snapshot(source: _Source) -> Mapping[str, Any]:
+    """Return the snapshot as ``AsyncWorld.fork`` takes it; save a running instance now."""
     if source.path is not None:
         run = f" (run {source.run_id})" if source.run_id else ""
         note(f"Forking {shorten_path(source.path)}{run}")
         return {"path": str(source.path), "sha256": source.sha256}
     assert source.instance is not None
-    saves = await save_and_tell(
-        source.run_dir,
-        [source.instance],
-        directory=None,
-        timeout=DEFAULT_SAVE_TIMEOUT_S,
-        is_quiet=True,
-    )
+    saves = await save_and_show(source.run_dir, [source.instance], SaveOptions(), is_quiet=True)
     for error in saves.failed.values():
         raise ClawbloxError(f"Instance {source.instance!r} cannot be saved") from error
     saved = saves.done[source.instance]
@@ -239,18 +221,17 @@ async def _take_checkpoint(source: _Source) -> Mapping[str, Any]:
     return {"path": str(saved.path), "sha256": saved.sha256}
 
 
-# -- by the orchestrator that runs ----------------------------------------------------------------
+# -- by the orchestrator that runs ------------------------------------------------------------
 
 
-async def _ask_orchestrator(
-    source: _Source, count: int, reseed: int | None, options: ManyOptions
-) -> int:
-    """Have the run's own orchestrator fork; return the exit status."""
-    checkpoint = await _take_checkpoint(source)
+async def _ask_orchestrator(source: _Source, count: int, options: ManyOptions) -> int:
+    """Ask the run's own orchestrator to fork; return the exit status."""
+    snapshot = await _take_snapshot(source)
+    not_sent = attrs.filters.exclude("detach", "resume", "reseed")
     failures = 0
 
     async def work(show_soon: OnEvent) -> bool:
-        def take(event: Mapping[str, Any]) -> None:
+        def on_event(event: Mapping[str, Any]) -> None:
             nonlocal failures
             failures += event["event"] == "failed"
             if event["event"] == "progress":
@@ -261,11 +242,11 @@ async def _ask_orchestrator(
         return await fork_instances(
             source.run_dir,
             source.world_dir,
-            checkpoint,
+            snapshot,
             count,
-            reseed=reseed,
-            on_event=take,
-            options=options.of_starts(),
+            reseed=options.reseed,
+            on_event=on_event,
+            options=attrs.asdict(options, recurse=False, filter=not_sent),
         )
 
     async def show(event: Mapping[str, Any]) -> None:
@@ -277,5 +258,5 @@ async def _ask_orchestrator(
     with Output(sys.stdout) as output:
         async with progress_bar("Starting", count) as bar:
             if not await relay(work, show):
-                raise ClawbloxError("The orchestrator of the run directory has ended meanwhile")
+                raise ClawbloxError(f"The orchestrator of '{source.run_dir}' has ended meanwhile")
     return 1 if failures else 0

@@ -1,4 +1,4 @@
-"""``clawblox init``: a small world to begin with."""
+"""``clawblox init``: a small world to start from."""
 
 from __future__ import annotations
 
@@ -23,20 +23,26 @@ _STARTER_NAME = 'name = "meadow"'
     epilog="""\
     \b
     Examples:
-      clawblox init                 my-world, in this directory
-      clawblox init worlds/panda    and run it: clawblox run worlds/panda
+      clawblox init                 create my-world in this directory
+      clawblox init worlds/panda    then run it: clawblox run worlds/panda
     """,
 )
 @click.argument("name", type=PATH, default="my-world", metavar="[NAME]")
 def command(name: str) -> None:
-    """Write a starter world: three small files, playable, made to be changed.
+    """Create a starter world: three small files that run and are meant to be changed.
 
-    NAME is the directory to make; its last part names the world. The world is a Python program
-    on clawblox.server, which needs the extra of that name: pip install "clawblox[server]".
+    NAME is the directory to create, by default my-world; its last part becomes the name of the
+    world. The world is a Python program that needs the extra "server": pip install
+    "clawblox[server]".
+
+    \f
+    Raises:
+        ClawbloxError: The directory exists and is not empty.
+        OSError: The files cannot be written.
     """
     directory = Path(name)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ClawbloxError(f"Path '{name}' exists already, and is not an empty directory")
+        raise ClawbloxError(f"Path '{name}' already exists and is not an empty directory")
     directory.mkdir(parents=True, exist_ok=True)
     starter = files("clawblox.cli") / "starter"
     for file_name in _FILES:

@@ -1,4 +1,4 @@
-"""``clawblox logs``: what the worlds of a run directory have written."""
+"""``clawblox logs``: the logs of the instances of a run directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import attrs
 import click
 from anyio.streams.memory import MemoryObjectSendStream
 
-from clawblox.cli.parameters import existing_run_dir, json_option, not_negative, run_dir_arguments
+from clawblox.cli.parameters import CountType, existing_run_dir, json_option, run_dir_arguments
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.results import LogLine
@@ -36,38 +36,44 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
     epilog="""\
     \b
     Examples:
-      clawblox logs                       what the worlds of this directory wrote
-      clawblox logs runs/r001 -f          and what they are going to write
-      clawblox logs runs/r001 w000 -n 20  the last lines of one
+      clawblox logs                       the logs of this directory
+      clawblox logs runs/r001 -f          and wait for more
+      clawblox logs runs/r001 w000 -n 20  the last 20 lines of one
     """,
 )
 @run_dir_arguments
-@click.option("-f", "--follow", is_flag=True, help="Go on until the instances have ended.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more until the instances have ended.")
 @click.option(
     "-n",
     "--tail",
-    type=int,
-    callback=not_negative,
+    type=CountType(0),
     metavar="LINES",
-    help="Begin so many lines before the end.  [default: the first line]",
+    show_default="all lines",
+    help="Print only this many lines from the end of each log.",
 )
 @json_option
 def command(
     run_dir: str, names: tuple[str, ...], follow: bool, tail: int | None, as_json: bool
 ) -> None:
-    """Print the logs of a run directory's instances, running or not.
+    """Print the logs of instances, running or ended.
 
-    RUN_DIR is the current directory unless it is given; without an INSTANCE all of them are
-    meant. Lines carry the name of their instance when there are several. Those of finished
-    instances come one instance after the other, followed ones as they are written.
+    RUN_DIR is the current directory by default; without an INSTANCE, the logs of all instances are
+    printed, one after the other. With several instances each line begins with the instance's name.
+    With --follow, lines are printed as they are written.
+
+    \f
+    Raises:
+        ClawbloxError: The run directory does not exist, or nothing ever ran in it.
+        UsageError: There is no instance of one of the names.
+        OSError: The output is a file, and the disk is full.
     """
     directory = existing_run_dir(run_dir)
     for record in select_records(directory, names):
         if not Path(record.log_file).exists():
-            note(f"{record.name}: its log is gone: {record.log_file}")
+            note(f"{record.name}: log file is missing: {record.log_file}")
     readers = read_logs(directory, names, follow=follow, tail=tail)
-    formatter = _format_json if as_json else _formatter(list(readers))
-    # Nobody reads any more: then nothing is wrong, and nothing is left to do.
+    formatter = _format_json if as_json else _make_formatter(list(readers))
+    # A pager that was closed early is not an error.
     with contextlib.suppress(OutputGone):
         anyio.run(_follow if follow else _print, list(readers.values()), formatter)
 
@@ -96,8 +102,8 @@ async def _pump(reader: LogReader, lines: MemoryObjectSendStream[LogLine]) -> No
             await lines.send(line)
 
 
-def _formatter(names: Sequence[str]) -> _Formatter:
-    """Return what writes a line: as it is, or below the names of several instances."""
+def _make_formatter(names: Sequence[str]) -> _Formatter:
+    """Return a function that formats a line: with its instance's name if there are several."""
     if len(names) < 2:
         return lambda line: line.text
     width = max(map(len, names))

@@ -1,4 +1,4 @@
-"""``clawblox ps``: what runs, or ran, in a run directory."""
+"""``clawblox ps``: the instances of a run directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 import click
 
 from clawblox.cli.parameters import PATH, existing_path, json_option
-from clawblox.cli.terminal.output import (
+from clawblox.cli.tables.formatting import (
     format_age,
     format_bytes,
     format_end,
@@ -39,41 +39,45 @@ _HEADINGS = (
     epilog="""\
     \b
     Examples:
-      clawblox ps                     what runs in this directory
-      clawblox ps runs/r001 -f        the live table of a run
-      clawblox ps runs/r001 --json    the same for programs, with every field
+      clawblox ps                     the instances of this directory
+      clawblox ps runs/r001 -f        its live table
+      clawblox ps runs/r001 --json    every field, for programs
 
-    States: starting, ready, restarting, stopping; exited (was ready once, with its status or
-    signal), halted (said that it has stopped, and why), failed (never was ready), interrupted
-    (its orchestrator is gone, and so is it). SAVED is how long ago the last save of the latest
-    run was, SIM TIME its simulation time.
+    States: starting, ready, restarting, stopping; exited (with its status or signal), halted
+    (with the reason that the world gave), failed (it never became ready), interrupted (its
+    orchestrator was killed). SAVED is the age of the last save, SIM TIME the simulation time in it.
     """,
 )
 @click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
-@click.option("-f", "--follow", is_flag=True, help="Go on until nothing runs any more.")
+@click.option("-f", "--follow", is_flag=True, help="Keep showing it until nothing runs any more.")
 @json_option
 def command(run_dir: str, follow: bool, as_json: bool) -> None:
-    """Show what runs, or ran, in a run directory.
+    """Show the instances of a run directory, running or ended.
 
-    RUN_DIR is the current directory unless it is given. Who watches changes nothing: Ctrl-C
-    ends the table of --follow, and the run goes on.
+    RUN_DIR is the current directory by default. Watching does not affect the run: Ctrl-C closes
+    the table of --follow, and the run goes on.
+
+    \f
+    Raises:
+        ClawbloxError: The run directory does not exist.
+        click.UsageError: Both --follow and --json were given.
     """
     directory = existing_path(run_dir).absolute()
     if follow and as_json:
-        raise click.UsageError("--follow is for people, --json for programs.")
+        raise click.UsageError("--follow and --json cannot be combined.")
     found = read_instances(directory)
     if as_json:
-        click.echo(json.dumps([attrs.asdict(each) for each in found], indent=2, default=str))
+        click.echo(json.dumps([attrs.asdict(status) for status in found], indent=2, default=str))
     elif not found:
         click.echo(f"Nothing has run in '{run_dir}'.")
     elif follow:
         _follow(directory)
     else:
-        click.echo(format_table(_HEADINGS, [_row(each) for each in found]))
+        click.echo(format_table(_HEADINGS, [_row(status) for status in found]))
 
 
 def _follow(run_dir: Path) -> None:
-    # What draws a table is dear to load, and a single look needs none of it.
+    # Drawing a live table takes long to import, and a single look does not need it.
     import anyio
 
     from clawblox.cli.running.watching import watch

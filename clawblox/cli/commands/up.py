@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
 
 import click
 
-from clawblox.cli.parameters import PATH, count_option
-from clawblox.cli.running.batch_run import Crowd, ManyCommand, ManyOptions, many_options, run_crowd
+from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
+from clawblox.cli.options import OrchestratorOptions
+from clawblox.cli.parameters import PATH, count_option, world_argument
+from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
 from clawblox.cli.running.worlds import open_world
+from clawblox.config.options import ManyOptions
 
 __all__ = ["command"]
 
 
-class _UpCommand(ManyCommand):
-    sections: ClassVar = {
-        **ManyCommand.sections,
-        "The instances": ("count", "run_dir", "resume", *ManyCommand.sections["The instances"]),
-    }
-
-
 @click.command(
     "up",
-    cls=_UpCommand,
+    cls=SectionedCommand,
     epilog="""\
     \b
     Examples:
@@ -32,45 +27,58 @@ class _UpCommand(ManyCommand):
       clawblox up worlds/panda -n 32 --restart checkpoint --autosave 300
       clawblox up worlds/panda -n 32 --run-dir runs/r001 --detach
 
-    Each instance has a directory of its own, worlds/<name> in the run directory. From another
-    terminal: clawblox ps, logs, save, fork and stop.
+    Each instance has a port of its own, and a directory of its own: worlds/<name> in the run
+    directory. To control them from another terminal: clawblox ps, logs, save, fork and stop.
 
-    Ctrl-C, TERM and HUP stop all instances; a second one kills them. The exit status is then
-    130, 143 or 129. It is 1 when an instance could not be started or ended by itself with
-    another status than 0, else 0.
+    Ctrl-C, SIGTERM and SIGHUP stop all instances, and a second one kills them; the exit status is
+    then 130, 143 or 129. Otherwise it is 1 if an instance failed to start, was not restarted, or
+    exited with a status other than 0; else 0.
     """,
 )
-@click.argument("world", type=PATH, default=".", metavar="[WORLD]")
+@world_argument
 @count_option
+@options_from(ManyOptions, "options", without=("detach", "reseed"))
 @click.option(
-    "--run-dir", type=PATH, metavar="DIR", help="The run directory.  [default: the world directory]"
-)
-@click.option(
-    "--resume",
+    "--run-dir",
+    cls=SectionOption,
+    section="Files and names",
     type=PATH,
-    metavar="FILE",
-    help="Snapshot to restore: a file in the world directory, else in the current one.",
+    metavar="DIR",
+    show_default="the world directory",
+    help="Run directory.",
 )
-@many_options
+@add_orchestrator_options
 @click.pass_context
 def command(
     ctx: click.Context,
-    /,
     *,
     world: str,
     count: int,
+    options: ManyOptions,
     run_dir: str | None,
-    resume: str | None,
-    **options: Any,  # noqa: ANN401 - those of ManyOptions
+    orchestrator_options: OrchestratorOptions,
+    detach: bool,
+    starter_fd: int | None,
 ) -> None:
-    """Run many instances of a world until Ctrl-C, or until all of them have ended.
+    """Run many instances of a world until Ctrl-C or until all of them have ended.
 
-    WORLD is a directory with a world.toml, or the address of one in a GitHub repository; the
-    current directory unless it is given. On a terminal a live table shows what runs; elsewhere
-    there is a line for each event.
+    WORLD is a directory with a world.toml, or the URL of one in a GitHub repository; by default
+    the current directory. On a terminal a live table shows the instances; elsewhere each event is
+    a line.
+
+    \f
+    Raises:
+        ClawbloxError: Instances failed to start, or ended by themselves.
     """
-    one = open_world(world)
-    directory = Path(run_dir).absolute() if run_dir is not None else one.dir
-    given = ManyOptions(**options)
-    start = partial(one.start_many, count, run_dir=directory, resume=resume, **given.of_starts())
-    run_crowd(ctx, Crowd(one, directory, count, start, given))
+    opened = open_world(world)
+    directory = opened.dir if run_dir is None else Path(run_dir).absolute()
+    start = partial(
+        opened.start_many,
+        count,
+        run_dir=directory,
+        resume=options.resume,
+        on_failure=options.on_failure,
+        **options.shared(),
+    )
+    batch_run = BatchRun(opened, directory, count, start, orchestrator_options, starter_fd)
+    run_batch(ctx, batch_run, detach=detach)

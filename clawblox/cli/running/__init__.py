@@ -1,14 +1,14 @@
-"""Running worlds for a command: in the foreground, in the background, one or many.
+"""Running worlds for a command: one or many, in the foreground or in the background.
 
-- ``foreground``: one world from start to end.
-- ``batch_run``: many: what ``up`` and ``fork`` share.
-- ``orchestrator``: many from start to end, and the signals that end them.
+- ``foreground``: ``run``: one world from start to end.
+- ``start_progress``: its progress line while a start is slow.
+- ``batch_run``: what ``up`` and ``fork`` share: running many instances, here or in the background.
+- ``orchestrator``: many instances from start to end, and the signals that end them.
+- ``displays``: what is shown meanwhile: the live table, or lines.
+- ``live_table``: the live table.
 - ``background``: an orchestrator in the background.
-- ``displays``: what a person sees meanwhile.
-- ``live``: the live table.
-- ``watching``: watching a run of another process.
-- ``relay``: showing what lands while the rest goes on.
-- ``saves``: saving what runs.
+- ``watching``: ``ps --follow``: watching a run from outside.
+- ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
+- ``relay``: showing results while the work goes on.
 - ``worlds``: opening a world for a command.
-- ``progress``: the progress line of a slow start.
 """

@@ -1,8 +1,8 @@
-"""An orchestrator in the background: how it is begun, and what it tells whoever began it.
+"""An orchestrator in the background: how it is spawned, and what it tells its starter.
 
 It is the same command again, in a session of its own, with ``--background-channel`` and a socket.
-Over that it says, a JSON object a line, which instance is ready or has failed, and at last what
-came of them all. When the socket ends before, the orchestrator has ended.
+Through that it sends one JSON object per line: each instance that is ready or has failed, and at
+the end the result of the start. If the socket closes earlier, the orchestrator has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import anyio
 import attrs
 import msgspec
 
-from clawblox.cli.tables.event_lines import start_reason_of
+from clawblox.cli.tables.event_lines import describe_start_error
 from clawblox.cli.terminal.outbox import Outbox
 from clawblox.concurrency.batch import Batch
 from clawblox.results import StartedWorld, WorldEvent
@@ -27,26 +27,26 @@ from clawblox.rundir.control_client import Lines
 from clawblox.rundir.paths import make_run_dir, state_dir
 from clawblox.telemetry.logs import last_lines, open_log
 
-__all__ = ["Background", "Reporter", "Settled", "spawn_in_background"]
+__all__ = ["BackgroundProcess", "StartResult", "StarterChannel", "spawn_in_background"]
 
 _LOG_NAME = "up.log"
-_PATIENCE_S = 1.0
-_MESSAGE_BYTES = 1 << 20
+_CLOSE_TIMEOUT_S = 1.0
+_MAX_MESSAGE_BYTES = 1 << 20
 _LAST_LINES = 20
 
 
 class _Progress(msgspec.Struct, tag="progress"):
-    """One more instance is ready, or has failed."""
+    """One more instance is ready or has failed."""
 
     is_ready: bool
 
 
-class Settled(msgspec.Struct, tag="settled"):
-    """What came of the start.
+class StartResult(msgspec.Struct, tag="result"):
+    """The result of a start, sent when every instance is ready or has failed.
 
     Attributes:
-        lines: How many are ready, and after how long; and what else there is to know.
-        ready: How many.
+        lines: What to print: how many are ready after how long, and facts such as addresses.
+        ready: How many are ready.
         failed: Reasons, by name of the instance.
     """
 
@@ -55,8 +55,8 @@ class Settled(msgspec.Struct, tag="settled"):
     failed: dict[str, str]
 
 
-class Reporter:
-    """Tells whoever began this program how far the start is.
+class StarterChannel:
+    """Tells the command that spawned this process how the start is going.
 
     Args:
         fd: The socket.
@@ -73,43 +73,43 @@ class Reporter:
 
         self._outbox = Outbox(write)
 
-    def take(self, event: WorldEvent) -> None:
-        """Tell of an event, if it belongs to a start."""
+    def send_event(self, event: WorldEvent) -> None:
+        """Queue the progress that an event means, if any."""
         if event.kind in ("ready", "start_failed"):
-            self._put(_Progress(event.kind == "ready"))
+            self._send(_Progress(event.kind == "ready"))
 
-    def settle(self, lines: Sequence[str], batch: Batch[StartedWorld]) -> None:
-        """Tell what came of the start; nothing more is told after."""
-        reasons = {name: start_reason_of(error) for name, error in batch.failed.items()}
-        self._put(Settled(list(lines), len(batch), reasons))
+    def send_result(self, lines: Sequence[str], batch: Batch[StartedWorld]) -> None:
+        """Queue the result of the start, which is the last message."""
+        reasons = {name: describe_start_error(error) for name, error in batch.failed.items()}
+        self._send(StartResult(list(lines), len(batch), reasons))
 
-    def _put(self, message: msgspec.Struct) -> None:
+    def _send(self, message: msgspec.Struct) -> None:
         self._outbox.put(msgspec.json.encode(message).decode())
 
     async def run(self) -> None:
-        """Tell until it is cancelled, or until nobody listens any more.
+        """Send what is queued until it is cancelled, or the starter is gone.
 
-        Cancellation: :meth:`finish` tells the rest.
+        Cancellation: :meth:`finish` sends the rest.
         """
         with contextlib.suppress(OSError):
             await self._outbox.run()
 
     async def finish(self) -> None:
-        """Tell the rest, and close the socket.
+        """Send the rest, for a second at most, and close the socket.
 
-        Cancellation: a part of it may be told.
+        Cancellation: a part of it may be sent.
         """
-        with self._socket, anyio.move_on_after(_PATIENCE_S), contextlib.suppress(OSError):
+        with self._socket, anyio.move_on_after(_CLOSE_TIMEOUT_S), contextlib.suppress(OSError):
             await self._outbox.flush()
 
 
 @attrs.frozen
-class Background:
-    """An orchestrator that was begun in the background.
+class BackgroundProcess:
+    """An orchestrator that was spawned in the background.
 
     Attributes:
         pid: Its process.
-        log_file: What it writes.
+        log_file: Its output.
     """
 
     pid: int
@@ -118,21 +118,24 @@ class Background:
     _process: subprocess.Popen[bytes]
     _channel: socket.socket
 
-    async def wait_until_settled(self, on_progress: Callable[[bool], None]) -> Settled | None:
+    async def wait_for_start(self, on_progress: Callable[[bool], None]) -> StartResult | None:
         """Wait until every instance is ready or has failed.
 
         Args:
             on_progress: Called for each, with whether it is ready.
 
         Returns:
-            What came of them; None when the orchestrator ended before.
+            The result; None when the orchestrator ended before it had one.
 
-        Cancellation: it goes on.
+        Raises:
+            OSError: The channel broke.
+
+        Cancellation: the start goes on.
         """
         lines = Lines(self._channel)
-        while (line := await lines.read(_MESSAGE_BYTES)).endswith(b"\n"):
-            message = msgspec.json.decode(line, type=_Progress | Settled)
-            if isinstance(message, Settled):
+        while (line := await lines.read(_MAX_MESSAGE_BYTES)).endswith(b"\n"):
+            message = msgspec.json.decode(line, type=_Progress | StartResult)
+            if isinstance(message, StartResult):
                 return message
             on_progress(message.is_ready)
         return None
@@ -141,38 +144,39 @@ class Background:
         """Wait for its end and return its exit status. Blocks."""
         return self._process.wait()
 
-    def last_words(self) -> tuple[str, ...]:
+    def last_log_lines(self) -> tuple[str, ...]:
         """Return the last lines that it wrote. Blocks."""
         return last_lines(self.log_file, start=self._log_start, count=_LAST_LINES)
 
-    def leave(self) -> None:
-        """Let it go on alone."""
+    def detach(self) -> None:
+        """Close the channel; the orchestrator goes on by itself."""
         self._channel.close()
         if self._process.returncode is None:
-            self._process.returncode = 0  # it is nobody's child any more; Popen shall not warn
+            self._process.returncode = 0  # keeps Popen from warning that the child still runs
 
 
-def spawn_in_background(words: Sequence[str], run_dir: Path) -> Background:
-    """Begin a command of this program once more, in a session of its own. Blocks.
+def spawn_in_background(args: Sequence[str], run_dir: Path) -> BackgroundProcess:
+    """Run a command of this program again, in the background in a session of its own. Blocks.
 
     Args:
-        words: The command and its arguments.
-        run_dir: The run directory, where its output goes.
+        args: The command and its arguments.
+        run_dir: The run directory, which gets its output.
 
     Raises:
-        OSError: It cannot be begun.
+        ConfigError: The run directory cannot be used.
+        OSError: The process cannot be spawned.
     """
     log_file = state_dir(make_run_dir(run_dir)) / _LOG_NAME
     channel, far_end = socket.socketpair()
     channel.setblocking(False)
     log, log_start = open_log(log_file)
-    command, *others = words
+    command, *others = args
     with far_end:
-        reporting = (command, "--background-channel", str(far_end.fileno()))
+        channel_args = (command, "--background-channel", str(far_end.fileno()))
         try:
             process = subprocess.Popen(
-                # Nothing is imported from the current directory, which may be anything.
-                [sys.executable, "-P", "-m", "clawblox", *reporting, *others],
+                # -P: nothing is imported from the current directory.
+                [sys.executable, "-P", "-m", "clawblox", *channel_args, *others],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -181,4 +185,4 @@ def spawn_in_background(words: Sequence[str], run_dir: Path) -> Background:
             )
         finally:
             os.close(log)
-    return Background(process.pid, log_file, log_start, process, channel)
+    return BackgroundProcess(process.pid, log_file, log_start, process, channel)

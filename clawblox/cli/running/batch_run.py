@@ -1,263 +1,125 @@
-"""What ``up`` and ``fork`` have in common: their options, and running many instances."""
+"""What ``up`` and ``fork`` share: running many instances, here or in the background."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, TypeVar
 
 import anyio
 import attrs
 import click
 
-from clawblox.cli.parameters import (
-    SectionedCommand,
-    at_least_one,
-    environment_of,
-    grace_option,
-    port_number,
-    positive,
-    words_of,
+from clawblox.cli.field_options import SectionOption, options_from
+from clawblox.cli.options import OrchestratorOptions
+from clawblox.cli.running.background import (
+    BackgroundProcess,
+    StarterChannel,
+    StartResult,
+    spawn_in_background,
 )
-from clawblox.cli.running.background import Background, Reporter, Settled, spawn_in_background
 from clawblox.cli.running.displays import Display, LineDisplay, TableDisplay
-from clawblox.cli.running.orchestrator import Care, Orchestrator, Start
-from clawblox.cli.tables.instance_states import Roster
-from clawblox.cli.terminal.output import Output, note, shorten_path, suggest
-from clawblox.cli.terminal.screen import progress_bar
+from clawblox.cli.running.orchestrator import Orchestrator, Start
+from clawblox.cli.tables.formatting import shorten_path, suggest
+from clawblox.cli.tables.instance_states import InstanceStates
+from clawblox.cli.terminal.output import Output, note
+from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.config.options import (
-    DEFAULT_KEEP,
-    DEFAULT_MAX_RESTARTS,
-    DEFAULT_RESTART_WINDOW_S,
-    OnFailure,
-)
-from clawblox.results import RestartMode
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = ["Crowd", "ManyCommand", "ManyOptions", "many_options", "run_crowd"]
+__all__ = ["BatchRun", "add_orchestrator_options", "run_batch"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_START_OPTIONS = (
-    "record",
-    "env",
-    "host",
-    "base_path",
-    "health_timeout",
-    "restart",
-    "max_restarts",
-    "restart_window",
-    "on_failure",
-)
-
-
-@attrs.frozen(kw_only=True)
-class ManyOptions:
-    """The values of :func:`many_options`; what they mean is in the help of each."""
-
-    record: bool
-    env: Mapping[str, str]
-    host: str
-    base_path: str
-    restart: RestartMode
-    max_restarts: int
-    restart_window: float
-    on_failure: OnFailure
-    autosave: float | None
-    keep: int
-    health_timeout: float
-    grace: float
-    save_at_end: bool
-    metrics_port: int | None
-    detach: bool
-    report_to: int | None
-
-    def of_starts(self) -> dict[str, Any]:
-        """Return those that are arguments of ``AsyncWorld.start_many`` and ``fork``."""
-        return {name: getattr(self, name) for name in _START_OPTIONS}
-
-    def care(self) -> Care:
-        """Return what the orchestrator does beside starting."""
-        return Care(
-            autosave=self.autosave,
-            keep=self.keep,
-            grace=self.grace,
-            save_at_end=self.save_at_end,
-            metrics_port=self.metrics_port,
-        )
-
-
-class ManyCommand(SectionedCommand):
-    """A command with :func:`many_options`."""
-
-    sections: ClassVar = {
-        "The instances": ("record", "env", "host", "base_path"),
-        "What becomes of them": (
-            "restart",
-            "max_restarts",
-            "restart_window",
-            "on_failure",
-            "autosave",
-            "keep",
-        ),
-        "Their time": ("health_timeout", "grace"),
-        "The orchestrator": ("detach", "save_at_end", "metrics_port"),
-    }
-
-
 _OPTIONS = (
-    click.option("--record", is_flag=True, help="Have the worlds record."),
+    options_from(OrchestratorOptions, "orchestrator_options"),
     click.option(
-        "--env",
-        multiple=True,
-        callback=environment_of,
-        metavar="KEY=VALUE",
-        help="Further environment variable; may be given again.",
+        "--detach",
+        cls=SectionOption,
+        section="Orchestrator",
+        is_flag=True,
+        help="Return when the instances are ready, and keep running in the background.",
     ),
-    click.option(
-        "--host",
-        default="127.0.0.1",
-        show_default=True,
-        metavar="ADDRESS",
-        help="Address that the worlds bind, each on a port of its own.",
-    ),
-    click.option("--base-path", default="", metavar="PATH", help="Prefix of their routes."),
-    click.option(
-        "--restart",
-        type=click.Choice(get_args(RestartMode)),
-        default="never",
-        show_default=True,
-        metavar="MODE",
-        help="Start one that dies again: never, fresh, or from its last checkpoint.",
-    ),
-    click.option(
-        "--max-restarts",
-        type=int,
-        callback=at_least_one,
-        default=DEFAULT_MAX_RESTARTS,
-        show_default=True,
-        metavar="N",
-        help="One that died so often within the window stays dead.",
-    ),
-    click.option(
-        "--restart-window",
-        type=float,
-        callback=positive,
-        default=DEFAULT_RESTART_WINDOW_S,
-        show_default=True,
-        metavar="SECONDS",
-        help="That window.",
-    ),
-    click.option(
-        "--on-failure",
-        type=click.Choice(get_args(OnFailure)),
-        default="keep",
-        show_default=True,
-        metavar="MODE",
-        help="When a start fails, keep the others, or stop_all.",
-    ),
-    click.option(
-        "--autosave",
-        type=float,
-        callback=positive,
-        metavar="SECONDS",
-        help="Save all of them again and again, beginning when they are up.",
-    ),
-    click.option(
-        "--keep",
-        type=int,
-        callback=at_least_one,
-        default=DEFAULT_KEEP,
-        show_default=True,
-        metavar="N",
-        help="So many of these saves stay for each instance.",
-    ),
-    click.option(
-        "--health-timeout",
-        type=float,
-        callback=positive,
-        default=60.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Time until a world must be ready.",
-    ),
-    grace_option,
-    click.option("--detach", is_flag=True, help="Go on in the background once all are up."),
-    click.option("--save-at-end", is_flag=True, help="Save what Ctrl-C stops, before it does."),
-    click.option(
-        "--metrics-port",
-        type=int,
-        callback=port_number,
-        metavar="PORT",
-        help="Serve metrics for Prometheus on 127.0.0.1; 0 takes a free port.",
-    ),
-    # Unlike any word that a person may mistype, for click would suggest it.
-    click.option("--background-channel", "report_to", type=int, hidden=True),
+    # The name is unlike anything a user may mistype, because click suggests hidden options too.
+    click.option("--background-channel", "starter_fd", type=int, hidden=True),
 )
 
 
-def many_options(command: _F) -> _F:
-    """Add the options that say how many instances are run; see :class:`ManyOptions`."""
+def add_orchestrator_options(command: _F) -> _F:
+    """Add the options of a command that is the orchestrator of its instances."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 @attrs.frozen
-class Crowd:
-    """Many instances to be run.
+class BatchRun:
+    """Many instances to run.
 
     Attributes:
         world: The world, not open yet.
         run_dir: The run directory, absolute.
-        count: How many.
-        start: Starts them; the world is open.
-        options: How they are run.
+        count: How many instances.
+        start: Starts them; called when the world is open.
+        options: What the orchestrator does besides.
+        starter_fd: Socket of the command that spawned this process to run them in the background;
+            None when this is the command itself.
     """
 
     world: AsyncWorld
     run_dir: Path
     count: int
     start: Start
-    options: ManyOptions
+    options: OrchestratorOptions
+    starter_fd: int | None
 
 
-def run_crowd(ctx: click.Context, crowd: Crowd) -> None:
-    """Run instances to their end, here or in the background, and exit."""
-    if crowd.options.detach and crowd.options.report_to is None:
-        ctx.exit(_run_detached(words_of(ctx), crowd))
-    ctx.exit(anyio.run(_run_here, crowd))
+def run_batch(ctx: click.Context, batch_run: BatchRun, *, detach: bool) -> None:
+    """Run instances to their end, here or in the background, and exit.
+
+    Args:
+        ctx: Context of the command.
+        batch_run: The instances.
+        detach: Whether they run in the background.
+
+    Raises:
+        BatchError: Instances failed to start, or ended by themselves.
+        ClawbloxError: The start could not even be tried.
+    """
+    if detach and batch_run.starter_fd is None:
+        original_args: tuple[str, ...] = ctx.obj
+        ctx.exit(_run_in_background(original_args, batch_run))
+    ctx.exit(anyio.run(_run_here, batch_run))
 
 
 # -- here -------------------------------------------------------------------------------------
 
 
-async def _run_here(crowd: Crowd) -> int:
-    roster = Roster(crowd.count)
-    report_to = crowd.options.report_to
+async def _run_here(batch_run: BatchRun) -> int:
+    states = InstanceStates(batch_run.count)
+    fd = batch_run.starter_fd
     with Output(sys.stdout) as output:
         orchestrator = Orchestrator(
-            crowd.world,
-            crowd.run_dir,
-            crowd.start,
-            roster=roster,
-            display=_make_display(output, crowd, roster),
-            care=crowd.options.care(),
-            reporter=None if report_to is None else Reporter(report_to),
+            batch_run.world,
+            batch_run.run_dir,
+            batch_run.start,
+            states=states,
+            display=_make_display(output, batch_run, states),
+            options=batch_run.options,
+            starter=None if fd is None else StarterChannel(fd),
         )
         return await orchestrator.run()
 
 
-def _make_display(output: Output, crowd: Crowd, roster: Roster) -> Display:
+def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -> Display:
     if not output.is_terminal:
         configure_logging()
         display = LineDisplay(output)
-        display.announce(f"World {crowd.world.name!r}, run directory {crowd.run_dir}")
+        display.announce(f"World {batch_run.world.name!r}, run directory {batch_run.run_dir}")
         return display
-    table = TableDisplay(output, crowd.run_dir, crowd.world.name, roster, pid=os.getpid())
+    table = TableDisplay(output, batch_run.run_dir, batch_run.world.name, states, pid=os.getpid())
     configure_logging(table.warn if sys.stderr.isatty() else None)
     return table
 
@@ -265,42 +127,41 @@ def _make_display(output: Output, crowd: Crowd, roster: Roster) -> Display:
 # -- in the background ------------------------------------------------------------------------
 
 
-def _run_detached(words: tuple[str, ...], crowd: Crowd) -> int:
-    background = spawn_in_background(words, crowd.run_dir)
+def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
+    background = spawn_in_background(args, batch_run.run_dir)
     try:
-        settled = anyio.run(_wait_until_settled, background, crowd.count)
-        if settled is None:
-            return _tell_early_end(background)
-        for line in _summary(settled, background, crowd):
+        result = anyio.run(_wait_for_start, background, batch_run.count)
+        if result is None:
+            return _show_early_end(background)
+        for line in _summary(result, background, batch_run.run_dir):
             click.echo(line)
-        return 1 if settled.failed else 0
+        return 1 if result.failed else 0
     except KeyboardInterrupt:
-        note(f"The start goes on in the background: {suggest('ps -f', crowd.run_dir)}")
+        command = suggest("ps -f", batch_run.run_dir)
+        note(f"The start continues in the background. To watch it: {command}")
         raise
     finally:
-        background.leave()
+        background.detach()
 
 
-async def _wait_until_settled(background: Background, count: int) -> Settled | None:
+async def _wait_for_start(background: BackgroundProcess, count: int) -> StartResult | None:
     async with progress_bar("Starting", count) as bar:
-        return await background.wait_until_settled(
-            lambda is_ready: bar.advance(is_failed=not is_ready)
-        )
+        return await background.wait_for_start(lambda is_ready: bar.advance(is_failed=not is_ready))
 
 
-def _tell_early_end(background: Background) -> int:
+def _show_early_end(background: BackgroundProcess) -> int:
     status = background.wait()
     note("The orchestrator in the background has ended:")
-    for line in background.last_words():
+    for line in background.last_log_lines():
         note(f"  | {line}")
     return status or 1
 
 
-def _summary(settled: Settled, background: Background, crowd: Crowd) -> Iterator[str]:
-    yield from settled.lines
-    for name, reason in settled.failed.items():
+def _summary(result: StartResult, background: BackgroundProcess, run_dir: Path) -> Iterator[str]:
+    yield from result.lines
+    for name, reason in result.failed.items():
         yield f"  {name}: {reason}"
-    if settled.ready:
-        yield f"watch:  {suggest('ps -f', crowd.run_dir)}"
-        yield f"stop:   {suggest('stop', crowd.run_dir)}"
+    if result.ready:
+        yield f"watch:  {suggest('ps -f', run_dir)}"
+        yield f"stop:   {suggest('stop', run_dir)}"
     yield f"log:    {shorten_path(background.log_file)} (pid {background.pid})"

@@ -1,4 +1,4 @@
-"""What a person sees of an orchestrator: a live table on a terminal, else a line an event."""
+"""What is shown of an orchestrator: a live table on a terminal, else a line for each event."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from typing import Protocol
 
 import anyio
 
-from clawblox.cli.running.live import LiveTable, Look, look_at, pressure_between, rows_between
+from clawblox.cli.running.live_table import LiveTable, Look, look_at, make_rows, pressure_between
 from clawblox.cli.tables.board import View
-from clawblox.cli.tables.event_lines import Chronicle, Happening, happening_of
-from clawblox.cli.tables.instance_states import Roster
+from clawblox.cli.tables.event_lines import EventLine, RecentEvents, describe_event
+from clawblox.cli.tables.formatting import shorten_path
+from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.cli.terminal.outbox import Outbox
-from clawblox.cli.terminal.output import Output, OutputGone, shorten_path
+from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.results import WorldEvent
 from clawblox.rundir.status import OVER
 from clawblox.system.clock import format_utc, utc_now
 
 __all__ = ["Display", "LineDisplay", "TableDisplay"]
 
-_CHRONICLE = 16
-_PATIENCE_S = 1.0
+_RECENT_EVENTS = 16
+_FINISH_TIMEOUT_S = 1.0
 
 
 class Display(Protocol):
     """Shows what an orchestrator does."""
 
     async def run(self) -> None:
-        """Show it until it is cancelled; return when nobody looks any more.
+        """Show it until it is cancelled; return when the output is gone.
 
         Cancellation: :meth:`finish` shows the rest.
         """
@@ -42,29 +43,29 @@ class Display(Protocol):
         """
 
     async def clear(self) -> None:
-        """Make room for an error.
+        """Remove what an error message should not be mixed with.
 
-        Cancellation: something may still be in the way.
+        Cancellation: it may still be there.
         """
 
     def take(self, event: WorldEvent) -> None:
-        """Take the next event."""
+        """Show the next event."""
 
     def announce(self, text: str) -> None:
-        """Say what is so from now on."""
+        """Show a fact that stays true."""
 
     def say(self, text: str) -> None:
-        """Say what is going on now."""
+        """Show what happens now."""
 
     def warn(self, text: str) -> None:
-        """Say what somebody should look at."""
+        """Show a warning."""
 
 
 class LineDisplay:
-    """A line for each event. Who reads slowly loses the oldest of more than 4096.
+    """A line for each event. A slow reader loses the oldest lines beyond 4096.
 
     Args:
-        output: Where they go.
+        output: Where the lines go.
     """
 
     def __init__(self, output: Output) -> None:
@@ -72,17 +73,17 @@ class LineDisplay:
         self._outbox = Outbox(self._write)
 
     async def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk costs the line, and not the worlds
+        with contextlib.suppress(OSError):  # a full disk loses the line, and must not stop worlds
             await self._output.write_line(line)
 
     async def run(self) -> None:
-        """Write lines; see :class:`Display`."""
+        """Write the lines; see :class:`Display`."""
         with contextlib.suppress(OutputGone):
             await self._outbox.run()
 
     async def finish(self) -> None:
         """Write the last lines; see :class:`Display`."""
-        with anyio.move_on_after(_PATIENCE_S, shield=True), contextlib.suppress(OutputGone):
+        with anyio.move_on_after(_FINISH_TIMEOUT_S, shield=True), contextlib.suppress(OutputGone):
             await self._outbox.flush()
 
     async def clear(self) -> None:
@@ -91,18 +92,18 @@ class LineDisplay:
 
     def take(self, event: WorldEvent) -> None:
         """Write an event."""
-        self._outbox.put(happening_of(event).line)
+        self._outbox.put(str(describe_event(event)))
 
     def announce(self, text: str) -> None:
-        """Write it."""
+        """Write a fact."""
         self._outbox.put(text)
 
     def say(self, text: str) -> None:
-        """Write it."""
+        """Write what happens now."""
         self._outbox.put(text)
 
     def warn(self, text: str) -> None:
-        """Write it with the time."""
+        """Write a warning with the time."""
         self._outbox.put(f"{format_utc(utc_now())} {text}")
 
 
@@ -113,30 +114,34 @@ class TableDisplay:
         output: The terminal.
         run_dir: The run directory.
         world: Name of the world.
-        roster: Where the instances stand.
-        pid: The orchestrator; what others left in the run directory, and is over, is not shown.
+        states: The states of the instances.
+        pid: The orchestrator; ended instances of others in the run directory are not shown.
     """
 
     def __init__(
-        self, output: Output, run_dir: Path, world: str, roster: Roster, *, pid: int
+        self, output: Output, run_dir: Path, world: str, states: InstanceStates, *, pid: int
     ) -> None:
         self._world = world
         self._place = shorten_path(run_dir)
         self._facts: list[str] = []
-        self._roster = roster
+        self._states = states
         self._pid = pid
         self._begun_at = time.monotonic()
-        self._chronicle = Chronicle(_CHRONICLE)
+        self._recent_events = RecentEvents(_RECENT_EVENTS)
         self._ramp = ""
         self._notice = ""
         self._table = LiveTable(output, partial(look_at, run_dir), self._compose)
 
     async def run(self) -> None:
-        """Draw; see :class:`Display`."""
+        """Draw the table; see :class:`Display`.
+
+        Raises:
+            OSError: The output is a file, and the disk is full.
+        """
         await self._table.run()
 
     async def finish(self) -> None:
-        """Draw for the last time; see :class:`Display`."""
+        """Draw the table for the last time; see :class:`Display`."""
         self._notice = ""
         await self._table.finish()
 
@@ -145,40 +150,41 @@ class TableDisplay:
         await self._table.clear()
 
     def take(self, event: WorldEvent) -> None:
-        """Note an event below the table, if the table does not show it."""
-        happening = happening_of(event)
+        """Show an event below the table, unless the table itself shows it."""
+        line = describe_event(event)
         if event.kind in ("ramp_slowed", "ramp_recovered"):
-            self._ramp = happening.text if event.kind == "ramp_slowed" else ""
+            self._ramp = line.text if event.kind == "ramp_slowed" else ""
         elif event.kind not in ("started", "ready", "saved", "stopped"):
-            self._chronicle.add(happening)
+            self._recent_events.add(line)
         self._table.touch()
 
     def announce(self, text: str) -> None:
-        """Say it in the first line."""
+        """Show a fact in the first line."""
         self._facts.append(text)
 
     def say(self, text: str) -> None:
-        """Say it in the last line."""
+        """Show in the last line what happens now."""
         self._notice = text
         self._table.touch()
 
     def warn(self, text: str) -> None:
-        """Say it below the table; may be called in any thread."""
-        self._chronicle.add(Happening(format_utc(utc_now()), "", text, is_trouble=True))
+        """Show a warning below the table; may be called in any thread."""
+        self._recent_events.add(EventLine(format_utc(utc_now()), "", text, is_trouble=True))
 
     def _compose(self, before: Look | None, now: Look) -> View:
-        ours = [
-            one
-            for one in now.instances
-            if one.orchestrator_pid == self._pid or one.state not in OVER
+        shown = [
+            status
+            for status in now.instances
+            if status.orchestrator_pid == self._pid or status.state not in OVER
         ]
+        counts = self._states.counts()
         return View(
             title=" · ".join((self._world, *self._facts, self._place)),
             elapsed_s=time.monotonic() - self._begun_at,
-            counts=self._roster.counts(),
-            rows=rows_between(before, Look(now.at, ours, now.stall_s), self._roster.states),
+            counts=counts,
+            rows=make_rows(before, Look(now.at, shown, now.stall_s), self._states.by_name),
             pressure=pressure_between(before, now),
-            ramp=self._ramp if "waiting" in self._roster.counts() else "",
-            happenings=self._chronicle.last(_CHRONICLE),
+            ramp=self._ramp if "waiting" in counts else "",
+            event_lines=self._recent_events.last(_RECENT_EVENTS),
             notice=self._notice,
         )

@@ -12,9 +12,10 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from clawblox import protocol
-from clawblox.cli.running.progress import Progress
-from clawblox.cli.tables.event_lines import words_of_end
-from clawblox.cli.terminal.output import Output, OutputGone, format_seconds, note
+from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.tables.event_lines import describe_end
+from clawblox.cli.tables.formatting import format_seconds
+from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import WorldExitedError
 from clawblox.results import EventKind, StartedWorld, WorldEvent
@@ -28,7 +29,7 @@ _TAIL_COLUMNS = 1000
 _DRAIN_TIMEOUT_S = 1.0
 
 _ENDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
-    "exited": words_of_end,
+    "exited": describe_end,
     "stopped": lambda detail: f"was stopped by another process: {detail['exit']}",
 }
 
@@ -38,24 +39,24 @@ _Start: TypeAlias = Callable[[], Awaitable[StartedWorld]]
 class Foreground:
     """A world that lives as long as this program.
 
-    The first signal stops it, while its last words are still printed; the second one kills it.
+    The first signal stops it, and its last output is still printed; the second one kills it.
 
     Args:
         world: The world, not open yet.
         start: Starts its instance.
-        progress: Tells how far the start is.
+        progress: Shows how the start is going.
         grace: Seconds between TERM and KILL.
-        hidden: Values that are masked in messages.
+        hidden: Values to mask in messages.
     """
 
     _end: WorldEvent
-    """How the instance ended, once nobody here has stopped it."""
+    """The event of its end, if it was not stopped here."""
 
     def __init__(
         self,
         world: AsyncWorld,
         start: _Start,
-        progress: Progress,
+        progress: StartProgress,
         *,
         grace: float,
         hidden: Collection[str],
@@ -73,11 +74,13 @@ class Foreground:
         """Run the world to its end.
 
         Returns:
-            The exit status: 128 and the signal that asked for the end, or 1 when nobody reads
-            the output any more.
+            The exit status: 128 and the signal that asked for the end, or 1 when the output
+            is gone.
 
         Raises:
             ClawbloxError: The world could not be started, or ended by itself.
+
+        Cancellation: the world is stopped.
         """
         self._starting = anyio.CancelScope()
         self._is_ending = anyio.Event()
@@ -86,7 +89,7 @@ class Foreground:
             async with Tasks() as tasks, self._world, self._world.events() as events:
                 tasks.start_soon(self._obey, received)
                 with self._starting:
-                    started = await self._come_up()
+                    started = await self._start_world()
                     tasks.start_soon(self._print_output, started)
                     tasks.start_soon(self._follow, events, started)
                 if self._starting.cancelled_caught:
@@ -100,18 +103,18 @@ class Foreground:
         raise self._ended_error(started)
 
     async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
-        """Stop the world at the first signal, and at once at the second."""
+        """Stop the world at the first signal, kill it at the second."""
         async for number in received:
             self._signals.append(number)
             if len(self._signals) == 1:
-                note("\nStopping the world. A second Ctrl-C kills it at once.")
+                note("\nStopping the world. A second Ctrl-C kills it.")
                 self._starting.cancel()
                 self._is_ending.set()
             else:
-                # Shortens the grace of the stop that runs, which says what there is to say.
+                # Shortens the grace of the stop under way, which prints what was killed.
                 await self._world.stop_all(grace_seconds=0.0)
 
-    async def _come_up(self) -> StartedWorld:
+    async def _start_world(self) -> StartedWorld:
         try:
             async with Tasks() as tasks:
                 tasks.start_soon(self._progress.run)
@@ -135,7 +138,7 @@ class Foreground:
         self._is_printed.set()
 
     async def _follow(self, events: EventStream, started: StartedWorld) -> None:
-        """Wait for the end of the instance, and keep how it came to it."""
+        """Wait for the end of the instance, and keep its event."""
         async for event in events:
             if event.instance == started.name and event.kind in _ENDS:
                 self._end = event
@@ -143,23 +146,23 @@ class Foreground:
                 return
 
     async def _stop(self) -> None:
-        """Stop the instance, and what another process had this one fork."""
+        """Stop the instance, and the forks that another command asked this one for."""
         grace = self._grace if len(self._signals) < 2 else 0.0
         stops = await self._world.stop_all(grace_seconds=grace)
-        # A terminal or a pager that reads no further shall not keep us here.
+        # A terminal or a pager that reads no further must not keep us here.
         with anyio.move_on_after(_DRAIN_TIMEOUT_S):
             await self._is_printed.wait()
         for result in stops:
-            for each in result.killed:
-                note(f"Killed {each}")
+            for process in result.killed:
+                note(f"Killed {process}")
         for error in stops.failed.values():
             raise error
 
     def _ended_error(self, started: StartedWorld) -> WorldExitedError:
-        """Return the error of an instance that nobody here has stopped."""
-        words = _ENDS[self._end.kind](self._end.detail)
+        """Return the error of an instance that was not stopped here."""
+        text = _ENDS[self._end.kind](self._end.detail)
         return WorldExitedError(
-            f"World {self._world.name!r} {words}",
+            f"World {self._world.name!r} {text}",
             instance=started.name,
             world_dir=self._world.dir,
             command_file=started.command_file,

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import anyio
-import attrs
 
-from clawblox.cli.running.background import Reporter
+from clawblox.cli.options import OrchestratorOptions
+from clawblox.cli.running.background import StarterChannel
 from clawblox.cli.running.displays import Display
 from clawblox.cli.running.foreground import stop_signals
-from clawblox.cli.tables.instance_states import Roster
-from clawblox.cli.terminal.output import format_seconds, printable, suggest
+from clawblox.cli.tables.formatting import format_seconds, printable, suggest
+from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import BatchError
@@ -23,44 +23,26 @@ from clawblox.results import StartedWorld
 from clawblox.telemetry.events import EventStream
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = ["Care", "Orchestrator", "Start"]
+__all__ = ["Orchestrator", "Start"]
 
 Start: TypeAlias = Callable[[], Awaitable[Batch[StartedWorld]]]
-"""Starts the instances; the world is open."""
-
-
-@attrs.frozen
-class Care:
-    """What an orchestrator does for its instances beside starting them.
-
-    Attributes:
-        autosave: Seconds from one round of saves to the next; None makes none.
-        keep: So many of these saves stay for each instance.
-        grace: Seconds between TERM and KILL.
-        save_at_end: Whether the first signal saves what it stops.
-        metrics_port: Where metrics are served, 0 for any free port; None serves none.
-    """
-
-    autosave: float | None
-    keep: int
-    grace: float
-    save_at_end: bool
-    metrics_port: int | None
+"""Starts the instances; called when the world is open."""
 
 
 class Orchestrator:
-    """Instances that live as long as this program.
+    """Many instances that live as long as this program.
 
-    The first signal stops them all, or saves them first; the second one kills them.
+    The first signal stops them all, or saves and stops them; the second one kills them.
 
     Args:
         world: The world, not open yet.
         run_dir: The run directory.
-        start: Starts them.
-        roster: Where they stand.
-        display: What a person sees of it.
-        care: What else is done for them.
-        reporter: Tells whoever started this program in the background; None tells nobody.
+        start: Starts the instances.
+        states: Their states.
+        display: Shows what happens.
+        options: What to do besides starting them.
+        starter: Channel to the command that spawned this process in the background; None if it
+            runs in the foreground.
     """
 
     def __init__(
@@ -69,56 +51,58 @@ class Orchestrator:
         run_dir: Path,
         start: Start,
         *,
-        roster: Roster,
+        states: InstanceStates,
         display: Display,
-        care: Care,
-        reporter: Reporter | None,
+        options: OrchestratorOptions,
+        starter: StarterChannel | None,
     ) -> None:
         self._world = world
         self._run_dir = run_dir
         self._start = start
-        self._roster = roster
+        self._states = states
         self._display = display
-        self._care = care
-        self._reporter = reporter
+        self._options = options
+        self._starter = starter
         self._facts: list[str] = []
         self._signals: list[signal.Signals] = []
         self._is_output_gone = False
         self._starting = anyio.CancelScope()
-        self._patience = anyio.CancelScope()
+        self._gentle_end = anyio.CancelScope()
         self._has_been_asked = False
         self._is_ending = False
-        self._is_settled = anyio.Event()
+        self._is_start_done = anyio.Event()
         self._is_over = anyio.Event()
 
     async def run(self) -> int:
         """Start the instances and return when all of them have ended.
 
         Returns:
-            The exit status: 128 and the signal that asked for the end, 1 when nobody reads the
-            output any more, else 0.
+            The exit status: 128 and the signal that asked for the end, 1 when the output
+            is gone, else 0.
 
         Raises:
             BatchError: Instances failed to start, or ended by themselves.
-            ClawbloxError: None of them could even be tried.
+            ClawbloxError: The start could not even be tried.
+
+        Cancellation: the instances are stopped.
         """
         with anyio.open_signal_receiver(*stop_signals()) as received:
             try:
                 async with Tasks() as tasks:
                     tasks.start_soon(self._show, tasks)
                     tasks.start_soon(self._obey, received, tasks)
-                    if self._reporter is not None:
-                        tasks.start_soon(self._reporter.run)
+                    if self._starter is not None:
+                        tasks.start_soon(self._starter.run)
                     async with self._world, self._world.events() as events, self._metrics():
                         tasks.start_soon(self._follow, events)
-                        await self._come_up()
+                        await self._start_instances()
                         await self._is_over.wait()
             except BaseException:
                 await self._display.clear()
                 raise
             finally:
-                if self._reporter is not None:
-                    await self._reporter.finish()
+                if self._starter is not None:
+                    await self._starter.finish()
             await self._display.finish()
         return self._status()
 
@@ -127,9 +111,9 @@ class Orchestrator:
             return 128 + self._signals[0]
         if self._is_output_gone:
             return 1
-        if failures := self._roster.failures:
+        if failures := self._states.failures:
             raise BatchError(
-                f"{len(failures)} of {self._roster.total} instances failed",
+                f"{len(failures)} of {self._states.total} instances failed",
                 failed=failures,
                 hint=suggest("logs", self._run_dir, next(iter(failures))),
             )
@@ -137,33 +121,33 @@ class Orchestrator:
 
     # -- the start ------------------------------------------------------------------------------
 
-    async def _come_up(self) -> None:
+    async def _start_instances(self) -> None:
         begun_at = anyio.current_time()
-        self._say_with_hint(f"Starting {_instances(self._roster.total)}.")
+        self._say_with_hint(f"Starting {_instances(self._states.total)}.")
         with self._starting:
             batch = await self._start()
-            # What is in it was told by events before, and those have been taken.
-            self._roster.settle(batch.failed, batch.done)
-            self._tell_start(batch, anyio.current_time() - begun_at)
-            if self._care.autosave is not None:
-                await self._world.autosave(every=self._care.autosave, keep=self._care.keep)
+            # Every result was an event before, which has been taken.
+            self._states.finish_start(batch.failed, batch.done)
+            self._show_result(batch, anyio.current_time() - begun_at)
+            if self._options.autosave is not None:
+                await self._world.autosave(every=self._options.autosave, keep=self._options.keep)
         if self._starting.cancelled_caught:
-            self._roster.settle({}, ())
-        self._is_settled.set()
+            self._states.finish_start({}, ())
+        self._is_start_done.set()
         self._end_if_over()
 
-    def _tell_start(self, batch: Batch[StartedWorld], elapsed_s: float) -> None:
-        ready, total = len(batch), self._roster.total
-        ready_of = _instances(ready) if ready == total else f"{ready} of {_instances(total)}"
-        text = f"{ready_of} ready after {format_seconds(elapsed_s)}."
+    def _show_result(self, batch: Batch[StartedWorld], elapsed_s: float) -> None:
+        ready, total = len(batch), self._states.total
+        share = "" if ready == total else f"{ready} of "
+        text = f"{share}{_instances(total)} ready after {format_seconds(elapsed_s)}."
         self._say_with_hint(text)
-        if self._reporter is not None:
-            self._reporter.settle((text, *self._facts), batch)
+        if self._starter is not None:
+            self._starter.send_result((text, *self._facts), batch)
 
     def _say_with_hint(self, text: str) -> None:
-        first = "saves and stops" if self._care.save_at_end else "stops"
-        hint = f" Ctrl-C {first} what runs, a second one kills it."
-        self._display.say(text if self._reporter else text + hint)
+        first = "saves and stops" if self._options.save_at_end else "stops"
+        hint = f" Ctrl-C {first} all instances; a second Ctrl-C kills them."
+        self._display.say(text if self._starter else text + hint)
 
     # -- what goes on -----------------------------------------------------------------------------
 
@@ -174,25 +158,25 @@ class Orchestrator:
 
     async def _follow(self, events: EventStream) -> None:
         async for event in events:
-            self._roster.take(event)
+            self._states.take(event)
             self._display.take(event)
-            if self._reporter is not None:
-                self._reporter.take(event)
+            if self._starter is not None:
+                self._starter.send_event(event)
             self._end_if_over()
 
     def _end_if_over(self) -> None:
-        if self._roster.is_over and not self._is_ending:
+        if self._states.is_over and not self._is_ending:
             self._is_over.set()
 
     @asynccontextmanager
     async def _metrics(self) -> AsyncIterator[None]:
-        if self._care.metrics_port is None:
+        if self._options.metrics_port is None:
             yield
             return
         from clawblox.telemetry.prometheus import MetricsEndpoint
 
         endpoint = MetricsEndpoint(
-            lambda: self._world.metrics, self._roster.counts, port=self._care.metrics_port
+            lambda: self._world.metrics, self._states.counts, port=self._options.metrics_port
         )
         async with endpoint:
             self._facts.append(f"metrics at {endpoint.url}")
@@ -205,7 +189,7 @@ class Orchestrator:
         async for number in received:
             self._signals.append(number)
             if self._has_been_asked:
-                self._patience.cancel()
+                self._gentle_end.cancel()
             self._ask_to_end(tasks)
 
     def _ask_to_end(self, tasks: Tasks) -> None:
@@ -214,21 +198,21 @@ class Orchestrator:
             tasks.start_soon(self._end)
 
     async def _end(self) -> None:
-        """Stop everything, and save it before if that is wanted; when patience ends, kill it."""
+        """Stop everything, perhaps saving it first; kill it once the second signal cancels that."""
         self._is_ending = True
         self._starting.cancel()
-        await self._is_settled.wait()
-        with self._patience:
-            await (self._drain() if self._care.save_at_end else self._stop())
-        if self._patience.cancelled_caught and not self._is_over.is_set():
+        await self._is_start_done.wait()
+        with self._gentle_end:
+            await (self._drain() if self._options.save_at_end else self._stop())
+        if self._gentle_end.cancelled_caught and not self._is_over.is_set():
             self._display.say("Killing all instances.")
             await self._stop_all(0.0)
         self._is_over.set()
 
     async def _drain(self) -> None:
         self._display.say("Saving and stopping all instances. A second Ctrl-C kills them.")
-        batch = await self._world.drain(grace_seconds=self._care.grace)
-        if left := [name for name in sorted(batch.failed) if self._roster.runs(name)]:
+        batch = await self._world.drain(grace_seconds=self._options.grace)
+        if left := [name for name in sorted(batch.failed) if self._states.runs(name)]:
             names = ", ".join(left)
             self._display.say(f"Not saved, so still running: {names}. A second Ctrl-C kills them.")
             self._is_ending = False
@@ -237,17 +221,17 @@ class Orchestrator:
 
     async def _stop(self) -> None:
         self._display.say("Stopping all instances. A second Ctrl-C kills them.")
-        await self._stop_all(self._care.grace)
+        await self._stop_all(self._options.grace)
 
     async def _stop_all(self, grace_seconds: float) -> None:
         if self._is_over.is_set():
             return
-        self._roster.stop()
+        self._states.stop()
         await self._world.autosave(every=None)
         stops = await self._world.stop_all(grace_seconds=grace_seconds)
         for result in stops:
-            for each in result.killed:
-                self._display.warn(f"killed {each}")
+            for process in result.killed:
+                self._display.warn(f"killed {process}")
         for error in stops.failed.values():
             self._display.warn(printable(str(error)))
 

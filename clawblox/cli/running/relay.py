@@ -1,4 +1,4 @@
-"""Showing what lands, while the rest is still being done."""
+"""Showing results in the order they arrive, while the work goes on."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ __all__ = ["relay"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-_PATIENCE_S = 1.0
+_SHOW_TIMEOUT_S = 1.0
 
 
 async def relay(
     work: Callable[[Callable[[_T], None]], Awaitable[_R]], show: Callable[[_T], Awaitable[None]]
 ) -> _R:
-    """Do something that calls back with what lands, and show that in its order.
+    """Do work that calls back with results, and show these in order.
 
-    The work never waits for whoever reads; when nobody does any more, it goes on all the same.
+    The work never waits for the output. If the output is gone, it goes on without showing.
 
     Args:
-        work: What is to be done, given what it calls back.
-        show: Shows one.
+        work: Does the work, given the callback.
+        show: Shows a result.
 
     Returns:
-        What the work returns, when all is shown.
+        What the work returns, once every result is shown.
 
-    Cancellation: cancels the work; what has landed is shown as far as somebody reads it.
+    Raises:
+        Exception: What ``work`` raised; or ``show``, unless it is ``OutputGone`` or ``OSError``.
+
+    Cancellation: cancels the work; results so far are shown, for a second at most.
     """
     send, receive = anyio.create_memory_object_stream[_T](math.inf)
     is_shown = anyio.Event()
@@ -51,7 +54,7 @@ async def relay(
                 with send:
                     result = await work(send.send_nowait)
             except BaseException:
-                with anyio.move_on_after(_PATIENCE_S, shield=True):
+                with anyio.move_on_after(_SHOW_TIMEOUT_S, shield=True):
                     await is_shown.wait()
                 raise
             await is_shown.wait()

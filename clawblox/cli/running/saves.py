@@ -1,4 +1,4 @@
-"""Saving what runs, and telling of it as it lands: for ``save``, ``fork`` and ``stop --save``."""
+"""Saving running instances and showing each result: for ``save``, ``fork`` and ``stop --save``."""
 
 from __future__ import annotations
 
@@ -9,49 +9,52 @@ from pathlib import Path
 import attrs
 
 from clawblox.cli.running.relay import relay
-from clawblox.cli.tables.event_lines import reason_of
-from clawblox.cli.terminal.output import Output, format_bytes, shorten_path
-from clawblox.cli.terminal.screen import progress_bar
+from clawblox.cli.tables.event_lines import describe_error
+from clawblox.cli.tables.formatting import format_bytes, shorten_path
+from clawblox.cli.terminal.output import Output
+from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.options import SaveOptions
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
 
-__all__ = ["Saves", "save_and_tell"]
+__all__ = ["Saves", "save_and_show"]
 
 
 @attrs.define
 class Saves:
-    """What saves came to, by name of the instance."""
+    """The results of saves.
+
+    Attributes:
+        done: Snapshots, by name of the instance.
+        failed: Errors, by name of the instance.
+    """
 
     done: dict[str, SavedSnapshot] = attrs.field(factory=dict)
     failed: dict[str, Exception] = attrs.field(factory=dict)
 
-    def take(self, outcome: Outcome[SavedSnapshot]) -> None:
-        """Take what one of them came to."""
+    def add(self, outcome: Outcome[SavedSnapshot]) -> None:
+        """Add the result of a save."""
         if outcome.value is not None:
             self.done[outcome.instance] = outcome.value
         elif outcome.error is not None:
             self.failed[outcome.instance] = outcome.error
 
 
-async def save_and_tell(
-    run_dir: Path,
-    names: Sequence[str],
-    *,
-    directory: Path | None,
-    timeout: float,
-    is_quiet: bool = False,
+async def save_and_show(
+    run_dir: Path, names: Sequence[str], options: SaveOptions, *, is_quiet: bool = False
 ) -> Saves:
-    """Save instances, with a progress bar, and say of each where it is or why it is not.
+    """Save instances with a progress bar, and print for each where it is or why it failed.
 
     Args:
         run_dir: The run directory.
         names: The instances.
-        directory: Where the files go, absolute; None means ``checkpoints`` of each instance.
-        timeout: Seconds for each transfer.
+        options: How they are saved.
         is_quiet: Print nothing on standard output.
+
+    Raises:
+        UsageError: One of ``names`` does not exist.
 
     Cancellation: each instance has both file and manifest entry, or neither.
     """
@@ -59,18 +62,18 @@ async def save_and_tell(
     saves = Saves()
 
     async def work(show_soon: OnSaved) -> None:
-        def take(outcome: Outcome[SavedSnapshot]) -> None:
-            saves.take(outcome)
+        def on_saved(outcome: Outcome[SavedSnapshot]) -> None:
+            saves.add(outcome)
             bar.advance(is_failed=outcome.value is None)
             show_soon(outcome)
 
-        await save_instances(run_dir, names, SaveOptions(directory, timeout), on_saved=take)
+        await save_instances(run_dir, names, options, on_saved=on_saved)
 
     async def show(outcome: Outcome[SavedSnapshot]) -> None:
         if outcome.error is not None:
-            await bar.note(f"{outcome.instance}: not saved: {reason_of(outcome.error)}")
+            await bar.note(f"{outcome.instance}: not saved: {describe_error(outcome.error)}")
         elif outcome.value is not None and not is_quiet:
-            await bar.write_line(output, _line(outcome.value))
+            await bar.write_line(output, _describe(outcome.value))
 
     with Output(sys.stdout) as output:
         async with progress_bar("Saving", len(names)) as bar:
@@ -78,7 +81,7 @@ async def save_and_tell(
     return saves
 
 
-def _line(saved: SavedSnapshot) -> str:
+def _describe(saved: SavedSnapshot) -> str:
     time = "" if saved.time is None else f", sim time {saved.time:.1f}"
     size = format_bytes(saved.size_bytes)
     return f"{saved.instance}: saved {shorten_path(saved.path)} ({size}{time})"

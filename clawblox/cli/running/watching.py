@@ -1,4 +1,4 @@
-"""Watching a run that another process owns, or has left: the live table, or a line a change."""
+"""Watching a run from outside, for ``ps --follow``: the live table, or a line for each change."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 import anyio
 
-from clawblox.cli.running.live import LiveTable, Look, look_at, pressure_between, rows_between
+from clawblox.cli.running.live_table import LiveTable, Look, look_at, make_rows, pressure_between
 from clawblox.cli.tables.board import View
-from clawblox.cli.tables.event_lines import Chronicle, Happening, changes_between
-from clawblox.cli.terminal.output import Output, OutputGone, shorten_path
+from clawblox.cli.tables.event_lines import EventLine, RecentEvents, changes_between
+from clawblox.cli.tables.formatting import shorten_path
+from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.status import OVER, InstanceStatus, count_waiting, run_owner
 from clawblox.system.clock import utc_now
@@ -22,13 +23,16 @@ from clawblox.system.clock import utc_now
 __all__ = ["watch"]
 
 _INTERVAL_S = 1.0
-_CHRONICLE = 16
+_RECENT_EVENTS = 16
 
 
 async def watch(run_dir: Path) -> None:
-    """Show what goes on in a run directory until nothing does.
+    """Show what happens in a run directory until nothing runs in it any more.
 
-    Cancellation: leaves on the terminal what was shown last.
+    Raises:
+        OSError: The output is a file, and the disk is full.
+
+    Cancellation: the table stays on the terminal as it was drawn last.
     """
     watcher = _Watcher(run_dir)
     with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
@@ -47,59 +51,60 @@ async def _print(output: Output, watcher: _Watcher) -> None:
     while True:
         await run_blocking(watcher.look)
         while watcher.news:
-            await output.write_line(watcher.news.popleft().line)
+            await output.write_line(str(watcher.news.popleft()))
         if watcher.is_finished:
             return
         await anyio.sleep(_INTERVAL_S)
 
 
 class _Watcher:
-    """Looks at a run directory, and knows what has changed.
+    """Looks at a run directory again and again, and finds what changed.
 
     Attributes:
-        news: What has happened and nobody was told yet.
-        is_finished: Whether nothing runs, and nobody is about to start anything.
+        news: Changes that have not been shown yet.
+        is_finished: Whether nothing runs, and no orchestrator is about to start anything.
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self.news: deque[Happening] = deque()
+        self.news: deque[EventLine] = deque()
         self.is_finished = False
         self._run_dir = run_dir
         self._last: Sequence[InstanceStatus] = ()
         self._waiting = 0
-        self._chronicle = Chronicle(_CHRONICLE)
+        self._recent_events = RecentEvents(_RECENT_EVENTS)
 
     def look(self) -> Look:
         """Look once more. Blocks."""
         has_owner = run_owner(self._run_dir) is not None
         now = look_at(self._run_dir)
-        for happening in changes_between(self._last, now.instances):
-            self.news.append(happening)
+        self.news.extend(changes_between(self._last, now.instances))
         self._waiting = count_waiting(self._run_dir)
         self._last = now.instances
-        self.is_finished = not has_owner and all(one.state in OVER for one in now.instances)
+        self.is_finished = not has_owner and all(status.state in OVER for status in now.instances)
         return now
 
     def compose(self, before: Look | None, now: Look) -> View:
-        """Return what is to be seen."""
+        """Return what the table shows."""
         while self.news:
-            happening = self.news.popleft()
-            if happening.is_trouble:
-                self._chronicle.add(happening)
+            change = self.news.popleft()
+            if change.is_trouble:
+                self._recent_events.add(change)
         waiting = {"waiting": self._waiting} if self._waiting else {}
-        worlds = ", ".join(sorted({one.world for one in now.instances}))
+        worlds = ", ".join(sorted({status.world for status in now.instances}))
         return View(
             title=f"{worlds} · {shorten_path(self._run_dir)}",
-            elapsed_s=None if self.is_finished else _age_of(now.instances),
-            counts={**waiting, **Counter(one.state for one in now.instances)},
-            rows=rows_between(before, now, {}),
+            elapsed_s=None if self.is_finished else _run_time(now.instances),
+            counts={**waiting, **Counter(status.state for status in now.instances)},
+            rows=make_rows(before, now, {}),
             pressure=None if self.is_finished else pressure_between(before, now),
-            happenings=self._chronicle.last(_CHRONICLE),
-            notice="" if self.is_finished else "Ctrl-C ends this view, and nothing else.",
+            event_lines=self._recent_events.last(_RECENT_EVENTS),
+            notice="" if self.is_finished else "Ctrl-C closes this table; the run goes on.",
         )
 
 
-def _age_of(instances: Sequence[InstanceStatus]) -> float | None:
-    """Return how long ago the first instance that lives was started, in seconds."""
-    begun = min((one.started_at for one in instances if one.state not in OVER), default=None)
-    return None if begun is None else (utc_now() - datetime.fromisoformat(begun)).total_seconds()
+def _run_time(instances: Sequence[InstanceStatus]) -> float | None:
+    """Return how long ago the first living instance was started, in seconds."""
+    starts = [status.started_at for status in instances if status.state not in OVER]
+    if not starts:
+        return None
+    return (utc_now() - datetime.fromisoformat(min(starts))).total_seconds()

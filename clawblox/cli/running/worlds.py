@@ -11,18 +11,20 @@ __all__ = ["open_world"]
 
 
 def open_world(source: str) -> AsyncWorld:
-    """Return a world with its ``world.toml`` read, so that nothing slow is left to open it.
+    """Return a world with its ``world.toml`` read and, if it is a URL, downloaded. Blocks.
 
     Args:
-        source: A directory, or the address of one in a GitHub repository.
+        source: A directory, or the URL of one in a GitHub repository.
 
     Raises:
-        ClawbloxError: It does not exist, or is no world.
+        ClawbloxError: The path does not exist.
+        ConfigError: It is not a world, or its ``world.toml`` is wrong.
+        FetchError: It cannot be downloaded.
     """
     if is_world_url(source):
-        note(f"Fetching {source}")
+        note(f"Downloading {source}")
     else:
         existing_path(source)
     world = AsyncWorld(source)
-    _ = world.name
+    _ = world.name  # reads world.toml, so that a mistake in it is found now
     return world

@@ -1,7 +1,8 @@
-"""What is shown, as text: tables, event lines, archives.
+"""What is shown, as text. Nothing here prints.
 
 - ``board``: the table of a run.
-- ``instance_states``: where the instances stand.
-- ``event_lines``: events in words.
+- ``instance_states``: the state of each instance, kept from events.
+- ``event_lines``: events as lines.
 - ``archives``: archives and their members.
+- ``formatting``: durations, sizes, ends, paths, columns.
 """

@@ -1,4 +1,4 @@
-"""What a person is shown of an archive. Names and metadata are a stranger's: they are escaped."""
+"""Archives as text. Their names and metadata are not trusted, so they are escaped."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from clawblox.checkpoint.audit.compare import Difference
 from clawblox.checkpoint.audit.repair import Repair
 from clawblox.checkpoint.audit.verify import Scan, Verification
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
-from clawblox.cli.terminal.output import format_bytes, format_table, printable, shorten_path
+from clawblox.cli.tables.formatting import format_bytes, format_table, printable, shorten_path
 
 __all__ = [
+    "archive_fields",
     "describe",
     "describe_difference",
     "describe_findings",
     "describe_loaded",
     "describe_repair",
-    "fields_of",
-    "summarise",
+    "describe_verification",
 ]
 
 _EXCLUDED_SHOWN: Final = 20
@@ -32,52 +32,64 @@ _MOST_BYTES: Final = 1 << 63
 
 
 def describe(archive: Archive, *, with_files: bool) -> str:
-    """Say what an archive says of itself."""
+    """Return what the metadata of an archive says.
+
+    Args:
+        archive: The archive.
+        with_files: Whether every file is listed too.
+
+    Raises:
+        OSError: The archive is gone.
+    """
     metadata = archive.metadata
     parts = [
         _describe_facts(archive),
         _describe_agents(archive),
         _describe_excluded(metadata.get("excluded") or ()),
-        _describe_own(metadata),
+        _describe_own_metadata(metadata),
         _describe_files(archive) if with_files else "",
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def fields_of(archive: Archive) -> dict[str, Any]:
-    """Return the same for programs."""
+def archive_fields(archive: Archive) -> dict[str, Any]:
+    """Return path, size, members and metadata of an archive, for JSON.
+
+    Raises:
+        OSError: The archive is gone.
+    """
     return {
         "path": str(archive.path),
         "size_bytes": archive.path.stat().st_size,
         "verified": archive.is_verified,
         "members": [
-            {"name": each.name, "size": each.size, "compressed_size": each.compressed_size}
-            for each in archive.entries
+            {"name": entry.name, "size": entry.size, "compressed_size": entry.compressed_size}
+            for entry in archive.entries
         ],
         "metadata": archive.metadata,
     }
 
 
-def summarise(found: Verification) -> str:
-    """Say in a line that an archive is sound."""
-    word = "verified" if found.is_verified else "sound, but it names no digests"
+def describe_verification(found: Verification) -> str:
+    """Return the line of an archive that is intact."""
+    result = "verified" if found.is_verified else "intact, but has no digests to verify"
     size = format_bytes(found.size_bytes)
-    return f"{_place(found.path)}: {word}, {found.members} members, {size}"
+    return f"{_place(found.path)}: {result}, {found.members} members, {size}"
 
 
 def describe_loaded(loaded: Mapping[str, Any]) -> str:
-    """Say where the state of an archive is now."""
+    """Return where the state of an archive was put."""
     world = loaded["world_snapshot"]
     rows = [("world snapshot", _place(world))] if world else []
     rows += [(f"agent {printable(name)}", _place(path)) for name, path in loaded["agents"].items()]
-    parts = [format_table(("STATE", "NOW IN"), rows), _describe_excluded(loaded["excluded"])]
+    parts = [format_table(("STATE", "EXTRACTED TO"), rows), _describe_excluded(loaded["excluded"])]
     if not loaded["verified"]:
-        parts.append("The archive names no digests: its content was checked by checksums only.")
+        parts.append("The archive has no digests, so only checksums were verified.")
     return "\n\n".join(filter(None, parts))
 
 
 def describe_difference(found: Difference) -> str:
-    """Say how two archives differ, a member a line as ``diff`` does."""
+    """Return how two archives differ, one line for each member."""
     lines = [
         *(f"+ {printable(name)}" for name in found.added),
         *(f"- {printable(name)}" for name in found.removed),
@@ -85,36 +97,36 @@ def describe_difference(found: Difference) -> str:
         *(f"~ {METADATA_NAME}: {printable(key)}" for key in found.metadata),
     ]
     counts = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
-    return "\n".join([*_cut(lines, _DIFFERENCES_SHOWN), f"{counts}, {found.unchanged} the same"])
+    return "\n".join([*_cut(lines, _DIFFERENCES_SHOWN), f"{counts}, {found.unchanged} unchanged"])
 
 
 def describe_findings(scan: Scan) -> str:
-    """Say where an archive has something that looks like a secret."""
+    """Return where an archive holds something that looks like a secret."""
     searched = _describe_scan(scan.summary)
     if not scan.findings:
         return f"{_place(scan.path)}: nothing found; {searched}"
     headings = ("FILE", "LINE", "RULE", "FINGERPRINT", "PREVIEW")
     rows = [
         (
-            printable(each.path),
-            "" if each.line is None else str(each.line),
-            printable(each.rule),
-            each.fingerprint,
-            printable(each.preview),
+            printable(finding.path),
+            "" if finding.line is None else str(finding.line),
+            printable(finding.rule),
+            finding.fingerprint,
+            printable(finding.preview),
         )
-        for each in scan.findings
+        for finding in scan.findings
     ]
     return f"{format_table(headings, rows)}\n\n{_count(len(rows), 'finding')}; {searched}"
 
 
 def describe_repair(found: Repair) -> str:
-    """Say what the repair of a run came to."""
+    """Return what the repair of a run did."""
     lines = [
         *(f"registered {_place(path)}" for path in found.registered),
-        *(f"not sound  {_place(path)}: {each.message}" for path, each in found.refused.items()),
-        *(f"gone       {_place(path)}" for path in found.missing),
+        *(f"damaged    {_place(path)}: {error.message}" for path, error in found.refused.items()),
+        *(f"missing    {_place(path)}" for path in found.missing),
     ]
-    counts = f"{len(found.registered)} registered, {found.intact} known already"
+    counts = f"{len(found.registered)} registered, {found.intact} already registered"
     return "\n".join([*lines, counts])
 
 
@@ -122,24 +134,24 @@ def _describe_facts(archive: Archive) -> str:
     metadata = archive.metadata
     facts = {
         "archive": f"{_place(archive.path)}, {format_bytes(archive.path.stat().st_size)}",
-        "made": _text(metadata.get("created_at")),
+        "created": _text(metadata.get("created_at")),
         "world": _describe_world(archive),
         "lineage": _describe_lineage(metadata.get("lineage") or {}),
-        "digests": "of every member" if archive.is_verified else "none: an archive of another kind",
-        "searched": _describe_scan(metadata.get("secret_scan")),
+        "digests": "for every member" if archive.is_verified else "none (not written by clawblox)",
+        "secrets": _describe_scan(metadata.get("secret_scan")),
     }
     width = max(map(len, facts))
     return "\n".join(f"{key.ljust(width)}  {value}" for key, value in facts.items() if value)
 
 
 def _describe_world(archive: Archive) -> str:
-    sizes = [each.size for each in archive.entries if each.name == SNAPSHOT_NAME]
+    sizes = [entry.size for entry in archive.entries if entry.name == SNAPSHOT_NAME]
     if not sizes:
         return "no snapshot"
     world = archive.metadata.get("world") or {}
     time = world.get("time")
     words = [_text(world.get("format")), format_bytes(sizes[0])]
-    return ", ".join(filter(None, [*words, "" if time is None else f"at time {_text(time)}"]))
+    return ", ".join(filter(None, [*words, "" if time is None else f"sim time {_text(time)}"]))
 
 
 def _describe_lineage(lineage: Mapping[str, Any]) -> str:
@@ -153,10 +165,10 @@ def _describe_lineage(lineage: Mapping[str, Any]) -> str:
 
 def _describe_scan(summary: object) -> str:
     if not isinstance(summary, Mapping):
-        return "not at all: it may hold secrets"
+        return "never searched for secrets"
     allowed = summary.get("allowed")
     words = [
-        _count(_number(summary.get("files")), "file"),
+        f"searched {_count(_number(summary.get('files')), 'file')}",
         format_bytes(_number(summary.get("bytes"))),
         f"rules {_text(summary.get('ruleset'))}",
         f"{_count(len(allowed), 'finding')} allowed"
@@ -199,20 +211,20 @@ def _describe_session(agents: object, name: str) -> tuple[str, str, str]:
 def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str:
     if not excluded:
         return ""
-    rows = [(_text(one["path"]), _text(one["reason"])) for one in excluded]
-    lines = format_table(("LEFT OUT", "BECAUSE"), rows).splitlines()
+    rows = [(_text(entry["path"]), _text(entry["reason"])) for entry in excluded]
+    lines = format_table(("LEFT OUT", "REASON"), rows).splitlines()
     return "\n".join(_cut(lines, _EXCLUDED_SHOWN + 1))
 
 
-def _describe_own(metadata: Mapping[str, Any]) -> str:
-    """Show what the caller of the save had to say."""
+def _describe_own_metadata(metadata: Mapping[str, Any]) -> str:
+    """Return what the caller of the save added."""
     own = {key: value for key, value in metadata.items() if key not in RESERVED_KEYS}
     rows = [(_text(key), _text(value)[:80]) for key, value in own.items()]
     return format_table(("METADATA", "VALUE"), rows) if rows else ""
 
 
 def _describe_files(archive: Archive) -> str:
-    rows = [(printable(each.name), format_bytes(each.size)) for each in archive.entries]
+    rows = [(printable(entry.name), format_bytes(entry.size)) for entry in archive.entries]
     return format_table(("FILE", "SIZE"), rows)
 
 
@@ -223,7 +235,7 @@ def _cut(lines: Iterable[str], limit: int) -> list[str]:
 
 
 def _text(value: object) -> str:
-    """Return what may be shown of something that a stranger wrote, of whatever kind it is."""
+    """Return an untrusted value of any type as text that is safe to print."""
     return "" if value is None else printable(str(value))
 
 

@@ -1,7 +1,7 @@
-"""The table of a run: what it shows, and how it looks in so many columns and lines.
+"""The table of a run, laid out for a terminal of a given size.
 
-Pure: a :class:`View` goes in, lines come out. Nobody but this module knows rich; who draws the
-lines is ``live``.
+Pure: a :class:`View` goes in, lines come out; ``live_table`` draws them. The only module that
+imports rich.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from clawblox.cli.tables.event_lines import Happening
-from clawblox.cli.terminal.output import format_age, format_bytes, format_end, format_seconds
+from clawblox.cli.tables.event_lines import EventLine
+from clawblox.cli.tables.formatting import format_age, format_bytes, format_end, format_seconds
 from clawblox.rundir.status import OVER, InstanceStatus
 
-__all__ = ["Row", "View", "render", "row_of"]
+__all__ = ["Row", "View", "make_row", "render"]
 
 _COLUMNS = {
     "INSTANCE": 8,
@@ -33,11 +33,11 @@ _COLUMNS = {
     "SIM TIME": 8,
     "RESTARTS": 8,
 }
-"""The headings, and how wide the columns are at least, so that they stay where they are."""
+"""The headings and the least width of each column, which keeps the columns in place."""
 
 _TEXTS = ("INSTANCE", "STATE")
 _WIDEST_STATE = 24
-"""The reason of a halt does not push the other columns off the screen; an event tells all of it."""
+"""Keeps a long reason of a halt from pushing other columns off; its event has the whole reason."""
 _STYLES = {
     "failed": "bold red",
     "halted": "bold red",
@@ -49,12 +49,12 @@ _STYLES = {
     "ready": "green",
     "exited": "dim",
 }
-"""How states look, the most interesting first."""
+"""Styles of the states, those that need attention first."""
 
 _RANKS = {state: rank for rank, state in enumerate(_STYLES)}
-_MAX_HAPPENINGS = 6
+_MAX_EVENTS = 6
 _FIXED_LINES = 6
-"""Two of the header, an empty one, the headings, an empty one, the notice."""
+"""Two header lines, an empty one, the headings, an empty one, the notice."""
 
 
 @attrs.frozen
@@ -64,9 +64,9 @@ class Row:
     Attributes:
         name: Name of the instance.
         state: Its state.
-        exit: How it ended, in a word, or why it halted; empty when it did not.
-        is_bad: Whether that end is no good one.
-        cells: What stands in the columns after the state.
+        exit: How it ended, or why it halted; empty while it runs.
+        is_bad: Whether it ended badly.
+        cells: The columns after the state.
     """
 
     name: str
@@ -77,22 +77,22 @@ class Row:
 
     @property
     def style(self) -> str:
-        """How its state looks."""
+        """Style of its state."""
         return "red" if self.is_bad else _STYLES.get(self.state, "")
 
     @property
     def rank(self) -> tuple[int, str]:
-        """Its place when there is no room for all."""
+        """Sort key when not all rows fit: those that need attention come first."""
         return 0 if self.is_bad else _RANKS.get(self.state, len(_RANKS)), self.name
 
 
-def row_of(status: InstanceStatus, state: str, cpu_share: float | None) -> Row:
-    """Return the line of an instance.
+def make_row(status: InstanceStatus, state: str, cpu_share: float | None) -> Row:
+    """Return the row of an instance.
 
     Args:
         status: The instance.
-        state: Its state, which may be known better than from the disk.
-        cpu_share: Processors that it uses now, 1.0 is a whole one; None when that is not known.
+        state: Its state, which the caller may know better than the disk.
+        cpu_share: Processors in use, 1.0 for a whole one; None when it is not known.
     """
     return Row(
         status.name,
@@ -114,17 +114,17 @@ def row_of(status: InstanceStatus, state: str, cpu_share: float | None) -> Row:
 
 @attrs.frozen
 class View:
-    """What is to be seen of a run at one moment.
+    """What the table shows of a run at one moment.
 
     Attributes:
-        title: What it is, for example its directory.
-        elapsed_s: How long it has been going on; None when that is not known.
-        counts: Instances by state, those that wait for their turn included.
-        rows: A line for each instance that there is something to tell of.
-        pressure: Share of time in which some task waits for a processor; None when not known.
-        ramp: Whether starts are held back, in words; empty when they are not.
-        happenings: What happened last.
-        notice: What a person can do, or what is being done.
+        title: The run, for example its directory.
+        elapsed_s: Seconds since it began; None when that is not known.
+        counts: Instances by state, including those waiting to be started.
+        rows: A row for each instance that has begun.
+        pressure: Share of time in which some task waited for a processor; None when not known.
+        ramp: Why starts are held back; empty when they are not.
+        event_lines: The most recent events.
+        notice: The last line: what happens now, or what the user can do.
     """
 
     title: str
@@ -133,17 +133,17 @@ class View:
     rows: Sequence[Row]
     pressure: float | None = None
     ramp: str = ""
-    happenings: Sequence[Happening] = ()
+    event_lines: Sequence[EventLine] = ()
     notice: str = ""
 
 
 def render(view: View, columns: int, lines: int) -> list[str]:
-    """Return the lines of a view, coloured if the environment wants it.
+    """Return the lines of a view, coloured unless ``NO_COLOR`` is set.
 
     Args:
-        view: What is to be seen.
-        columns: How long a line may be.
-        lines: How many there may be.
+        view: What to show.
+        columns: The longest line.
+        lines: The most lines.
     """
     console = Console(
         file=io.StringIO(),
@@ -160,8 +160,8 @@ def render(view: View, columns: int, lines: int) -> list[str]:
 
 
 def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
-    happenings = view.happenings[-min(_MAX_HAPPENINGS, lines // 4) :] if lines >= 4 else ()
-    room = max(1, lines - _FIXED_LINES - len(happenings) - bool(happenings))
+    event_lines = view.event_lines[-min(_MAX_EVENTS, lines // 4) :] if lines >= 4 else ()
+    room = max(1, lines - _FIXED_LINES - len(event_lines) - bool(event_lines))
     shown, hidden = _select(view.rows, room)
     yield _first_line(view, columns)
     yield _line(_counts(view.counts), view.ramp)
@@ -171,15 +171,15 @@ def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
         more = ", ".join(f"{count} {state}" for state, count in _ordered(hidden))
         yield _line(Text(f"… and {sum(hidden.values())} more: {more}", style="dim"))
     yield ""
-    for happening in happenings:
-        yield _happening(happening)
-    if happenings:
+    for event_line in event_lines:
+        yield _format_event(event_line)
+    if event_lines:
         yield ""
     yield _line(Text(view.notice, style="dim"))
 
 
 def _select(rows: Sequence[Row], room: int) -> tuple[list[Row], Mapping[str, int]]:
-    """Return the lines that there is room for, and how many are left out of each state."""
+    """Return the rows that fit, and how many of each state are left out."""
     by_name = sorted(rows, key=lambda row: row.name)
     if len(rows) <= room:
         return by_name, {}
@@ -219,17 +219,16 @@ def _table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _happening(happening: Happening) -> Text:
-    style = "red" if happening.is_trouble else ""
+def _format_event(event_line: EventLine) -> Text:
     return _line(
-        Text(happening.local_time, style="dim"),
-        Text(happening.instance, style="bold"),
-        Text(happening.text, style=style),
+        Text(event_line.local_time, style="dim"),
+        Text(event_line.instance, style="bold"),
+        Text(event_line.text, style="red" if event_line.is_trouble else ""),
     )
 
 
 def _line(*parts: Text | str) -> Text:
-    """Return parts as a line that is cut where there is no room for it."""
+    """Join parts into a line that is cut at the edge of the terminal."""
     filled = [Text(part) if isinstance(part, str) else part for part in parts if part]
     line = Text("  ").join(filled)
     line.no_wrap, line.overflow = True, "ellipsis"

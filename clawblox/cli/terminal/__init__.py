@@ -1,7 +1,8 @@
 """Writing to terminals and pipes without blocking.
 
-- ``output``: standard output, notes, units.
-- ``screen``: lines that are redrawn.
+- ``output``: standard output, messages on standard error.
+- ``screen``: lines that are redrawn in place.
+- ``progress_bar``: a progress bar.
 - ``outbox``: queued output lines.
-- ``warnings``: warnings of the library.
+- ``warnings``: warnings that the library logs.
 """

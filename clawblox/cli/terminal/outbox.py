@@ -1,4 +1,4 @@
-"""Lines that wait to be written, so that whoever has one need not."""
+"""Queued output lines; callers never wait for the terminal."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ import anyio
 
 __all__ = ["Outbox"]
 
-_BACKLOG = 4096
+_MAX_LINES = 4096
 
 
 class Outbox:
-    """Lines that a task writes. The oldest of more than 4096 are lost.
+    """A queue of lines that one task writes. Beyond 4096 lines the oldest are dropped.
 
     Args:
-        write: Writes one.
+        write: Writes a line.
     """
 
     def __init__(self, write: Callable[[str], Awaitable[None]]) -> None:
         self._write = write
-        self._lines: deque[str] = deque(maxlen=_BACKLOG)
+        self._lines: deque[str] = deque(maxlen=_MAX_LINES)
         self._has_news = anyio.Event()
 
     def put(self, line: str) -> None:
-        """Have a line written."""
+        """Queue a line."""
         self._lines.append(line)
         self._has_news.set()
 
     async def run(self) -> None:
-        """Write lines until it is cancelled. Raises whatever the writing does.
+        """Write lines until it is cancelled.
+
+        Raises:
+            Exception: What ``write`` raised.
 
         Cancellation: a part of a line may have been written.
         """
@@ -40,9 +43,12 @@ class Outbox:
             await self._has_news.wait()
 
     async def flush(self) -> None:
-        """Write the lines that wait; not while :meth:`run` does.
+        """Write the queued lines; not to be called while :meth:`run` runs.
 
-        Cancellation: as there.
+        Raises:
+            Exception: What ``write`` raised.
+
+        Cancellation: a part of a line may have been written.
         """
         while self._lines:
             await self._write(self._lines.popleft())

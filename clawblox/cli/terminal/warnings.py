@@ -1,4 +1,4 @@
-"""What the library itself has to say: its warnings, for a person and not among the output."""
+"""Warnings that the library logs, shown apart from the output."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["configure_logging"]
 
 
 def configure_logging(warn: Callable[[str], None] | None = None) -> None:
-    """Have the library's own warnings told; standard output is for something else.
+    """Show what the library logs at warning level and above.
 
     Args:
-        warn: Takes them, in any thread; None writes them to standard error.
+        warn: Called with each message, in any thread; None writes them to standard error.
     """
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        processors=None if warn is None else [_hand_to(warn)],
+        processors=None if warn is None else [_pass_to(warn)],
     )
 
 
-def _hand_to(warn: Callable[[str], None]) -> structlog.typing.Processor:
-    def hand(_logger: object, _method: str, entry: structlog.typing.EventDict) -> NoReturn:
+def _pass_to(warn: Callable[[str], None]) -> structlog.typing.Processor:
+    def process(_logger: object, _method: str, entry: structlog.typing.EventDict) -> NoReturn:
         fields = (f"{key}={value}" for key, value in entry.items() if key != "event")
         warn(" ".join((str(entry["event"]), *fields)))
         raise structlog.DropEvent
 
-    return hand
+    return process

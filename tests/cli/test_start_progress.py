@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.cli.running.progress import Progress
+from clawblox.cli.running.start_progress import StartProgress
 from clawblox.concurrency.tasks import Tasks
 from clawblox.config.world_toml import read_world_config
 from clawblox.rundir.status import own_start
@@ -79,7 +79,9 @@ async def test_where_there_is_no_terminal_it_is_told_in_plain_lines(
 ) -> None:
     directory = make_world(tmp_path, "--slow-boot", "0.6")
     ready = read_world_config(directory).ready
-    progress = Progress("counter", partial(own_start, directory), ready, (), plain_interval=0.1)
+    progress = StartProgress(
+        "counter", partial(own_start, directory), ready, (), plain_interval=0.1
+    )
     async with AsyncWorld(directory) as world, Tasks() as tasks:
         tasks.start_soon(progress.run)
         await world.start()

@@ -1,4 +1,4 @@
-"""The live table: looks at a run directory again and again, and draws what there is to see."""
+"""The live table: looks at a run directory again and again, and draws what it finds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.cli.tables.board import Row, View, render, row_of
+from clawblox.cli.tables.board import Row, View, make_row, render
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import Screen
 from clawblox.concurrency.tasks import Tasks
@@ -20,24 +20,24 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.ramp import read_stall_s
 from clawblox.rundir.status import InstanceStatus, read_instances
 
-__all__ = ["LiveTable", "Look", "look_at", "pressure_between", "rows_between"]
+__all__ = ["LiveTable", "Look", "look_at", "make_rows", "pressure_between"]
 
 _SHORT_REST_S, _LONG_REST_S = 0.25, 1.0
-"""Seconds between two looks when there are news, and when there are none."""
-_SHARE = 0.05
-"""So much of the time may be spent looking and drawing, however many instances there are."""
-_LOOKS = 8
-_PATIENCE_S = 1.0
+"""Seconds between two looks when something happens, and when nothing does."""
+_MAX_SHARE = 0.05
+"""Largest share of the time to spend looking and drawing, however many instances there are."""
+_LOOKS_KEPT = 8
+_DRAW_TIMEOUT_S = 1.0
 
 
 @attrs.frozen
 class Look:
-    """What was seen of a run directory at one moment.
+    """A run directory at one moment.
 
     Attributes:
         at: Monotonic time, in seconds.
-        instances: What runs or ran.
-        stall_s: Time that some task has waited for a processor, in seconds since some beginning;
+        instances: The instances, running or not.
+        stall_s: Seconds in which some task waited for a processor, since an arbitrary beginning;
             None where the kernel does not tell.
     """
 
@@ -51,25 +51,28 @@ def look_at(run_dir: Path) -> Look:
     return Look(time.monotonic(), read_instances(run_dir), read_stall_s())
 
 
-def rows_between(before: Look | None, now: Look, states: Mapping[str, str]) -> list[Row]:
-    """Return the lines of the table.
+def make_rows(before: Look | None, now: Look, states: Mapping[str, str]) -> list[Row]:
+    """Return the rows of the table.
 
     Args:
-        before: An earlier look, to measure the use of processors from; None leaves it out.
+        before: An earlier look, to measure the CPU share from; None leaves it out.
         now: The later look.
-        states: States that are known better than from the disk.
+        states: States by name of the instance, which win over those on disk.
     """
-    used_before = {(one.name, one.pid): one.cpu_s for one in before.instances} if before else {}
+    cpu_before = {(old.name, old.pid): old.cpu_s for old in before.instances} if before else {}
     elapsed_s = now.at - before.at if before else 0.0
 
-    def cpu_share(one: InstanceStatus) -> float | None:
-        since = used_before.get((one.name, one.pid))
-        if since is None or one.cpu_s is None or not elapsed_s:
+    def cpu_share(status: InstanceStatus) -> float | None:
+        earlier_s = cpu_before.get((status.name, status.pid))
+        if earlier_s is None or status.cpu_s is None or not elapsed_s:
             return None
-        return max(0.0, one.cpu_s - since) / elapsed_s
+        return max(0.0, status.cpu_s - earlier_s) / elapsed_s
 
-    rows = [row_of(one, states.get(one.name, one.state), cpu_share(one)) for one in now.instances]
-    known = {one.name for one in now.instances}
+    rows = [
+        make_row(status, states.get(status.name, status.state), cpu_share(status))
+        for status in now.instances
+    ]
+    known = {status.name for status in now.instances}
     return [*rows, *(Row(name, state) for name, state in states.items() if name not in known)]
 
 
@@ -86,7 +89,7 @@ class LiveTable:
     Args:
         output: The terminal.
         look: Looks at the run directory. Blocks.
-        compose: Returns what is to be seen, given an earlier look and the last.
+        compose: Returns what the table shows, given an earlier look and the last.
     """
 
     def __init__(
@@ -98,20 +101,23 @@ class LiveTable:
         self._screen = Screen(output)
         self._look = look
         self._compose = compose
-        # Many starts may be waiting for the threads that are shared by all.
+        # Of its own: many starts may be waiting for the shared threads.
         self._limiter = anyio.CapacityLimiter(1)
-        self._looks: deque[Look] = deque(maxlen=_LOOKS)
+        self._looks: deque[Look] = deque(maxlen=_LOOKS_KEPT)
         self._has_news = anyio.Event()
 
     def touch(self) -> None:
-        """Look and draw soon: there are news."""
+        """Look and draw soon: something happened."""
         self._has_news.set()
 
     async def run(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Look and draw, until there is no terminal any more.
+        """Look and draw until the terminal is gone.
 
         Args:
-            until: Asked after each look whether it was the last one.
+            until: Called after each look; returns whether it was the last one.
+
+        Raises:
+            OSError: The output is a file, and the disk is full.
 
         Cancellation: the last lines may be drawn in part; :meth:`finish` draws them anew.
         """
@@ -124,7 +130,7 @@ class LiveTable:
                     await self._refresh()
                     if until():
                         return
-                    await self._rest((time.monotonic() - begun_at) / _SHARE)
+                    await self._rest((time.monotonic() - begun_at) / _MAX_SHARE)
 
     async def _rest(self, least_s: float) -> None:
         await anyio.sleep(max(_SHORT_REST_S, least_s))
@@ -134,36 +140,36 @@ class LiveTable:
     async def leave(self) -> None:
         """Leave the table as it was drawn last.
 
-        Cancellation: what was typed may stand below it.
+        Cancellation: what was typed may still be below it.
         """
         await self._screen.leave()
 
     async def finish(self) -> None:
-        """Look and draw for the last time; a terminal that takes nothing is left alone.
+        """Look and draw for the last time, for a second at most.
 
         Cancellation: the lines may be drawn in part.
         """
-        with anyio.move_on_after(_PATIENCE_S), contextlib.suppress(OutputGone):
+        with anyio.move_on_after(_DRAW_TIMEOUT_S), contextlib.suppress(OutputGone):
             await self._refresh()
 
     async def clear(self) -> None:
         """Remove the table.
 
-        Cancellation: it may be there still.
+        Cancellation: it may still be there.
         """
-        with anyio.move_on_after(_PATIENCE_S, shield=True), contextlib.suppress(OutputGone):
+        with anyio.move_on_after(_DRAW_TIMEOUT_S, shield=True), contextlib.suppress(OutputGone):
             await self._screen.draw(())
 
     async def _refresh(self) -> None:
         try:
             self._looks.append(await run_blocking(self._look, limiter=self._limiter))
-        except OSError:  # no descriptor is left, say; that must not end who runs the worlds
+        except OSError:  # out of descriptors, say; that must not end the orchestrator
             return
-        view = self._compose(self._earlier(), self._looks[-1])
+        view = self._compose(self._earlier_look(), self._looks[-1])
         await self._screen.draw(render(view, self._screen.columns, self._screen.lines))
 
-    def _earlier(self) -> Look | None:
-        """Return the look that the use of processors is measured from, long enough ago."""
+    def _earlier_look(self) -> Look | None:
+        """Return a look from long enough ago to measure the CPU share from."""
         *others, last = self._looks
         old = [look for look in others if look.at <= last.at - _LONG_REST_S]
         return old[-1] if old else next(iter(others), None)

@@ -1,4 +1,4 @@
-"""The progress line of a world that takes its time to come up."""
+"""The progress line of a world that starts slowly."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from pathlib import Path
 
 import anyio
 
-from clawblox.cli.terminal.output import format_seconds, note, printable
+from clawblox.cli.tables.formatting import format_seconds, printable
+from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule
 from clawblox.instance.health import Probe, look_once
 from clawblox.rundir.records import InstanceRecord
 from clawblox.telemetry.logs import last_lines
 
-__all__ = ["Progress"]
+__all__ = ["StartProgress"]
 
 _FIRST_S = 0.5
 _TERMINAL_INTERVAL_S = 0.2
@@ -30,18 +31,18 @@ _SPINNER = "|/-\\"
 _CLEAR_LINE = "\r\x1b[K"
 
 
-class Progress:
-    """Tells on standard error how far a start is: how long, what the world says, what is seen.
+class StartProgress:
+    """Shows on standard error how a start is going: time, probe result, last line of the log.
 
-    On a terminal it is one line that is written over; elsewhere a line every ten seconds. It
-    looks at the world as the readiness probe does, but never so often.
+    On a terminal one line is rewritten in place; elsewhere a line is printed every ten seconds. It
+    probes the world as the readiness probe does, but less often.
 
     Args:
         world: Name of the world.
-        find: Returns the record of the instance, once there is one. Blocks.
+        find: Returns the record of the instance, or None while there is none. Blocks.
         ready: When the world counts as ready.
-        secrets: Values that are masked.
-        plain_interval: Seconds between two lines where there is no terminal.
+        secrets: Values to mask.
+        plain_interval: Seconds between two lines without a terminal.
     """
 
     def __init__(
@@ -64,17 +65,17 @@ class Progress:
         self._probed_at = 0.0
 
     async def run(self) -> None:
-        """Tell until it is cancelled; it never fails.
+        """Show the progress until it is cancelled; it never fails.
 
-        Cancellation: the terminal's line may still stand; :meth:`clear` removes it.
+        Cancellation: the line may still be there; :meth:`clear` removes it.
         """
         begun_at = anyio.current_time()
         await anyio.sleep(_FIRST_S if self._is_terminal else self._plain_interval)
         for mark in cycle(_SPINNER):
             with contextlib.suppress(OSError):
                 await self._look()
-            words = await self._describe(anyio.current_time() - begun_at)
-            self._show(mark, words)
+            parts = await self._describe(anyio.current_time() - begun_at)
+            self._show(mark, " | ".join(parts))
             await anyio.sleep(_TERMINAL_INTERVAL_S if self._is_terminal else self._plain_interval)
 
     def clear(self) -> None:
@@ -87,23 +88,22 @@ class Progress:
             self._record = await run_blocking(self._find)
         if self._record is None or anyio.current_time() < self._probed_at + _PROBE_INTERVAL_S:
             return
-        self._probe = self._probe or _probe_of(self._record, self._ready)
+        self._probe = self._probe or _make_probe(self._record, self._ready)
         await run_blocking(look_once, self._probe, _PROBE_TIMEOUT_S)
         self._probed_at = anyio.current_time()
 
     async def _describe(self, elapsed_s: float) -> list[str]:
-        words = [f"Starting {self._world}, {format_seconds(elapsed_s)}"]
+        parts = [f"Starting {self._world}, {format_seconds(elapsed_s)}"]
         if self._record is None or self._probe is None:
-            return [*words, "waiting for the port"]
-        lines = await run_blocking(self._last_lines, self._record)
-        return [*words, self._probe.seen, *map(printable, lines)]
+            return [*parts, "waiting for the port"]
+        lines = await run_blocking(self._last_line, self._record)
+        return [*parts, self._probe.seen, *map(printable, lines)]
 
-    def _last_lines(self, record: InstanceRecord) -> tuple[str, ...]:
+    def _last_line(self, record: InstanceRecord) -> tuple[str, ...]:
         path = Path(record.log_file)
         return last_lines(path, start=record.log_start, count=1, secrets=self._secrets)
 
-    def _show(self, mark: str, words: list[str]) -> None:
-        text = " | ".join(words)
+    def _show(self, mark: str, text: str) -> None:
         if self._is_terminal:
             width = shutil.get_terminal_size().columns - 1
             note(f"{_CLEAR_LINE}{f'{mark} {text}'[:width]}", ends_line=False)
@@ -111,7 +111,7 @@ class Progress:
             note(text)
 
 
-def _probe_of(record: InstanceRecord, ready: ReadyRule) -> Probe:
+def _make_probe(record: InstanceRecord, ready: ReadyRule) -> Probe:
     return Probe(
         host=record.host,
         port=record.port,

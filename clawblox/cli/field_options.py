@@ -1,0 +1,192 @@
+"""Options of commands, made from the fields of option classes.
+
+Name, type, default, choices and checks of an option come from its field; ``option_help`` says how
+the help shows it. An :class:`OptionsCommand` hands its callback an object of each class, checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from types import NoneType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import attrs
+import click
+
+from clawblox.cli.option_help import HELP, SECTIONS
+from clawblox.errors import ConfigError
+
+__all__ = ["FieldOption", "OptionsCommand", "SectionOption", "SectionedCommand", "options_from"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+# -- options ------------------------------------------------------------------------------------
+
+
+class SectionOption(click.Option):
+    """An option that a :class:`SectionedCommand` shows in a section.
+
+    Attributes:
+        section: Title of the section.
+    """
+
+    def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:  # noqa: ANN401 - click's
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+class FieldOption(SectionOption):
+    """An option that is made from a field. A blank environment variable counts as unset.
+
+    Attributes:
+        owner: The class of the field.
+        into: Parameter of the callback that gets the object.
+    """
+
+    def __init__(self, *args: Any, owner: type, into: str, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self.owner = owner
+        self.into = into
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the value of the variable, stripped; None when it is blank."""
+        return (super().resolve_envvar_value(ctx) or "").strip() or None
+
+
+class _KeyValue(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
+    """``KEY=VALUE`` as a pair."""
+
+    name = "pair"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's own
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, str]:
+        key, separator, text = value.partition("=")
+        if not separator:
+            self.fail(f"KEY=VALUE, not {value!r}", param, ctx)
+        return key, text
+
+
+def options_from(
+    owner: type,
+    into: str,
+    *,
+    without: Collection[str] = (),
+    defaults: Mapping[str, Any] | None = None,
+    reads_environment: bool = False,
+) -> Callable[[_F], _F]:
+    """Return a decorator that gives an :class:`OptionsCommand` an option for each field of a class.
+
+    Args:
+        owner: An attrs class whose fields all have defaults.
+        into: Parameter of the callback that gets the object.
+        without: Fields that the command does not offer; they keep their defaults.
+        defaults: Defaults of the command that differ from those of the class.
+        reads_environment: Whether variables of the world contract set the options too.
+    """
+    types = get_type_hints(owner)
+    fields = {field.name: field for field in attrs.fields(owner)}
+    offered = [name for name in HELP if name in fields and name not in without]
+
+    def decorate(command: _F) -> _F:
+        for name in reversed(offered):  # click reverses the order of decorators
+            shown = HELP[name]
+            default = (defaults or {}).get(name, fields[name].default)
+            flag = f"--{name.replace('_', '-')}"
+            has_envvar = reads_environment and shown.envvar is not None
+            is_switch = types[name] is bool and has_envvar
+            command = click.option(
+                f"{flag}/--no-{name}" if is_switch else flag,
+                name,
+                cls=FieldOption,
+                owner=owner,
+                into=into,
+                section=shown.section,
+                help=shown.text,
+                metavar=shown.metavar or None,
+                default=_without_point(default),
+                show_default=(shown.none or False) if default in (None, "") else True,
+                envvar=shown.envvar if has_envvar else None,
+                show_envvar=has_envvar,
+                **_type_arguments(types[name]),
+            )(command)
+        return command
+
+    return decorate
+
+
+def _without_point(default: Any) -> Any:  # noqa: ANN401 - of any option
+    """Return a default as the help should show it: 60 rather than 60.0."""
+    return int(default) if isinstance(default, float) and default.is_integer() else default
+
+
+def _type_arguments(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, as typing has it
+    """Return the arguments of ``click.option`` that say what type a field has."""
+    types = [part for part in get_args(hint) if part is not NoneType]
+    hint = types[0] if len(types) == 1 and get_origin(hint) is not Literal else hint
+    if hint is bool:
+        return {"is_flag": True}
+    if get_origin(hint) is Literal:
+        return {"type": click.Choice(get_args(hint))}
+    if get_origin(hint) is Mapping:
+        return {"type": _KeyValue(), "multiple": True}
+    return {"type": hint if hint in (int, float) else str}
+
+
+# -- commands -----------------------------------------------------------------------------------
+
+
+class OptionsCommand(click.Command):
+    """A command whose callback gets an object for each class of its field options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, then make the objects.
+
+        Raises:
+            click.UsageError: An argument or the value of an option is wrong.
+        """
+        rest = super().parse_args(ctx, args)
+        options = [param for param in self.params if isinstance(param, FieldOption)]
+        for into in dict.fromkeys(option.into for option in options):
+            own = {str(option.name): option for option in options if option.into == into}
+            ctx.params[into] = _make_object(ctx, own)
+        return rest
+
+
+def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> object:
+    values = {name: ctx.params.pop(name) for name in options}
+    owner = next(iter(options.values())).owner
+    try:
+        return owner(
+            **{
+                name: dict(value or ()) if options[name].multiple else value
+                for name, value in values.items()
+            }
+        )
+    except ConfigError as error:
+        name, _, variable = str(error.key).partition(".")
+        value = f"{error.value:g}" if isinstance(error.value, float) else repr(error.value)
+        is_told = variable or error.value in (None, "")
+        message = error.message if is_told else f"{error.message}, not {value}"
+        raise click.BadParameter(message, ctx, options[name]) from error
+
+
+class SectionedCommand(OptionsCommand):
+    """A command whose help shows its options in sections."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections; options without one come last."""
+        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in (*SECTIONS, "Other")}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                section = param.section if isinstance(param, SectionOption) else "Other"
+                rows[section].append(record)
+        for title, records in rows.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)

@@ -1,0 +1,133 @@
+"""How the help shows the options of commands: sections, texts, metavars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from clawblox import protocol
+
+__all__ = ["HELP", "SECTIONS", "OptionHelp"]
+
+
+@attrs.frozen
+class OptionHelp:
+    """How the help shows the option of a field.
+
+    Attributes:
+        section: Title of its section.
+        text: What it does.
+        metavar: What stands for its value; empty for a flag or a choice.
+        none: What the default None means; empty when the text says it.
+        envvar: Environment variable that sets it, for the commands that read the environment.
+    """
+
+    section: str
+    text: str
+    metavar: str = ""
+    none: str = ""
+    envvar: str | None = None
+
+
+_ADDRESS = "Address"
+_STATE = "Recording and resuming"
+_FILES = "Files and names"
+_FAILURES = "Failures"
+_SAVES = "Saves"
+_TIMEOUTS = "Timeouts"
+_ORCHESTRATOR = "Orchestrator"
+
+SECTIONS: Final = (
+    "Instances",
+    _ADDRESS,
+    _STATE,
+    _FILES,
+    _FAILURES,
+    _SAVES,
+    _TIMEOUTS,
+    _ORCHESTRATOR,
+)
+"""Titles of the sections in the order of the help."""
+
+HELP: Final[Mapping[str, OptionHelp]] = {
+    "host": OptionHelp(_ADDRESS, "Address to bind.", "ADDRESS", envvar=protocol.HOST_ENV),
+    "port": OptionHelp(
+        _ADDRESS, "Port to listen on; 0 picks a free one.", "PORT", envvar=protocol.PORT_ENV
+    ),
+    "base_path": OptionHelp(
+        _ADDRESS, "Prefix of all routes.", "PATH", none="none", envvar=protocol.BASE_PATH_ENV
+    ),
+    "port_wait": OptionHelp(_ADDRESS, "How long to wait for a busy port.", "SECONDS"),
+    "record": OptionHelp(_STATE, "Make the world record.", envvar=protocol.RECORD_ENV),
+    "record_dir": OptionHelp(
+        _STATE,
+        "Directory to record to.",
+        "DIR",
+        none="recordings in the run directory",
+        envvar=protocol.RECORD_DIR_ENV,
+    ),
+    "resume": OptionHelp(
+        _STATE,
+        "Snapshot to resume from; a relative path is looked up in the world directory, then in the "
+        "current one.",
+        "FILE",
+        none="start fresh",
+        envvar=protocol.RESUME_ENV,
+    ),
+    "reseed": OptionHelp(
+        _STATE,
+        "Random seed of the first instance; each further one gets the next number.",
+        "SEED",
+        none="keep the random state of the snapshot",
+    ),
+    "run_dir": OptionHelp(
+        _FILES,
+        "Run directory.",
+        "DIR",
+        none="parent of --record-dir, else the world directory",
+    ),
+    "name": OptionHelp(
+        _FILES, "Name of the instance.", "NAME", none="the first free of w000, w001, ..."
+    ),
+    "log_file": OptionHelp(
+        _FILES, "File for the world's output.", "FILE", none="logs/<name>.log in the run directory"
+    ),
+    "command_file": OptionHelp(
+        _FILES,
+        "File for a script that repeats the launch.",
+        "FILE",
+        none="runtime/<name>.sh in the run directory",
+    ),
+    "env": OptionHelp(_FILES, "Set an environment variable; can be repeated.", "KEY=VALUE"),
+    "restart": OptionHelp(
+        _FAILURES, "Restart an instance that dies: never, as first started, or from its last save."
+    ),
+    "max_restarts": OptionHelp(
+        _FAILURES, "Give up after this many restarts within the window.", "N"
+    ),
+    "restart_window": OptionHelp(_FAILURES, "Length of the restart window.", "SECONDS"),
+    "on_failure": OptionHelp(
+        _FAILURES, "If an instance fails to start, keep the others or stop all."
+    ),
+    "autosave": OptionHelp(_SAVES, "Save all instances at this interval.", "SECONDS", none="none"),
+    "keep": OptionHelp(_SAVES, "Number of autosaves to keep per instance.", "N"),
+    "save_at_end": OptionHelp(
+        _SAVES, "On the first Ctrl-C, save each instance before stopping it."
+    ),
+    "dir": OptionHelp(
+        _FILES, "Directory to save to.", "DIR", none="the checkpoints directory of each instance"
+    ),
+    "timeout": OptionHelp(_TIMEOUTS, "Time limit for each save.", "SECONDS"),
+    "health_timeout": OptionHelp(
+        _TIMEOUTS, "How long a world may take to become ready.", "SECONDS"
+    ),
+    "grace": OptionHelp(_TIMEOUTS, "Time between SIGTERM and SIGKILL.", "SECONDS"),
+    "metrics_port": OptionHelp(
+        _ORCHESTRATOR,
+        "Serve Prometheus metrics on this port of 127.0.0.1; 0 picks a free one.",
+        "PORT",
+        none="none",
+    ),
+}

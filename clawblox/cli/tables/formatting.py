@@ -1,0 +1,140 @@
+"""Values as text for people: durations, sizes, ends, paths, tables. Nothing is printed here."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import unicodedata
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from clawblox.results import WorldExit
+from clawblox.rundir.status import InstanceStatus
+from clawblox.system.clock import utc_now
+
+__all__ = [
+    "format_age",
+    "format_bytes",
+    "format_end",
+    "format_exit",
+    "format_seconds",
+    "format_table",
+    "printable",
+    "printable_lines",
+    "shorten_path",
+    "suggest",
+]
+
+_NOT_PRINTABLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\x20-\x7e\xa0-\U0010ffff]")
+_REORDERING = ("Cf", "Zl", "Zp")
+"""Categories of invisible characters that can reorder the text around them, such as bidi marks."""
+_MAX_REASON_CHARS = 40
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Return a duration as ``0.4s``, ``42s``, ``3m12s``, ``2h05m`` or ``3d04h``.
+
+    Args:
+        seconds: The duration; None gives an empty text.
+    """
+    if seconds is None:
+        return ""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    for unit, name, part, part_name in (
+        (_DAY_S, "d", _HOUR_S, "h"),
+        (_HOUR_S, "h", _MINUTE_S, "m"),
+        (_MINUTE_S, "m", 1, "s"),
+    ):
+        if whole >= unit:
+            return f"{whole // unit}{name}{whole % unit // part:02}{part_name}"
+    return f"{whole}s"
+
+
+def format_age(at: str | None) -> str:
+    """Return how long ago a UTC time was, as a duration.
+
+    Args:
+        at: The time as a manifest or record has it, ``?`` when it is malformed; None gives an
+            empty text.
+    """
+    if at is None:
+        return ""
+    try:
+        age = utc_now() - datetime.fromisoformat(at)
+    except (TypeError, ValueError):  # a world or another program wrote it
+        return "?"
+    return format_seconds(float(max(0, int(age.total_seconds())))).replace(".0s", "s")
+
+
+def format_bytes(size: int | None) -> str:
+    """Return a size as ``512 B``, ``9.8 MB``, ``31 MB`` or ``1.2 GB``.
+
+    Args:
+        size: Bytes; None gives an empty text.
+    """
+    if size is None:
+        return ""
+    value, units = float(size), iter(("B", "kB", "MB", "GB"))
+    unit = next(units)
+    while value >= 999.5 and (larger := next(units, None)):
+        value, unit = value / 1000, larger
+    digits = 1 if value < 9.95 and unit != "B" else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def format_exit(exit_: WorldExit | None) -> str:
+    """Return the exit status of a process, or the name of the signal that killed it."""
+    if exit_ is None:
+        return ""
+    return exit_.signal or ("?" if exit_.status is None else str(exit_.status))
+
+
+def format_end(status: InstanceStatus) -> str:
+    """Return why an instance halted, shortened, or else how its process ended."""
+    if status.halt is None:
+        return format_exit(status.exit)
+    reason = printable(status.halt)
+    return reason if len(reason) <= _MAX_REASON_CHARS else f"{reason[: _MAX_REASON_CHARS - 1]}…"
+
+
+def printable(text: str) -> str:
+    """Return the first line of a text without control and reordering characters."""
+    return _visible(text.strip().partition("\n")[0])
+
+
+def printable_lines(text: str) -> str:
+    """Return a text without control and reordering characters; its lines stay."""
+    return "\n".join(map(_visible, text.split("\n")))
+
+
+def _visible(line: str) -> str:
+    seen = "".join(char for char in line if unicodedata.category(char) not in _REORDERING)
+    return _NOT_PRINTABLE.sub("", seen.expandtabs())
+
+
+def suggest(command: str, run_dir: Path, *names: str) -> str:
+    """Return a command line to paste: a command on a run directory, quoted for a shell."""
+    return shlex.join(("clawblox", *command.split(), shorten_path(run_dir), *names))
+
+
+def shorten_path(path: Path) -> str:
+    """Return a path as text, relative to the current directory when it is inside it."""
+    with contextlib.suppress(ValueError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows in aligned columns below their headings; empty columns are left out."""
+    columns = [column for column in zip(headings, *rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in zip(*columns, strict=True)
+    )
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,172 @@
+"""The options of commands are the fields of the option classes: names, types, defaults, checks."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+import attrs
+import click
+import pytest
+
+from clawblox.cli import main
+from clawblox.cli.field_options import FieldOption
+from clawblox.cli.options import OrchestratorOptions, StopOptions
+from clawblox.config.options import ManyOptions, OnFailure, SaveOptions, StartOptions
+from clawblox.errors import ConfigError
+from clawblox.results import RestartMode
+from tests.cli.conftest import Start
+
+CLASSES: dict[str, list[type]] = {
+    "run": [StartOptions, StopOptions],
+    "up": [ManyOptions, OrchestratorOptions],
+    "fork": [ManyOptions, OrchestratorOptions],
+    "save": [SaveOptions],
+    "stop": [StopOptions],
+}
+
+NOT_OFFERED = {
+    ("run", "env"): "the world inherits the environment of the command",
+    ("run", "detach"): "a world in the foreground ends with the command",
+    ("run", "restart"): "a world in the foreground ends when its process does",
+    ("run", "max_restarts"): "there are no restarts",
+    ("run", "restart_window"): "there are no restarts",
+    ("up", "detach"): "up --detach puts the orchestrator in the background instead",
+    ("up", "reseed"): "only forks are reseeded",
+    ("fork", "detach"): "fork --detach puts the orchestrator in the background instead",
+    ("fork", "resume"): "forks resume from SOURCE",
+    ("save", "max_bytes"): "the control socket of an orchestrator does not take it",
+}
+
+WITHOUT_FIELD = {
+    ("run", "tmux"): "for the command line alone",
+    ("up", "count"): "a parameter of start_many",
+    ("up", "run_dir"): "a parameter of start_many",
+    ("up", "detach"): "how the command itself runs",
+    ("up", "starter_fd"): "how the command runs itself in the background",
+    ("fork", "count"): "a parameter of fork",
+    ("fork", "new_run_dir"): "a parameter of fork",
+    ("fork", "run_id"): "chooses SOURCE",
+    ("fork", "detach"): "how the command itself runs",
+    ("fork", "starter_fd"): "how the command runs itself in the background",
+    ("save", "as_json"): "how the command prints",
+    ("stop", "as_json"): "how the command prints",
+    ("stop", "wants_save"): "another operation before the stop",
+}
+
+DEFAULTS = {("run", "port"): 8080}
+"""Defaults that differ from those of the class: a person wants a port to remember."""
+
+ARGUMENTS = {"fork": ["runs/r001", "w000"]}
+
+PAIRS = [
+    pytest.param(name, one, id=f"{name}-{one.__name__}")
+    for name in CLASSES
+    for one in CLASSES[name]
+]
+
+
+def find(name: str) -> click.Command:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command
+
+
+def options_of(name: str) -> list[click.Option]:
+    return [param for param in find(name).params if isinstance(param, click.Option)]
+
+
+def parse(name: str, *words: str) -> dict[type, Any]:
+    """Return the option objects that a command is called with, by class."""
+    params = find(name).make_context(name, [*ARGUMENTS.get(name, []), *words]).params
+    return {type(value): value for value in params.values() if attrs.has(type(value))}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_options_of_a_command_are_the_fields_of_its_classes(name: str) -> None:
+    fields = {field.name for one in CLASSES[name] for field in attrs.fields(one)}
+    left_out = {option for command, option in NOT_OFFERED if command == name}
+    extra = {option for command, option in WITHOUT_FIELD if command == name}
+    of_fields = {str(one.name) for one in options_of(name) if isinstance(one, FieldOption)}
+    others = {str(one.name) for one in options_of(name) if not isinstance(one, FieldOption)}
+    assert left_out <= fields
+    assert of_fields == fields - left_out
+    assert others == extra
+
+
+@pytest.mark.parametrize(("name", "owner"), PAIRS)
+def test_without_options_a_command_gets_the_defaults_of_the_class(name: str, owner: type) -> None:
+    own = {option: value for (command, option), value in DEFAULTS.items() if command == name}
+    own = {option: value for option, value in own.items() if option in attrs.fields_dict(owner)}
+    assert parse(name)[owner] == owner(**own)
+
+
+@pytest.mark.parametrize(("name", "owner"), PAIRS)
+def test_the_help_shows_the_defaults_of_the_class(name: str, owner: type) -> None:
+    context = click.Context(find(name), info_name=name)
+    for option in options_of(name):
+        if isinstance(option, FieldOption) and option.owner is owner and not option.is_flag:
+            default = getattr(owner(), str(option.name))
+            default = DEFAULTS.get((name, str(option.name)), default)
+            record = option.get_help_record(context)
+            assert record is not None
+            shown = re.search(r"default: (.*?)\]", record[1])
+            if option.multiple:
+                assert shown is None
+            elif default in (None, ""):
+                assert shown is not None
+                assert shown[1].startswith("(")
+            else:
+                assert shown is not None
+                assert shown[1] == str(default).removesuffix(".0")
+
+
+def test_choices_are_those_of_the_type() -> None:
+    choices = {one.name: one.type for one in options_of("up") if isinstance(one.type, click.Choice)}
+    assert list(choices["restart"].choices) == list(get_args(RestartMode))
+    assert list(choices["on_failure"].choices) == list(get_args(OnFailure))
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "option", "text", "value"),
+    [
+        ("run", StartOptions, "port", "65536", 65536),
+        ("run", StartOptions, "health_timeout", "0", 0.0),
+        ("run", StartOptions, "port_wait", "-1", -1.0),
+        ("run", StartOptions, "name", "a/b", "a/b"),
+        ("run", StartOptions, "record_dir", "", ""),
+        ("run", StopOptions, "grace", "nan", float("nan")),
+        ("up", ManyOptions, "max_restarts", "0", 0),
+        ("up", ManyOptions, "host", "", ""),
+        ("up", OrchestratorOptions, "autosave", "0", 0.0),
+        ("up", OrchestratorOptions, "keep", "0", 0),
+        ("up", OrchestratorOptions, "metrics_port", "65536", 65536),
+        ("fork", ManyOptions, "reseed", "-1", -1),
+        ("save", SaveOptions, "timeout", "0", 0.0),
+        ("save", SaveOptions, "dir", "", ""),
+        ("stop", StopOptions, "grace", "-1", -1.0),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_class_and_the_option_is_named(
+    name: str, owner: type, option: str, text: str, value: object
+) -> None:
+    with pytest.raises(ConfigError) as complaint:
+        owner(**{option: value})
+    flag = f"--{option.replace('_', '-')}"
+    with pytest.raises(click.BadParameter) as refusal:
+        parse(name, flag, text)
+    message = refusal.value.format_message()
+    assert f"'{flag}'" in message
+    assert complaint.value.message in message
+    assert not text or message.endswith((f" not {text!r}", f" not {text}"))
+
+
+def test_a_variable_that_the_world_contract_sets_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="WORLD_PORT is set by start itself"):
+        parse("up", "--env", "WORLD_PORT=1")
+
+
+def test_a_value_of_the_environment_is_refused_with_its_variable(call: Start) -> None:
+    command = call("run", env={"WORLD_PORT": "65536"})
+    assert command.wait() == 2
+    assert "'--port' (env var: 'WORLD_PORT'): " in command.err
