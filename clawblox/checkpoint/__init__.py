@@ -1,35 +1,73 @@
-"""Checkpoints: archives of a world's and its agents' state (``.ckpt``)."""
+"""Checkpoints: archives of a world's and its agents' state (``.ckpt``).
+
+Public names are imported when they are first used (PEP 562), so that the small processes that
+examine archives import no more than they need.
+"""
 
 from __future__ import annotations
 
-from clawblox.checkpoint.api import (
-    async_load_checkpoint,
-    async_read_metadata,
-    async_save_checkpoint,
-    load_checkpoint,
-    read_metadata,
-    save_checkpoint,
-)
-from clawblox.checkpoint.audit.compare import Difference, diff_checkpoints
-from clawblox.checkpoint.audit.repair import Repair, repair_checkpoints
-from clawblox.checkpoint.audit.verify import (
-    Scan,
-    Verification,
-    scan_checkpoint,
-    verify_checkpoint,
-)
-from clawblox.checkpoint.model import Allowance, Limits
-from clawblox.errors import (
-    CheckpointError,
-    CheckpointFormatError,
-    CheckpointLimitError,
-    CheckpointPathError,
-    CheckpointSecretError,
-    CheckpointVersionError,
-)
-from clawblox.results import Finding
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
+if TYPE_CHECKING:
+    from clawblox.checkpoint.api import (
+        async_load_checkpoint,
+        async_read_metadata,
+        async_save_checkpoint,
+        load_checkpoint,
+        read_metadata,
+        save_checkpoint,
+    )
+    from clawblox.checkpoint.audit.compare import Difference, diff_checkpoints
+    from clawblox.checkpoint.audit.repair import Repair, repair_checkpoints
+    from clawblox.checkpoint.audit.verify import (
+        Scan,
+        Verification,
+        scan_checkpoint,
+        verify_checkpoint,
+    )
+    from clawblox.checkpoint.model import Allowance, Limits
+    from clawblox.errors import (
+        CheckpointError,
+        CheckpointFormatError,
+        CheckpointLimitError,
+        CheckpointPathError,
+        CheckpointSecretError,
+        CheckpointVersionError,
+    )
+    from clawblox.results import Finding
+
+_HOMES = {
+    "clawblox.checkpoint.api": (
+        "async_load_checkpoint",
+        "async_read_metadata",
+        "async_save_checkpoint",
+        "load_checkpoint",
+        "read_metadata",
+        "save_checkpoint",
+    ),
+    "clawblox.checkpoint.audit.compare": ("Difference", "diff_checkpoints"),
+    "clawblox.checkpoint.audit.repair": ("Repair", "repair_checkpoints"),
+    "clawblox.checkpoint.audit.verify": (
+        "Scan",
+        "Verification",
+        "scan_checkpoint",
+        "verify_checkpoint",
+    ),
+    "clawblox.checkpoint.model": ("Allowance", "Limits"),
+    "clawblox.errors": (
+        "CheckpointError",
+        "CheckpointFormatError",
+        "CheckpointLimitError",
+        "CheckpointPathError",
+        "CheckpointSecretError",
+        "CheckpointVersionError",
+    ),
+    "clawblox.results": ("Finding",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "Allowance",
     "CheckpointError",
     "CheckpointFormatError",
@@ -54,3 +92,16 @@ __all__ = [
     "scan_checkpoint",
     "verify_checkpoint",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -15,16 +15,18 @@ from typing import Final
 import attrs
 
 from clawblox.checkpoint.archive import registry
+from clawblox.checkpoint.archive.ahead import SizedSource
+from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.publish import partial_file, publish, refuse_existing
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.writer import ArchiveWriter
-from clawblox.checkpoint.audit.examine import examine
+from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Allowance, Excluded, Source
-from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME, split_name
+from clawblox.checkpoint.names import SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.checkpoint.refusals import (
     secret_refusal,
@@ -34,7 +36,7 @@ from clawblox.checkpoint.refusals import (
 from clawblox.checkpoint.request import SaveRequest, label_secrets
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
 from clawblox.checkpoint.tokens import live_tokens
-from clawblox.checkpoint.world_document import read_world, world_source
+from clawblox.checkpoint.world_document import WorldDocument, world_source
 from clawblox.errors import CheckpointError, CheckpointSecretError, ManifestError
 from clawblox.results import Finding
 from clawblox.system.clock import format_utc, utc_now
@@ -79,7 +81,7 @@ class _Save:
         document = self._look()
         with partial_file(self._request.path) as partial:
             try:
-                self._fill(partial.fd, document)
+                writer = self._fill(partial.fd, document)
                 entry = self._entry(partial.fd, document) if self._runs else {}
             except BaseException:
                 # Should it not be possible to remove it, there is at least nothing in it.
@@ -87,6 +89,7 @@ class _Save:
                     os.ftruncate(partial.fd, 0)
                 raise
             publish(partial, self._request.path, overwrite=self._request.overwrite)
+        writer.remember(self._request.path)
         if self._runs:
             _register(self._runs[0], self._request.path, entry)
 
@@ -100,15 +103,16 @@ class _Save:
             time.sleep(_IDLE_POLL_S)
 
     def _look(self) -> Document:
-        """Say what is to be in the archive."""
+        """Return what is to be in the archive."""
         snapshot = self._request.world_snapshot
-        return Document(
-            plan=self._plan(),
-            created_at=format_utc(utc_now()),
-            caller=self._request.metadata,
-            world=None if snapshot is None else read_world(snapshot),
-            lineage=registry.read_lineage(self._runs, snapshot),
-        )
+        with WorldDocument(snapshot) if snapshot else contextlib.nullcontext() as world:
+            return Document(
+                plan=self._plan(),
+                created_at=format_utc(utc_now()),
+                caller=self._request.metadata,
+                world=None if world is None else world.describe(),
+                lineage=registry.read_lineage(self._runs, snapshot),
+            )
 
     def _plan(self) -> Plan:
         request = self._request
@@ -140,24 +144,50 @@ class _Save:
         if plan.unreadable:
             raise unreadable_refusal(plan.unreadable[0], self._request.path)
 
-    def _fill(self, fd: int, document: Document) -> None:
+    def _fill(self, fd: int, document: Document) -> ArchiveWriter:
         """Write the archive, and read it again: it is sound, and no secret is in it."""
         scanner = Scanner(self._known, self._allow)
-        sources = document.plan.sources
-        progress = Progress(self._report, 2 * sum(map(_size_of, sources)))
-        writer = ArchiveWriter(
-            fd,
-            metadata_bytes=document.largest_bytes(self._allow, scanner.summary()),
-            progress=progress,
-        )
-        excluded = [lost for source in sources if (lost := self._add(writer, source)) is not None]
-        self._refuse_other_snapshot(writer)
-        writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
-        self._examine(fd, scanner, progress)
-        # Now the scan can say what it saw; that is searched too, for it names what it let pass.
-        writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
-        self._examine(fd, scanner, progress, only=METADATA_NAME)
+        sources = [(source, _size_of(source)) for source in document.plan.sources]
+        progress = Progress(self._report, 2 * sum(size for _, size in sources))
+        with EarlierArchives() as earlier, Examination(scanner, progress) as examination:
+            writer = ArchiveWriter(
+                fd,
+                metadata_bytes=document.largest_bytes(self._allow, scanner.summary()),
+                progress=progress,
+                earlier=earlier,
+                on_added=examination.expect,
+            )
+            excluded = self._add_all(writer, sources)
+            writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
+            with self._reopened(fd) as archive:
+                self._refuse(examination.run(archive, archive.entries, writer.copied))
+            # Now the scan can say what it saw; that is searched too, for it names what it let pass.
+            writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
+            with self._reopened(fd) as archive:
+                self._refuse(examination.run(archive, archive.entries[:1]))
         progress.finish()
+        return writer
+
+    def _add_all(self, writer: ArchiveWriter, sources: Sequence[SizedSource]) -> list[Excluded]:
+        """Add files; return those that are excluded because they could not be added."""
+        excluded: list[Excluded] = []
+        writer.add_all(sources, lambda source, error: excluded.append(self._exclude(source, error)))
+        self._refuse_other_snapshot(writer)
+        return excluded
+
+    def _exclude(self, source: Source, error: VanishedSource | UnreadableSource) -> Excluded:
+        if isinstance(error, VanishedSource):
+            if _is_vital(source.name):
+                message = "a file vanished that the archive would be nothing without"
+                raise CheckpointError(message, path=source.path, entry=source.name) from error
+            return Excluded(path=source.name, reason="vanished")
+        if self._request.on_unarchivable == "raise" or _is_vital(source.name):
+            raise unreadable_refusal(source.name, source.path) from error
+        return Excluded(path=source.name, reason=_UNREADABLE)
+
+    def _reopened(self, fd: int) -> Archive:
+        os.fsync(fd)  # what is read again is what the disk has
+        return Archive.from_fd(fd, self._request.path)
 
     def _entry(self, fd: int, document: Document) -> registry.Entry:
         return registry.checkpoint_entry(
@@ -168,21 +198,6 @@ class _Save:
             run_id=document.lineage.get("run_id"),
         )
 
-    def _add(self, writer: ArchiveWriter, source: Source) -> Excluded | None:
-        """Add a file; say so when it could not be."""
-        try:
-            writer.add(source)
-        except VanishedSource as error:
-            if _is_vital(source.name):
-                message = "a file vanished that the archive would be nothing without"
-                raise CheckpointError(message, path=source.path, entry=source.name) from error
-            return Excluded(path=source.name, reason="vanished")
-        except UnreadableSource as error:
-            if self._request.on_unarchivable == "raise" or _is_vital(source.name):
-                raise unreadable_refusal(source.name, source.path) from error
-            return Excluded(path=source.name, reason=_UNREADABLE)
-        return None
-
     def _refuse_other_snapshot(self, writer: ArchiveWriter) -> None:
         known = self._request.world_sha256
         if known is not None and writer.files[SNAPSHOT_NAME]["sha256"] != known:
@@ -191,14 +206,6 @@ class _Save:
                 path=self._request.world_snapshot,
                 entry=SNAPSHOT_NAME,
             )
-
-    def _examine(
-        self, fd: int, scanner: Scanner, progress: Progress, only: str | None = None
-    ) -> None:
-        os.fsync(fd)  # what is read again is what the disk has
-        with Archive.from_fd(fd, self._request.path) as archive:
-            entries = [entry for entry in archive.entries if only in (None, entry.name)]
-            self._refuse(examine(archive, entries, scanner, progress))
 
     def _refuse(self, findings: Sequence[Finding]) -> None:
         if findings:

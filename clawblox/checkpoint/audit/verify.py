@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from clawblox.checkpoint.archive.reader import Archive
-from clawblox.checkpoint.audit.examine import examine
+from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.checkpoint.request import checked_secrets, label_secrets
@@ -112,5 +112,8 @@ def scan_checkpoint(
     scanner = Scanner(known, tuple(allow))
     with Archive.open(file_of(path, "path"), limits) as archive:
         counter = Progress(progress, sum(entry.size for entry in archive.entries))
-        found = examine(archive, archive.entries, scanner, counter)
+        with Examination(scanner, counter) as examination:
+            for entry in archive.entries:
+                examination.expect(archive.member(entry).sha256, entry.size)
+            found = examination.run(archive, archive.entries)
     return Scan(path=archive.path, findings=tuple(found), summary=scanner.summary())
