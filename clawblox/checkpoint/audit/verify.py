@@ -12,8 +12,8 @@ import attrs
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.model import Allowance, Limits
+from clawblox.checkpoint.options import check_secrets, label_secrets
 from clawblox.checkpoint.progress import Progress, Report
-from clawblox.checkpoint.request import checked_secrets, label_secrets
 from clawblox.checkpoint.secrets import Scanner, known_values
 from clawblox.config.arguments import file_of
 from clawblox.results import Finding
@@ -107,7 +107,7 @@ def scan_checkpoint(
         CheckpointFormatError: The archive is not sound.
         CheckpointError: It cannot be read.
     """
-    known_secrets = checked_secrets(known_secrets)
+    known_secrets = check_secrets(known_secrets)
     known = known_values(os.environ, ()) | label_secrets(known_secrets)
     scanner = Scanner(known, tuple(allow))
     with Archive.open(file_of(path, "path"), limits) as archive:
