@@ -52,9 +52,9 @@ def save(options: SaveOptions) -> None:
     """Make the archive that the options ask for. Blocks.
 
     Raises:
-        CheckpointSecretError: It would have carried a secret; nothing is left of it.
-        CheckpointError: It cannot be made, and nothing is left of it; or it is complete, and not
-            durable or not registered, as the message says.
+        CheckpointSecretError: The archive would have carried a secret; nothing is left of it.
+        CheckpointError: The archive cannot be made, and nothing is left of it; or it is complete,
+            and not durable or not registered, as the message says.
         ConfigError: The file of allowances is wrong.
     """
     try:
@@ -63,7 +63,7 @@ def save(options: SaveOptions) -> None:
                 refuse_existing(options.path)
             _Save(options).run()
     except CheckpointSecretError as error:
-        # Whoever prints the locals of a traceback would show what was found, in a name perhaps.
+        # The locals of a traceback may be printed, and a name among them may hold what was found.
         raise error.with_traceback(None) from None
 
 
@@ -71,7 +71,7 @@ class _Save:
     def __init__(self, options: SaveOptions) -> None:
         self._options = options
         self._report = options.progress
-        self._runs = registry.runs_of(options.path)
+        self._runs = registry.find_runs(options.path)
         self._known = _known_secrets(options)
         self._allow = (*options.allow, *_run_allowances(self._runs))
 
@@ -84,7 +84,7 @@ class _Save:
                 writer = self._fill(partial.fd, document)
                 entry = self._entry(partial.fd, document) if self._runs else {}
             except BaseException:
-                # Should it not be possible to remove it, there is at least nothing in it.
+                # Should the file stay, it is at least empty.
                 with contextlib.suppress(OSError):
                     os.ftruncate(partial.fd, 0)
                 raise
@@ -133,7 +133,7 @@ class _Save:
         if self._options.on_unarchivable == "raise":
             self._refuse_impossible(plan)
         recorded = [
-            Excluded(path=ascii(name)[1:-1], reason="its name cannot stand in an archive")
+            Excluded(path=ascii(name)[1:-1], reason="its name is not allowed in an archive")
             for name in plan.unarchivable
         ]
         recorded += [Excluded(path=name, reason=_UNREADABLE) for name in plan.unreadable]
@@ -149,7 +149,7 @@ class _Save:
     def _fill(self, fd: int, document: Document) -> ArchiveWriter:
         """Write the archive, and read it again: it is sound, and no secret is in it."""
         scanner = Scanner(self._known, self._allow)
-        sources = [(source, _size_of(source)) for source in document.plan.sources]
+        sources = [(source, _read_size(source)) for source in document.plan.sources]
         progress = Progress(self._report, 2 * sum(size for _, size in sources))
         with EarlierArchives() as earlier, Examination(scanner, progress) as examination:
             writer = ArchiveWriter(
@@ -163,7 +163,7 @@ class _Save:
             writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
             with self._reopened(fd) as archive:
                 self._refuse(examination.run(archive, archive.entries, writer.copied))
-            # Now the scan can say what it saw; that is searched too, for it names what it let pass.
+            # Now the summary of the scan is known. It is searched too, for it names findings.
             writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
             with self._reopened(fd) as archive:
                 self._refuse(examination.run(archive, archive.entries[:1]))
@@ -180,7 +180,7 @@ class _Save:
     def _exclude(self, source: Source, error: VanishedSource | UnreadableSource) -> Excluded:
         if isinstance(error, VanishedSource):
             if _is_vital(source.name):
-                message = "a file vanished that the archive would be nothing without"
+                message = "a file vanished that the archive needs"
                 raise CheckpointError(message, path=source.path, entry=source.name) from error
             return Excluded(path=source.name, reason="vanished")
         if self._options.on_unarchivable == "raise" or _is_vital(source.name):
@@ -188,7 +188,7 @@ class _Save:
         return Excluded(path=source.name, reason=_UNREADABLE)
 
     def _reopened(self, fd: int) -> Archive:
-        os.fsync(fd)  # what is read again is what the disk has
+        os.fsync(fd)  # what is read again is on the disk
         return Archive.from_fd(fd, self._options.path)
 
     def _entry(self, fd: int, document: Document) -> registry.Entry:
@@ -206,7 +206,7 @@ class _Save:
             return
         if writer.files[SNAPSHOT_NAME]["sha256"] != snapshot.sha256:
             raise CheckpointError(
-                "the file is not the snapshot that was saved: its digest is another one",
+                "the file is not the snapshot that was saved: its digest differs",
                 path=snapshot.path,
                 entry=SNAPSHOT_NAME,
             )
@@ -240,7 +240,7 @@ def _is_session(name: str) -> bool:
     return parts is not None and parts[1] == "session"
 
 
-def _size_of(source: Source) -> int:
+def _read_size(source: Source) -> int:
     try:
         return os.lstat(source.path).st_size
     except OSError:
@@ -252,7 +252,7 @@ def _register(run_dir: Path, path: Path, entry: registry.Entry) -> None:
         registry.register(run_dir, entry)
     except ManifestError as error:
         raise CheckpointError(
-            f"the archive is complete, but not in the manifest of its run: {error.message}",
+            f"the archive is complete, but its run's manifest does not list it: {error.message}",
             path=path,
             hint=f"clawblox ckpt repair {run_dir} registers it",
         ) from error

@@ -474,7 +474,7 @@ def test_an_archive_without_the_conversation_is_none(
 def test_a_name_that_cannot_stand_in_an_archive_is_refused_or_recorded(run: Run, tmp_path: Path):
     for name in (b"new\nline", b"latin-\xe9", b"back\\slash"):
         Path(os.fsdecode(os.fsencode(run.workspace) + b"/" + name)).write_text("x")
-    with pytest.raises(CheckpointError, match="names that cannot stand in an archive") as told:
+    with pytest.raises(CheckpointError, match="names that are not allowed in an archive") as told:
         run.save()
     assert "new\\nline" in str(told.value)
     assert "on_unarchivable" in str(told.value.hint)

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -284,6 +285,31 @@ def test_a_hook_that_raises_ends_the_examiners(run: Run, examiners: list[Examine
     assert len(examiners) == 2
     assert not any(is_alive(each.pid) for each in examiners)
     assert run.archives() == []
+
+
+def test_the_hook_is_called_while_the_examiners_boot(
+    run: Run, examiners: list[Examiner], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(examine, "_readable", lambda _descriptors: [])  # nothing ever comes
+    calls = 0
+
+    def end(done: int, total: int) -> None:
+        nonlocal calls
+        calls += len(examiners) == 2 and any(each.open_bytes for each in examiners)
+        if calls == 3:
+            raise KeyError
+
+    ended: list[bool] = []
+
+    def save() -> None:
+        with pytest.raises(KeyError):
+            run.save(progress=end)
+        ended.append(True)
+
+    thread = threading.Thread(target=save, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert ended
 
 
 def test_progress_never_goes_back_and_comes_to_the_end(run: Run, examiners: list[Examiner]):

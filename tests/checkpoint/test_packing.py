@@ -122,25 +122,23 @@ def test_threads_change_neither_the_order_nor_a_byte(
 def test_only_a_few_bytes_are_packed_ahead(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ahead, "_FEW_BYTES", 0)
     monkeypatch.setattr(ahead, "_AHEAD_BYTES", 50_000)
-    opened: list[str] = []
+    submitted: list[int] = []
+    submit = ahead.ThreadPoolExecutor.submit
 
-    def source(number: int) -> Source:
-        path = run.workspace / f"n{number}"
-        path.write_bytes(TEXT * 200)
+    def counted(pool: ahead.ThreadPoolExecutor, *args: object) -> object:
+        submitted.append(1)
+        return submit(pool, *args)
 
-        def open_() -> int:
-            opened.append(path.name)
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-        return Source(name=f"agents/a/workspace/{path.name}", path=path, open=open_)
-
-    sources = [(source(number), len(TEXT) * 200) for number in range(100)]
+    monkeypatch.setattr(ahead.ThreadPoolExecutor, "submit", counted)
+    path = run.workspace / "SOUL.md"
+    source = Source(name="x", path=path, open=lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     with EarlierArchives() as earlier:
-        outcomes = ahead.pack_ahead(sources, earlier)
-        _, first = next(outcomes)
-        assert first() is not None
+        outcomes = ahead.pack_ahead([(source, 10_000)] * 100, earlier)
+        for taken in range(10):
+            _, outcome = next(outcomes)
+            assert outcome() is not None
+            assert len(submitted) == taken + 6
         outcomes.close()  # waits for the threads
-    assert 1 <= len(opened) <= 6
 
 
 def test_a_file_that_grew_since_it_was_seen_is_whole(run: Run, pool_threads: set[str]):
@@ -159,6 +157,14 @@ def test_a_file_that_grew_since_it_was_seen_is_whole(run: Run, pool_threads: set
     told = read_metadata(saved)["files"]["agents/rocky/workspace/grown"]
     assert told["size"] == len(TEXT) * CHUNK_BYTES
     assert verify_checkpoint(saved).is_verified
+
+
+def test_a_file_that_is_not_small_any_more_is_left_to_the_writer(run: Run):
+    path = run.workspace / "grown"
+    path.write_bytes(b"x" * (CHUNK_BYTES + 1))
+    source = Source(name="x", path=path, open=lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    with EarlierArchives() as earlier:
+        assert packing.pack_small(source, earlier) is None
 
 
 def test_files_that_are_gone_or_unreadable_are_recorded_from_threads_too(
@@ -241,6 +247,27 @@ def test_any_program_reads_what_each_library_compresses(
             assert archive.getinfo("agents/rocky/workspace/small").compress_size < 3000
     finally:
         deflate._factory.cache_clear()
+
+
+class Growing:
+    """A deflater that makes everything larger but a sample."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def compress(self, data: bytes, /) -> bytes:
+        self.size += len(data)
+        return b""
+
+    def flush(self) -> bytes:
+        return b"x" * (self.size + 1)
+
+
+def test_what_would_grow_is_stored(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packing, "new_deflater", Growing)
+    (run.workspace / "small").write_bytes(TEXT * 50)
+    (run.workspace / "large").write_bytes(TEXT * CHUNK_BYTES)
+    assert {method for _, method, *_ in packed_members(run.save())} == {STORED}
 
 
 def test_what_does_not_shrink_is_stored(run: Run):
@@ -410,8 +437,10 @@ def test_a_path_is_searched_though_its_content_is_known_to_be_clean(run: Run):
     fill(run, 2, 1000)
     run.save("first")
     (run.workspace / "f000").rename(run.workspace / fake_token())
-    with pytest.raises(CheckpointSecretError):
+    with pytest.raises(CheckpointSecretError) as told:
         run.save("second")
+    places = [each.path.rpartition("/")[0] for each in told.value.findings]
+    assert "agents/rocky/workspace" in places
 
 
 def test_a_second_archive_says_of_its_scan_what_the_first_one_said(run: Run):

@@ -35,8 +35,8 @@ def pack_ahead(
     """Yield each source with a function that returns it packed, and None when it is not small.
 
     The function waits for a thread, or packs in the caller's thread where there is little to pack
-    or no thread can be started; it raises what :func:`pack_small` does. Whoever stops early closes
-    the iterator, which waits for the threads.
+    or no thread can be started; it raises what :func:`pack_small` does. A caller
+    that stops early closes the iterator, which waits for the threads.
     """
     if sum(size for _, size in sources) <= _FEW_BYTES:
         yield from ((source, _here(source, size, earlier)) for source, size in sources)

@@ -2,8 +2,9 @@
 
 Compressing is the slow part of packing, and most files of a workspace are the same from one
 checkpoint to the next. What is remembered here is in memory only, and bytes that are read from an
-earlier archive count for nothing until their digest is the remembered one: whoever can write to
-the directory of the archives can spoil a copy, which is then compressed anew, and nothing else.
+earlier archive count for nothing until their digest is the remembered one: anyone who
+can write to the directory of the archives can spoil a copy, which is then compressed anew, and
+nothing else.
 """
 
 from __future__ import annotations

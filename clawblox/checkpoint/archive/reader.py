@@ -1,8 +1,8 @@
-"""Reading archives that may come from anybody.
+"""Reading archives that may come from a stranger.
 
 Opening one reads its directory, the header before each member and ``metadata.json``, and refuses
 it unless all of that is in order; a member's content is checked as it is read. Nothing is ever
-written. The bytes of the format are told by ``layout``, where content goes by ``loader``.
+written. ``layout`` knows the bytes of the format, ``load`` where content goes.
 
 Everything here blocks.
 """
@@ -41,7 +41,7 @@ __all__ = ["Archive", "Member", "located", "read_metadata", "stream_member"]
 _CHUNK: Final = 256 << 10
 """Largest piece of content that is in memory at a time."""
 _WINDOW: Final = 4 << 10
-"""So much is read at once where headers of small members stand close together."""
+"""Bytes to read at once where the headers of small members stand close together."""
 _RAW: Final = -15
 
 
@@ -231,7 +231,7 @@ def read_metadata(path: Path, limits: Limits = Limits()) -> dict[str, Any]:  # n
 
 @contextlib.contextmanager
 def located(path: Path) -> Iterator[None]:
-    """Say in every checkpoint error that does not say it which file it is about."""
+    """Add the path to every checkpoint error that has none."""
     try:
         yield
     except CheckpointError as error:

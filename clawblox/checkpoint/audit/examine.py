@@ -55,7 +55,7 @@ class Examination:
         self._end()
 
     def expect(self, sha256: str | None, size: int) -> None:
-        """Say that a member will have to be examined; examiners may boot in the meantime.
+        """Announce a member that will be examined; examiners may boot in the meantime.
 
         Args:
             sha256: Digest of its content; None when it is not known.

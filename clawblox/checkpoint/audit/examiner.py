@@ -3,8 +3,8 @@
 A search for secrets holds the interpreter nearly all the time, so threads do not make it faster.
 An examiner gets the open archive over a Unix socket, then members, in batches. It reads each as a
 reader would, which verifies it, and searches it. It answers which ones are sound and clean, and
-how many containers it found in them; about all others it says nothing more, for whoever asked
-looks at those again. It ends when its socket does, so it never outlives its orchestrator.
+how many containers it found in them; about all others it says nothing more: the
+caller examines those itself. It ends when its socket does, so it never outlives its orchestrator.
 
 Both sides write lines of JSON. Known secrets go through the socket and nowhere else.
 """

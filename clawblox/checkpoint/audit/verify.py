@@ -1,4 +1,4 @@
-"""What can be said of an archive that exists: is it sound, and is a secret in it."""
+"""Whether an archive is sound, and whether a secret is in it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Verification:
 
 @attrs.frozen(kw_only=True)
 class Scan:
-    """What a search for secrets came to.
+    """Result of a search for secrets.
 
     Attributes:
         path: The archive.
@@ -62,17 +62,18 @@ def verify_checkpoint(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     progress: Report | None = None,
 ) -> Verification:
-    """Read all of an archive and see that it is what was written. Blocks.
+    """Read all of an archive and check that it is what was written. Blocks.
 
     Args:
         path: The archive.
-        limits: How large it may be.
-        progress: Called with bytes done and bytes in all; what it raises ends the reading.
+        limits: How large the archive may be.
+        progress: Called with bytes done and bytes in all; what it raises ends the reading. None for
+            no calls.
 
     Raises:
-        CheckpointFormatError: It is not.
+        CheckpointFormatError: It is not what was written.
         CheckpointError: It cannot be read.
-        ConfigError: ``path`` is no path.
+        ConfigError: ``path`` is not a path.
     """
     with Archive.open(file_of(path, "path"), limits) as archive:
         archive.verify(progress)
@@ -98,12 +99,13 @@ def scan_checkpoint(
     Args:
         path: The archive.
         known_secrets: Secrets to look for besides those in this process's environment.
-        allow: Findings that are none.
-        limits: How large it may be.
-        progress: Called with bytes done and bytes in all; what it raises ends the search.
+        allow: Findings that are no secrets.
+        limits: How large the archive may be.
+        progress: Called with bytes done and bytes in all; what it raises ends the search. None for
+            no calls.
 
     Raises:
-        ConfigError: ``known_secrets`` are not strings, or ``path`` is no path.
+        ConfigError: ``known_secrets`` are not strings, or ``path`` is not a path.
         CheckpointFormatError: The archive is not sound.
         CheckpointError: It cannot be read.
     """

@@ -1,8 +1,8 @@
 """Loading an archive into a run directory, completely or not at all.
 
 Owns the order of things: every header is checked before anything is written, every byte before
-anything appears. How archives are read is ``reader``'s, where things belong ``placing``'s, how a
-tree appears ``staging``'s.
+anything appears. ``reader`` knows how archives are read, ``placing`` where things belong,
+``staging`` how a tree appears.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _USABLE: Final = 0.9
 """The part of the free disk that a checkpoint may take."""
 _FILE_MODE: Final = 0o600
 _LATEST_NS: Final = 4_102_444_800 * 10**9
-"""2100-01-01, which every file system can say."""
+"""2100-01-01, which every file system can store."""
 
 
 def load(options: LoadOptions) -> dict[str, Any]:
     """Put what is in an archive into a run directory. Blocks.
 
-    A load that raises has changed nothing. One that is killed leaves a directory
-    ``.load.….partial`` at most, which a later one sweeps; and, when it was killed in between two
-    things appearing in a directory that was there before, the first of them.
+    A load that raises has changed nothing. A killed load leaves at most a directory
+    ``.load.….partial``, which a later load removes; and, when it was killed between two renames
+    into a directory that existed before, the first of the two.
 
     Args:
         options: What is loaded and where; the directory need not exist, and other things may be
@@ -48,9 +48,9 @@ def load(options: LoadOptions) -> dict[str, Any]:
         ``reason``; ``verified``, whether the archive names the digest of every member.
 
     Raises:
-        CheckpointFormatError: It is no sound archive, or one of its subclasses.
-        CheckpointError: It cannot be read, or not be written there; or something is there
-            already that it would write.
+        CheckpointFormatError: The archive is not sound, or a subclass of this error.
+        CheckpointError: It cannot be read, or not be written there; or something it would write
+            is there already.
     """
     with Archive.open(options.path, options.limits) as archive, located(options.path):
         target = Target.at(options.run_dir)
