@@ -1,7 +1,11 @@
 """Checkpoints: archives of a world's and its agents' state (``.ckpt``).
 
-- ``api``: the documented functions, and their async twins.
-- ``save``: one save, from a request to a complete and registered archive.
+Public names are imported when they are first used (PEP 562), so that the small processes that
+examine archives import no more than they need.
+
+- ``api``: the documented functions; ``twins`` makes their async versions.
+- ``options``: what a save and a load can be told.
+- ``save``: one save, from its options to a complete and registered archive.
 - ``load``: from an archive to files in a run directory.
 - ``audit``: verifying, comparing and repairing archives that exist.
 - ``archive``: the archive as a file.
@@ -9,7 +13,6 @@
 - ``secrets``: finding secrets before they leave.
 - ``document``: ``metadata.json`` as a save writes it.
 - ``world_document``: the world's snapshot in an archive.
-- ``request``: what a caller wants in an archive, checked first.
 - ``refusals``: why a save is refused.
 - ``tokens``: tokens of worlds that run, which must not travel.
 - ``names``: what a member of an archive may be called.
@@ -20,34 +23,68 @@
 
 from __future__ import annotations
 
-from clawblox.checkpoint.api import (
-    async_load_checkpoint,
-    async_read_metadata,
-    async_save_checkpoint,
-    load_checkpoint,
-    read_metadata,
-    save_checkpoint,
-)
-from clawblox.checkpoint.audit.compare import Difference, diff_checkpoints
-from clawblox.checkpoint.audit.repair import Repair, repair_checkpoints
-from clawblox.checkpoint.audit.verify import (
-    Scan,
-    Verification,
-    scan_checkpoint,
-    verify_checkpoint,
-)
-from clawblox.checkpoint.model import Allowance, Limits
-from clawblox.errors import (
-    CheckpointError,
-    CheckpointFormatError,
-    CheckpointLimitError,
-    CheckpointPathError,
-    CheckpointSecretError,
-    CheckpointVersionError,
-)
-from clawblox.results import Finding
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
+if TYPE_CHECKING:
+    from clawblox.checkpoint.api import (
+        async_load_checkpoint,
+        async_read_metadata,
+        async_save_checkpoint,
+        load_checkpoint,
+        read_metadata,
+        save_checkpoint,
+    )
+    from clawblox.checkpoint.audit.compare import Difference, diff_checkpoints
+    from clawblox.checkpoint.audit.repair import Repair, repair_checkpoints
+    from clawblox.checkpoint.audit.verify import (
+        Scan,
+        Verification,
+        scan_checkpoint,
+        verify_checkpoint,
+    )
+    from clawblox.checkpoint.model import Allowance, Limits
+    from clawblox.errors import (
+        CheckpointError,
+        CheckpointFormatError,
+        CheckpointLimitError,
+        CheckpointPathError,
+        CheckpointSecretError,
+        CheckpointVersionError,
+    )
+    from clawblox.results import Finding
+
+_HOMES = {
+    "clawblox.checkpoint.api": (
+        "async_load_checkpoint",
+        "async_read_metadata",
+        "async_save_checkpoint",
+        "load_checkpoint",
+        "read_metadata",
+        "save_checkpoint",
+    ),
+    "clawblox.checkpoint.audit.compare": ("Difference", "diff_checkpoints"),
+    "clawblox.checkpoint.audit.repair": ("Repair", "repair_checkpoints"),
+    "clawblox.checkpoint.audit.verify": (
+        "Scan",
+        "Verification",
+        "scan_checkpoint",
+        "verify_checkpoint",
+    ),
+    "clawblox.checkpoint.model": ("Allowance", "Limits"),
+    "clawblox.errors": (
+        "CheckpointError",
+        "CheckpointFormatError",
+        "CheckpointLimitError",
+        "CheckpointPathError",
+        "CheckpointSecretError",
+        "CheckpointVersionError",
+    ),
+    "clawblox.results": ("Finding",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "Allowance",
     "CheckpointError",
     "CheckpointFormatError",
@@ -72,3 +109,16 @@ __all__ = [
     "scan_checkpoint",
     "verify_checkpoint",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -33,7 +33,7 @@ class Document:
     """What is known of an archive before its members are read.
 
     Attributes:
-        plan: What is to be in it.
+        plan: What will be in it.
         created_at: UTC time of the save.
         caller: What the caller says of it, at the top level.
         world: Format and time of the world's document; None without one.
@@ -56,8 +56,8 @@ class Document:
 
         Args:
             files: The members.
-            excluded: What was to be one, and is not.
-            secret_scan: What the scan looked at.
+            excluded: Files that could not become members.
+            secret_scan: The summary of the scan.
         """
         plan = self.plan
         return serialise_metadata(

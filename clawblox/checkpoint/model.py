@@ -1,4 +1,4 @@
-"""Frozen values of the checkpoint package. No behaviour beyond saying themselves."""
+"""Frozen values of the checkpoint package. They have no behaviour."""
 
 from __future__ import annotations
 

@@ -47,14 +47,14 @@ def check_name(name: str) -> None:
         CheckpointPathError: It is not canonical, holds a character that hides something or
             means something else elsewhere, is too long or too deep, or below no known root.
     """
-    problem = _problem_of(name)
+    problem = _find_problem(name)
     if problem is not None:
         raise CheckpointPathError(f"the name of an entry {problem}", entry=name)
 
 
 def is_name(name: str) -> bool:
-    """Say whether :func:`check_name` lets ``name`` pass."""
-    return _problem_of(name) is None
+    """Return whether :func:`check_name` accepts ``name``."""
+    return _find_problem(name) is None
 
 
 def split_name(name: str) -> tuple[str, str, str] | None:
@@ -78,7 +78,7 @@ def fold(component: str) -> str:
     return unicodedata.normalize("NFKC", folded).rstrip(". ")
 
 
-def _problem_of(name: str) -> str | None:
+def _find_problem(name: str) -> str | None:
     return _bad_character(name) or _bad_path(name) or _bad_root(name)
 
 

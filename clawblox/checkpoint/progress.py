@@ -1,4 +1,4 @@
-"""How far a save or a check is, told to whoever wants to know, who may end it by raising."""
+"""How far a save or a check is: bytes counted, and a hook that may end the operation by raising."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TypeAlias
 __all__ = ["Progress", "Report"]
 
 Report: TypeAlias = Callable[[int, int], object]
-"""Takes bytes done and bytes in all. What it raises ends the operation, which leaves nothing."""
+"""Takes bytes done and bytes in all. What it raises ends the operation, and nothing is left."""
 
 
 class Progress:
     """Counts bytes.
 
     Args:
-        report: Who is told; None for nobody.
-        total: How many bytes there will be, as far as that is known.
+        report: Called after each count; None for no calls.
+        total: The number of bytes to come, as far as it is known.
     """
 
     def __init__(self, report: Report | None, total: int) -> None:
@@ -25,7 +25,7 @@ class Progress:
         self._done = 0
 
     def advance(self, amount: int) -> None:
-        """Count ``amount`` bytes more; at most all of them, for a file may have grown."""
+        """Count ``amount`` more bytes, never beyond the total: a file may have grown."""
         self._done = min(self._done + amount, self._total)
         if self._report is not None:
             self._report(self._done, self._total)
@@ -39,5 +39,5 @@ class Progress:
         for chunk in chunks:
             size = len(chunk)
             yield chunk
-            del chunk  # what is raised now must not show it to who prints locals
+            del chunk  # what is raised now must not hold it: locals may be printed
             self.advance(size)

@@ -1,4 +1,4 @@
-"""Why a save is refused, said so that neither a secret nor a terminal's escape is in the words."""
+"""Why a save is refused, in words that hold neither a secret nor an escape of a terminal."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def unarchivable_refusal(names: Sequence[str], path: Path, scanner: Scanner) -> 
         path: Where the archive would be.
         scanner: Looks for secrets in the names.
     """
-    lines = [f"  {_safe(name, scanner)!a}" for name in names[:_SHOWN]]
+    lines = [f"  {_hide_secrets(name, scanner)!a}" for name in names[:_SHOWN]]
     more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
     return CheckpointError(
-        "\n".join(["files have names that cannot stand in an archive:", *lines, *more]),
+        "\n".join(["files have names that are not allowed in an archive:", *lines, *more]),
         path=path,
         hint='rename them, or list them as excluded with on_unarchivable="record"',
     )
@@ -85,7 +85,7 @@ def _tier(finding: Finding) -> str | None:
     return parts[1] if parts else None
 
 
-def _safe(name: str, scanner: Scanner) -> str:
+def _hide_secrets(name: str, scanner: Scanner) -> str:
     # A finding in a name calls the file by what is left of it.
     found = scanner.scan(name, ())
     return found[0].path if found else name

@@ -1,4 +1,4 @@
-"""One save, from a request to a complete and registered archive, or to nothing at all.
+"""One save, from its options to a complete and registered archive, or to nothing at all.
 
 Owns the order of things: look, write into a partial file, read that again, publish, register.
 """
@@ -15,26 +15,28 @@ from typing import Final
 import attrs
 
 from clawblox.checkpoint.archive import registry
+from clawblox.checkpoint.archive.ahead import SizedSource
+from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.publish import partial_file, publish, refuse_existing
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.writer import ArchiveWriter
-from clawblox.checkpoint.audit.examine import examine
+from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Allowance, Excluded, Source
-from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME, split_name
-from clawblox.checkpoint.progress import Progress, Report
+from clawblox.checkpoint.names import SNAPSHOT_NAME, split_name
+from clawblox.checkpoint.options import SaveOptions, label_secrets
+from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.refusals import (
     secret_refusal,
     unarchivable_refusal,
     unreadable_refusal,
 )
-from clawblox.checkpoint.request import SaveRequest, label_secrets
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
 from clawblox.checkpoint.tokens import live_tokens
-from clawblox.checkpoint.world_document import read_world, world_source
+from clawblox.checkpoint.world_document import WorldDocument, world_source
 from clawblox.errors import CheckpointError, CheckpointSecretError, ManifestError
 from clawblox.results import Finding
 from clawblox.system.clock import format_utc, utc_now
@@ -46,88 +48,92 @@ _IDLE_POLL_S: Final = 0.05
 _UNREADABLE: Final = "unreadable"
 
 
-def save(request: SaveRequest, report: Report | None) -> None:
-    """Make an archive of what a request asks for. Blocks.
+def save(options: SaveOptions) -> None:
+    """Make the archive that the options ask for. Blocks.
 
     Raises:
-        CheckpointSecretError: It would have carried a secret; nothing is left of it.
-        CheckpointError: It cannot be made, and nothing is left of it; or it is complete, and not
-            durable or not registered, as the message says.
+        CheckpointSecretError: The archive would have carried a secret; nothing is left of it.
+        CheckpointError: The archive cannot be made, and nothing is left of it; or it is complete,
+            and not durable or not registered, as the message says.
         ConfigError: The file of allowances is wrong.
     """
     try:
-        with _translated(request.path):
-            if not request.overwrite:
-                refuse_existing(request.path)
-            _Save(request, report).run()
+        with _translated(options.path):
+            if not options.overwrite:
+                refuse_existing(options.path)
+            _Save(options).run()
     except CheckpointSecretError as error:
-        # Whoever prints the locals of a traceback would show what was found, in a name perhaps.
+        # The locals of a traceback may be printed, and a name among them may hold what was found.
         raise error.with_traceback(None) from None
 
 
 class _Save:
-    def __init__(self, request: SaveRequest, report: Report | None) -> None:
-        self._request = request
-        self._report = report
-        self._runs = registry.runs_of(request.path)
-        self._known = _known_secrets(request)
-        self._allow = (*request.allow, *_run_allowances(self._runs))
+    def __init__(self, options: SaveOptions) -> None:
+        self._options = options
+        self._report = options.progress
+        self._runs = registry.find_runs(options.path)
+        self._known = _known_secrets(options)
+        self._allow = (*options.allow, *_run_allowances(self._runs))
 
     def run(self) -> None:
-        if not self._request.workspace_only:
+        if not self._options.workspace_only:
             self._wait_until_idle()
         document = self._look()
-        with partial_file(self._request.path) as partial:
+        with partial_file(self._options.path) as partial:
             try:
-                self._fill(partial.fd, document)
+                writer = self._fill(partial.fd, document)
                 entry = self._entry(partial.fd, document) if self._runs else {}
             except BaseException:
-                # Should it not be possible to remove it, there is at least nothing in it.
+                # Should the file stay, it is at least empty.
                 with contextlib.suppress(OSError):
                     os.ftruncate(partial.fd, 0)
                 raise
-            publish(partial, self._request.path, overwrite=self._request.overwrite)
+            publish(partial, self._options.path, overwrite=self._options.overwrite)
+        writer.remember(self._options.path)
         if self._runs:
-            _register(self._runs[0], self._request.path, entry)
+            _register(self._runs[0], self._options.path, entry)
 
     def _wait_until_idle(self) -> None:
-        deadline = time.monotonic() + self._request.idle_wait
+        deadline = time.monotonic() + self._options.idle_wait
         while time.monotonic() < deadline:
-            if tiers.is_idle(self._request.agents, self._request.backend):
+            if tiers.is_idle(self._options.agents, self._options.backend):
                 return
             if self._report is not None:
                 self._report(0, 0)
             time.sleep(_IDLE_POLL_S)
 
     def _look(self) -> Document:
-        """Say what is to be in the archive."""
-        snapshot = self._request.world_snapshot
-        return Document(
-            plan=self._plan(),
-            created_at=format_utc(utc_now()),
-            caller=self._request.metadata,
-            world=None if snapshot is None else read_world(snapshot),
-            lineage=registry.read_lineage(self._runs, snapshot),
-        )
+        """Return what is to be in the archive."""
+        snapshot = self._options.world_snapshot
+        path = None if snapshot is None else snapshot.path
+        with WorldDocument(path) if path else contextlib.nullcontext() as world:
+            return Document(
+                plan=self._plan(),
+                created_at=format_utc(utc_now()),
+                caller=self._options.metadata,
+                world=None if world is None else world.describe(),
+                lineage=registry.read_lineage(self._runs, path),
+            )
 
     def _plan(self) -> Plan:
-        request = self._request
+        options = self._options
         plan = self._without_impossible(
             tiers.plan(
-                request.agents, backend=request.backend, workspace_only=request.workspace_only
+                options.agents, backend=options.backend, workspace_only=options.workspace_only
             )
         )
-        snapshot = [world_source(request.world_snapshot)] if request.world_snapshot else []
+        world = options.world_snapshot
+        snapshot = [world_source(world.path)] if world else []
         # The conversations first: what is said of a turn that is under way was just seen.
         sources = sorted(plan.sources, key=lambda source: not _is_session(source.name))
         return attrs.evolve(plan, sources=(*snapshot, *sources))
 
     def _without_impossible(self, plan: Plan) -> Plan:
         """List what cannot be in the archive as excluded, or refuse the save."""
-        if self._request.on_unarchivable == "raise":
+        if self._options.on_unarchivable == "raise":
             self._refuse_impossible(plan)
         recorded = [
-            Excluded(path=ascii(name)[1:-1], reason="its name cannot stand in an archive")
+            Excluded(path=ascii(name)[1:-1], reason="its name is not allowed in an archive")
             for name in plan.unarchivable
         ]
         recorded += [Excluded(path=name, reason=_UNREADABLE) for name in plan.unreadable]
@@ -136,82 +142,87 @@ class _Save:
 
     def _refuse_impossible(self, plan: Plan) -> None:
         if plan.unarchivable:
-            raise unarchivable_refusal(plan.unarchivable, self._request.path, Scanner(self._known))
+            raise unarchivable_refusal(plan.unarchivable, self._options.path, Scanner(self._known))
         if plan.unreadable:
-            raise unreadable_refusal(plan.unreadable[0], self._request.path)
+            raise unreadable_refusal(plan.unreadable[0], self._options.path)
 
-    def _fill(self, fd: int, document: Document) -> None:
+    def _fill(self, fd: int, document: Document) -> ArchiveWriter:
         """Write the archive, and read it again: it is sound, and no secret is in it."""
         scanner = Scanner(self._known, self._allow)
-        sources = document.plan.sources
-        progress = Progress(self._report, 2 * sum(map(_size_of, sources)))
-        writer = ArchiveWriter(
-            fd,
-            metadata_bytes=document.largest_bytes(self._allow, scanner.summary()),
-            progress=progress,
-        )
-        excluded = [lost for source in sources if (lost := self._add(writer, source)) is not None]
-        self._refuse_other_snapshot(writer)
-        writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
-        self._examine(fd, scanner, progress)
-        # Now the scan can say what it saw; that is searched too, for it names what it let pass.
-        writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
-        self._examine(fd, scanner, progress, only=METADATA_NAME)
+        sources = [(source, _read_size(source)) for source in document.plan.sources]
+        progress = Progress(self._report, 2 * sum(size for _, size in sources))
+        with EarlierArchives() as earlier, Examination(scanner, progress) as examination:
+            writer = ArchiveWriter(
+                fd,
+                metadata_bytes=document.largest_bytes(self._allow, scanner.summary()),
+                progress=progress,
+                earlier=earlier,
+                on_added=examination.expect,
+            )
+            excluded = self._add_all(writer, sources)
+            writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
+            with self._reopened(fd) as archive:
+                self._refuse(examination.run(archive, archive.entries, writer.copied))
+            # Now the summary of the scan is known. It is searched too, for it names findings.
+            writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
+            with self._reopened(fd) as archive:
+                self._refuse(examination.run(archive, archive.entries[:1]))
         progress.finish()
+        return writer
+
+    def _add_all(self, writer: ArchiveWriter, sources: Sequence[SizedSource]) -> list[Excluded]:
+        """Add files; return those that are excluded because they could not be added."""
+        excluded: list[Excluded] = []
+        writer.add_all(sources, lambda source, error: excluded.append(self._exclude(source, error)))
+        self._refuse_other_snapshot(writer)
+        return excluded
+
+    def _exclude(self, source: Source, error: VanishedSource | UnreadableSource) -> Excluded:
+        if isinstance(error, VanishedSource):
+            if _is_vital(source.name):
+                message = "a file vanished that the archive needs"
+                raise CheckpointError(message, path=source.path, entry=source.name) from error
+            return Excluded(path=source.name, reason="vanished")
+        if self._options.on_unarchivable == "raise" or _is_vital(source.name):
+            raise unreadable_refusal(source.name, source.path) from error
+        return Excluded(path=source.name, reason=_UNREADABLE)
+
+    def _reopened(self, fd: int) -> Archive:
+        os.fsync(fd)  # what is read again is on the disk
+        return Archive.from_fd(fd, self._options.path)
 
     def _entry(self, fd: int, document: Document) -> registry.ManifestEntry:
         return registry.checkpoint_entry(
-            self._request.path,
+            self._options.path,
             fd,
             created_at=document.created_at,
             world=document.world,
             run_id=document.lineage.get("run_id"),
         )
 
-    def _add(self, writer: ArchiveWriter, source: Source) -> Excluded | None:
-        """Add a file; say so when it could not be."""
-        try:
-            writer.add(source)
-        except VanishedSource as error:
-            if _is_vital(source.name):
-                message = "a file vanished that the archive would be nothing without"
-                raise CheckpointError(message, path=source.path, entry=source.name) from error
-            return Excluded(path=source.name, reason="vanished")
-        except UnreadableSource as error:
-            if self._request.on_unarchivable == "raise" or _is_vital(source.name):
-                raise unreadable_refusal(source.name, source.path) from error
-            return Excluded(path=source.name, reason=_UNREADABLE)
-        return None
-
     def _refuse_other_snapshot(self, writer: ArchiveWriter) -> None:
-        known = self._request.world_sha256
-        if known is not None and writer.files[SNAPSHOT_NAME]["sha256"] != known:
+        snapshot = self._options.world_snapshot
+        if snapshot is None or snapshot.sha256 is None:
+            return
+        if writer.files[SNAPSHOT_NAME]["sha256"] != snapshot.sha256:
             raise CheckpointError(
-                "the file is not the snapshot that was saved: its digest is another one",
-                path=self._request.world_snapshot,
+                "the file is not the snapshot that was saved: its digest differs",
+                path=snapshot.path,
                 entry=SNAPSHOT_NAME,
             )
-
-    def _examine(
-        self, fd: int, scanner: Scanner, progress: Progress, only: str | None = None
-    ) -> None:
-        os.fsync(fd)  # what is read again is what the disk has
-        with Archive.from_fd(fd, self._request.path) as archive:
-            entries = [entry for entry in archive.entries if only in (None, entry.name)]
-            self._refuse(examine(archive, entries, scanner, progress))
 
     def _refuse(self, findings: Sequence[Finding]) -> None:
         if findings:
             raise secret_refusal(
-                findings, self._request.path, workspace_only=self._request.workspace_only
+                findings, self._options.path, workspace_only=self._options.workspace_only
             )
 
 
-def _known_secrets(request: SaveRequest) -> Mapping[str, str]:
-    directories = tuple(request.agents.values())
-    snapshot = (request.world_snapshot,) if request.world_snapshot else ()
-    tokens = live_tokens((request.path, *directories, *snapshot))
-    given = label_secrets(request.known_secrets)
+def _known_secrets(options: SaveOptions) -> Mapping[str, str]:
+    directories = tuple(options.agents.values())
+    snapshot = (options.world_snapshot.path,) if options.world_snapshot else ()
+    tokens = live_tokens((options.path, *directories, *snapshot))
+    given = label_secrets(options.known_secrets)
     return known_values(os.environ, directories) | tokens | given
 
 
@@ -229,7 +240,7 @@ def _is_session(name: str) -> bool:
     return parts is not None and parts[1] == "session"
 
 
-def _size_of(source: Source) -> int:
+def _read_size(source: Source) -> int:
     try:
         return os.lstat(source.path).st_size
     except OSError:
@@ -241,7 +252,7 @@ def _register(run_dir: Path, path: Path, entry: registry.ManifestEntry) -> None:
         registry.register(run_dir, entry)
     except ManifestError as error:
         raise CheckpointError(
-            f"the archive is complete, but not in the manifest of its run: {error.message}",
+            f"the archive is complete, but its run's manifest does not list it: {error.message}",
             path=path,
             hint=f"clawblox ckpt repair {run_dir} registers it",
         ) from error

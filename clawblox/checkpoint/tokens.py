@@ -1,6 +1,6 @@
-"""The tokens of worlds that run now, which an agent may have seen and must not take along.
+"""The tokens of worlds that run now, which an agent may have seen and an archive must not carry.
 
-They are on no disk: the environment of a world's process is where they are.
+They are on no disk, only in the environment of each world's process.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def live_tokens(paths: Iterable[Path]) -> KnownValues:
     found = KnownValues()
     for directory in sorted(directories):
         for record in read_running(directory):
-            found.update(_tokens_of(record))
+            found.update(_read_tokens(record))
     return found
 
 
-def _tokens_of(record: InstanceRecord) -> KnownValues:
+def _read_tokens(record: InstanceRecord) -> KnownValues:
     variables = read_variables(record.pid)
     return KnownValues(
         {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.names import SNAPSHOT_NAME
@@ -13,7 +15,7 @@ from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
 from clawblox.snapshot.checker import Check, CheckerLost
 from clawblox.snapshot.header import Header, InvalidDocument
 
-__all__ = ["read_world", "world_source"]
+__all__ = ["WorldDocument", "world_source"]
 
 
 def world_source(path: Path) -> Source:
@@ -21,35 +23,57 @@ def world_source(path: Path) -> Source:
     return Source(name=SNAPSHOT_NAME, path=path, open=lambda: _open(path))
 
 
-def read_world(path: Path) -> dict[str, Any]:
-    """Return ``format`` and ``time`` of a document; an opaque one has the format that says so.
+class WorldDocument:
+    """The document while a save looks at it; a context manager. Blocks.
 
-    Blocks; a large document is looked through in a process of its own.
+    A large one is looked through in a process of its own, which boots from here on.
+
+    Args:
+        path: Where it is.
 
     Raises:
-        CheckpointError: It cannot be read.
+        CheckpointError: It cannot be opened.
     """
-    try:
-        header = _read_header(path)
-    except (CheckerLost, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise CheckpointError(
-            f"the world's document cannot be read: {reason}", path=path
-        ) from error
-    return {"format": header.format or DEFAULT_SNAPSHOT_FORMAT, "time": header.time}
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._check = Check()
+        with self._translated(), contextlib.ExitStack() as stack:
+            self._fd = _open(path)
+            stack.callback(os.close, self._fd)
+            self._size = os.fstat(self._fd).st_size
+            stack.pop_all()
+        self._check.prepare(self._size)
 
-def _read_header(path: Path) -> Header:
-    fd = _open(path)
-    check = Check()
-    try:
-        # Nothing can be mapped of an empty file.
-        return check.read_header(fd) if os.fstat(fd).st_size else Header()
-    except InvalidDocument:
-        return Header()
-    finally:
-        check.close()
-        os.close(fd)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._check.close()
+        os.close(self._fd)
+
+    def describe(self) -> dict[str, Any]:
+        """Return its ``format`` and ``time``; an opaque one has the format that says so.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        with self._translated():
+            try:
+                # Nothing can be mapped of an empty file.
+                header = self._check.read_header(self._fd) if self._size else Header()
+            except InvalidDocument:
+                header = Header()
+        return {"format": header.format or DEFAULT_SNAPSHOT_FORMAT, "time": header.time}
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (CheckerLost, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            message = f"the world's document cannot be read: {reason}"
+            raise CheckpointError(message, path=self._path) from error
 
 
 def _open(path: Path) -> int:

@@ -1,6 +1,6 @@
 """What decompresses Zstandard here: Python itself from 3.14 on, before the package ``zstandard``.
 
-How much is decompressed at once, and what a broken frame means, is the business of who reads.
+How much to decompress at once, and what a broken frame means, is for the caller to decide.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Frame(Protocol):
         """Return what the next bytes decompress to.
 
         Args:
-            data: The next bytes; few of them, for they can become 40,000 times as many.
-            max_length: At most so many are returned; -1 for all of them. The package knows no
-                such bound and returns all.
+            data: The next bytes, not many at a time: they can become 40,000 times as many.
+            max_length: The most bytes to return; -1 for all. The package has no such limit and
+                returns all.
         """
 
     @property

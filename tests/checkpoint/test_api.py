@@ -24,10 +24,12 @@ from clawblox.checkpoint import (
     scan_checkpoint,
     verify_checkpoint,
 )
+from clawblox.checkpoint import save as save_module
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.collect.sessions import format_of_backend
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Link, Source
+from clawblox.checkpoint.world_document import WorldDocument
 from clawblox.errors import ConfigError
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.files import digest_file
@@ -472,7 +474,7 @@ def test_an_archive_without_the_conversation_is_none(
 def test_a_name_that_cannot_stand_in_an_archive_is_refused_or_recorded(run: Run, tmp_path: Path):
     for name in (b"new\nline", b"latin-\xe9", b"back\\slash"):
         Path(os.fsdecode(os.fsencode(run.workspace) + b"/" + name)).write_text("x")
-    with pytest.raises(CheckpointError, match="names that cannot stand in an archive") as told:
+    with pytest.raises(CheckpointError, match="names that are not allowed in an archive") as told:
         run.save()
     assert "new\\nline" in str(told.value)
     assert "on_unarchivable" in str(told.value.hint)
@@ -485,13 +487,13 @@ def test_a_name_that_cannot_stand_in_an_archive_is_refused_or_recorded(run: Run,
 
 def with_sources(monkeypatch: pytest.MonkeyPatch, change: Callable[[Source], Source]) -> None:
     """Change the files of every save's plan."""
-    plan = checkpoint.save.tiers.plan
+    plan = save_module.tiers.plan
 
     def changed(*args: object, **options: object) -> Plan:
         made = plan(*args, **options)
         return attrs.evolve(made, sources=tuple(map(change, made.sources)))
 
-    monkeypatch.setattr(checkpoint.save.tiers, "plan", changed)
+    monkeypatch.setattr(save_module.tiers, "plan", changed)
 
 
 def failing(error: OSError) -> Callable[[], int]:
@@ -533,8 +535,8 @@ def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", refusing)
-        plan = checkpoint.save.tiers.plan({"rocky": run.agent}, backend=None, workspace_only=False)
-    monkeypatch.setattr(checkpoint.save.tiers, "plan", lambda *_args, **_options: plan)
+        plan = save_module.tiers.plan({"rocky": run.agent}, backend=None, workspace_only=False)
+    monkeypatch.setattr(save_module.tiers, "plan", lambda *_args, **_options: plan)
     with pytest.raises(CheckpointError, match="may not be read") as told:
         run.save()
     assert told.value.entry == "agents/rocky/workspace/locked"
@@ -544,14 +546,13 @@ def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
 
 
 def test_a_snapshot_that_vanishes_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch):
-    real = checkpoint.save.read_world
+    describe = WorldDocument.describe
 
-    def read_and_remove(path: Path) -> dict[str, object]:
-        told = real(path)
-        path.unlink()
-        return told
+    def describe_and_remove(document: WorldDocument) -> dict[str, object]:
+        run.snapshot.unlink()
+        return describe(document)
 
-    monkeypatch.setattr(checkpoint.save, "read_world", read_and_remove)
+    monkeypatch.setattr(WorldDocument, "describe", describe_and_remove)
     with pytest.raises(CheckpointError, match="a file vanished"):
         run.save()
     assert run.archives() == []

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clawblox.checkpoint import load_checkpoint
 from clawblox.checkpoint.archive.reader import Archive
-from clawblox.checkpoint.load.load import load
 from clawblox.checkpoint.model import Limits
 from clawblox.errors import (
     CheckpointError,
@@ -57,7 +57,7 @@ def refuse(tmp_path):
         for target in (run_dir, around / "new" / "run"):
             before = tree_of(around)
             with pytest.raises(error, match=reason) as refused:
-                load(path, target, limits=LIMITS)
+                load_checkpoint(path, target, limits=LIMITS)
             assert tree_of(around) == before
         assert refused.value.path is not None
         assert str(refused.value).isprintable() or "\x1b" not in str(refused.value)
@@ -252,8 +252,10 @@ def test_two_metadata_are_refused(refuse):
 @pytest.mark.parametrize("path", [WORKSPACE_FILE + "/x", "agents/a/workspace/notes.txt/x/y"])
 def test_a_file_that_is_used_as_a_directory_is_refused(refuse, path):
     members = (*good_members(), Member(path, b"x"))
-    refuse(bare_checkpoint(*members), CheckpointFormatError, "below one that is no directory")
-    refuse(bare_checkpoint(*members[::-1]), CheckpointFormatError, "below one that is no directory")
+    refuse(bare_checkpoint(*members), CheckpointFormatError, "below one that is not a directory")
+    refuse(
+        bare_checkpoint(*members[::-1]), CheckpointFormatError, "below one that is not a directory"
+    )
 
 
 @pytest.mark.parametrize(
@@ -457,7 +459,7 @@ def test_an_archive_in_an_archive_is_a_file(tmp_path):
     path = tmp_path / "a.ckpt"
     inner = bare_checkpoint(Member("../../evil", b"x"))
     path.write_bytes(bare_checkpoint(Member("agents/a/workspace/inner.zip", inner)))
-    loaded = load(path, tmp_path / "run", limits=LIMITS)
+    loaded = load_checkpoint(path, tmp_path / "run", limits=LIMITS)
     assert (loaded["agents"]["a"] / "workspace" / "inner.zip").read_bytes() == inner
 
 
@@ -515,7 +517,7 @@ def test_a_member_that_the_manifest_does_not_know_is_refused(refuse):
 def outcome_of(path, run_dir):
     """Load an archive; return what was loaded, or None when it was refused."""
     try:
-        loaded = load(path, run_dir, limits=LIMITS)
+        loaded = load_checkpoint(path, run_dir, limits=LIMITS)
     except CheckpointError:
         assert not run_dir.exists()
         return None

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.checkpoint import load_checkpoint
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.policy import git_config
 from clawblox.checkpoint.collect.sessions.claude import project_slug
 from clawblox.checkpoint.load import staging
-from clawblox.checkpoint.load.load import load
 from clawblox.checkpoint.model import Limits
 from clawblox.errors import (
     CheckpointError,
@@ -68,7 +68,7 @@ def load_bytes(tmp_path):
     def _load(data, run_dir, **options):
         path = tmp_path / "a.ckpt"
         path.write_bytes(data)
-        return load(path, run_dir, **{"limits": Limits(), **options})
+        return load_checkpoint(path, run_dir, **{"limits": Limits(), **options})
 
     return _load
 
@@ -351,11 +351,10 @@ def test_a_killed_load_leaves_a_partial_directory_that_the_next_one_sweeps(
     path.write_bytes(checkpoint(CONTENTS))
     program = (
         "import os, signal, sys, pathlib\n"
-        "from clawblox.checkpoint.load.load import load\n"
-        "from clawblox.checkpoint.model import Limits\n"
+        "from clawblox.checkpoint import Limits, load_checkpoint\n"
         "def die(done, total):\n"
         "    if done > 15: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "load(*map(pathlib.Path, sys.argv[1:]), limits=Limits(), progress=die)\n"
+        "load_checkpoint(*map(pathlib.Path, sys.argv[1:]), limits=Limits(), progress=die)\n"
     )
     for target, base in (existing, existing), (existing / "new", existing):
         killed = subprocess.run([sys.executable, "-c", program, path, target])

@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from clawblox.checkpoint.archive.earlier import EarlierArchives, EarlierMembers
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES, UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED, Entry
 from clawblox.checkpoint.archive.reader import Archive
@@ -63,8 +64,12 @@ def target(tmp_path: Path) -> Iterator[Target]:
     files.mkdir()
     path = tmp_path / "a.ckpt"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    writer = ArchiveWriter(fd, metadata_bytes=len(DOCUMENT) + 9, progress=Progress(None, 0))
-    yield Target(path, files, fd, writer)
+    with EarlierArchives(EarlierMembers(0)) as earlier:
+        progress = Progress(None, 0)
+        writer = ArchiveWriter(
+            fd, metadata_bytes=len(DOCUMENT) + 9, progress=progress, earlier=earlier
+        )
+        yield Target(path, files, fd, writer)
     os.close(fd)
 
 
@@ -256,7 +261,7 @@ def test_a_file_that_may_not_be_read_is_told_apart_from_one_that_cannot(target: 
 
 
 def test_a_document_that_became_larger_than_its_place_is_refused(target: Target):
-    with pytest.raises(CheckpointError, match="larger than it could become"):
+    with pytest.raises(CheckpointError, match="larger than its place"):
         target.writer.finish(DOCUMENT + b" " * 10)
 
 

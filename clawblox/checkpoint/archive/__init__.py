@@ -2,7 +2,7 @@
 
 - ``layout``: the profile of the zip format.
 - ``metadata``: ``metadata.json`` as bytes and back.
-- ``reader``: reading archives that may come from anybody.
+- ``reader``: reading archives that may come from a stranger.
 - ``writer``: writing the members.
 - ``intake``: reading a file that may change meanwhile.
 - ``publish``: complete or absent.

@@ -1,7 +1,7 @@
-"""Reading a file that somebody may be writing: exactly the bytes it had, or word that it changed.
+"""Reading a file that may be changing: exactly the bytes that it had, or notice that it changed.
 
-Owns one reading of one source. Reading again, and what becomes of a file that never keeps still,
-is the writer's business.
+Owns one reading of one source. Reading again, and what becomes of a file that keeps changing,
+is for ``packing`` to decide.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM)
 
 
 class VanishedSource(Exception):  # noqa: N818 - says the condition; the caller decides
-    """What was a regular file is gone, or something else by now."""
+    """What was a regular file is gone, or is something else now."""
 
 
 class UnreadableSource(Exception):  # noqa: N818 - says the condition; the caller decides
@@ -41,7 +41,7 @@ class Intake:
 
     Attributes:
         status: What it was when the reading began.
-        length: So many bytes of it are read, before any rewriting.
+        length: Number of bytes to read, before any rewriting.
     """
 
     def __init__(self, source: Source, fd: int) -> None:
@@ -65,9 +65,12 @@ class Intake:
         return self._read() if transform is None else _regrouped(transform(self._read()))
 
     def has_changed(self) -> bool:
-        """Say whether somebody wrote to the file since the reading began.
+        """Return whether the file changed since the reading began.
 
-        One that only grows is as it was, when lines are all that is ever appended to it.
+        A file of whole lines that only grew counts as unchanged.
+
+        Raises:
+            CheckpointError: The file cannot be looked at.
         """
         with _translated(self._source):
             now = os.fstat(self._fd)
@@ -94,7 +97,7 @@ def open_intake(source: Source) -> Iterator[Intake]:
     """Open a source for one reading.
 
     Raises:
-        VanishedSource: It is no regular file any more.
+        VanishedSource: It is not a regular file any more.
         UnreadableSource: It may not be opened.
         CheckpointError: It cannot be opened for another reason.
     """

@@ -11,7 +11,7 @@ two programs can see two different archives in one file, and nothing can hide in
 
 Python's ``zipfile`` writes to this profile when its file is seekable. The format is that of
 PKWARE's APPNOTE.TXT, 4.3 and 4.5.3. What names are allowed is told by ``names``; how large an
-archive may be, by whoever reads it.
+archive may be, by the reader.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ _FULL_16: Final = 0xFFFF
 _FULL_32: Final = 0xFFFF_FFFF
 
 MAX_TAIL: Final = _END64.size + _LOCATOR.size + _END.size
-"""So many last bytes of a file hold all that ends it."""
+"""Size of all the records that can end a file."""
 
 _LARGE: Final = 0xF000_0000
-"""Sizes from here on are written with 64 bits: deflate may make a little more of content."""
+"""Sizes from here on are written with 64 bits: deflate may make content a little larger."""
 
 _UNIX: Final = 3
 _SYSTEMS: Final = (0, _UNIX)
@@ -284,7 +284,7 @@ def check_local_header(record: Record, header: bytes) -> int:
             all that there are.
 
     Raises:
-        CheckpointFormatError: It says something else, or is none.
+        CheckpointFormatError: It says something else, or is not a local header.
     """
     entry = record.entry
     if len(header) < _LOCAL.size or not header.startswith(_LOCAL_SIGNATURE):

@@ -156,7 +156,7 @@ def check_tree(metadata: Mapping[str, Any], entries: Iterable[Entry], *, max_pat
         while parent and parent not in parents:
             if parent in leaves:
                 raise CheckpointFormatError(
-                    "an entry is below one that is no directory", entry=path
+                    "an entry is below one that is not a directory", entry=path
                 )
             parents.add(parent)
             parent = parent.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""From a partial file to the archive: complete or absent, durable, and never at another's cost."""
+"""From a partial file to the archive: complete or absent, durable, and no other archive is lost."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["partial_file", "publish", "refuse_existing"]
 
 @contextlib.contextmanager
 def partial_file(path: Path) -> Iterator[PartialFile]:
-    """Give a private partial file beside ``path``; what is not published in the block is gone.
+    """Make a private partial file beside ``path``; remove it unless it is published in the block.
 
-    What savers that were killed have left there goes too.
+    What killed savers left there is removed too.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The file cannot be made.
     """
     _make_directory(path.parent)
     sweep_partials(path.parent)
@@ -28,7 +28,7 @@ def partial_file(path: Path) -> Iterator[PartialFile]:
     try:
         yield partial
     finally:
-        # Whatever was to be kept is synced by now; a file that stays is swept another time.
+        # An archive is synced by now; a partial file that stays is swept another time.
         with contextlib.suppress(OSError):
             partial.close()
 
@@ -37,9 +37,9 @@ def publish(partial: PartialFile, path: Path, *, overwrite: bool) -> None:
     """Make a partial file the archive.
 
     Raises:
-        CheckpointError: There is one already; or the new one is there and complete, but perhaps
-            not durable.
-        OSError: It is not there.
+        CheckpointError: There is an archive already; or the new one is there and complete, but
+            perhaps not durable.
+        OSError: The archive was not published.
     """
     try:
         partial.publish(path, overwrite=overwrite)
@@ -53,10 +53,10 @@ def publish(partial: PartialFile, path: Path, *, overwrite: bool) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Refuse a path where something is already.
+    """Refuse a path that is taken.
 
     Raises:
-        CheckpointError: Something is.
+        CheckpointError: Something is there.
     """
     if os.path.lexists(path):
         raise _exists(path)

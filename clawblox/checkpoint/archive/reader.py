@@ -1,8 +1,8 @@
-"""Reading archives that may come from anybody.
+"""Reading archives that may come from a stranger.
 
 Opening one reads its directory, the header before each member and ``metadata.json``, and refuses
 it unless all of that is in order; a member's content is checked as it is read. Nothing is ever
-written. The bytes of the format are told by ``layout``, where content goes by ``loader``.
+written. ``layout`` knows the bytes of the format, ``load`` where content goes.
 
 Everything here blocks.
 """
@@ -17,7 +17,7 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from clawblox.checkpoint.archive.layout import (
     MAX_TAIL,
@@ -36,13 +36,27 @@ from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
 
-__all__ = ["Archive", "located", "read_metadata"]
+__all__ = ["Archive", "Member", "located", "read_metadata", "stream_member"]
 
 _CHUNK: Final = 256 << 10
 """Largest piece of content that is in memory at a time."""
 _WINDOW: Final = 4 << 10
-"""So much is read at once where headers of small members stand close together."""
+"""Bytes to read at once where the headers of small members stand close together."""
 _RAW: Final = -15
+
+
+class Member(NamedTuple):
+    """A member of an open archive.
+
+    Attributes:
+        entry: What the directory says of it.
+        start: Where its packed content begins.
+        sha256: Digest of its content, in hexadecimal; None when ``metadata.json`` names none.
+    """
+
+    entry: Entry
+    start: int
+    sha256: str | None
 
 
 class Archive:
@@ -104,6 +118,11 @@ class Archive:
         """
         return cls(fd, path, limits, owns_fd=False)
 
+    @property
+    def fd(self) -> int:
+        """Return the open file."""
+        return self._fd
+
     def __enter__(self) -> Self:
         return self
 
@@ -129,18 +148,28 @@ class Archive:
                 ``metadata.json`` tells of.
             CheckpointError: The archive cannot be read.
         """
-        digest, crc, size = hashlib.sha256(), 0, 0
         with _reading(self.path):
-            for chunk in self._chunks(entry):
+            yield from stream_member(self._fd, self.member(entry))
+
+    def member(self, entry: Entry) -> Member:
+        """Return what :func:`stream_member` needs to read one of ``entries``."""
+        recorded = self.metadata.get("files", {}).get(entry.name)
+        sha256 = None if recorded is None else recorded["sha256"]
+        return Member(entry, self._starts[entry.name], sha256)
+
+    def packed_sha256(self, entry: Entry) -> bytes:
+        """Return the digest of a member as it stands in the archive, compressed or not.
+
+        Raises:
+            CheckpointError: The archive cannot be read.
+        """
+        digest = hashlib.sha256()
+        with _reading(self.path):
+            for chunk in _read_range(
+                self._fd, self._starts[entry.name], entry.compressed_size, entry
+            ):
                 digest.update(chunk)
-                crc = zlib.crc32(chunk, crc)
-                size += len(chunk)
-                yield chunk
-            if (size, crc) != (entry.size, entry.crc):
-                _refuse("the content of an entry disagrees with its checksum or size", entry)
-            recorded = self.metadata.get("files", {}).get(entry.name)
-            if recorded is not None and recorded["sha256"] != digest.hexdigest():
-                _refuse("an entry disagrees with the manifest of metadata.json", entry)
+        return digest.digest()
 
     def verify(self, progress: Report | None = None) -> None:
         """Read everything and see that it is what was written.
@@ -160,9 +189,30 @@ class Archive:
         content = b"".join(self.stream(self.entries[0]))
         return parse_metadata(content, max_values=limits.metadata_values)
 
-    def _chunks(self, entry: Entry) -> Iterator[bytes]:
-        packed = _read_range(self._fd, self._starts[entry.name], entry.compressed_size, entry)
-        return packed if entry.method == STORED else _inflated(packed, entry)
+
+def stream_member(fd: int, member: Member) -> Iterator[bytes]:
+    """Yield the content of a member as :meth:`Archive.stream` does.
+
+    Args:
+        fd: The archive, open for reading.
+        member: The member.
+
+    Raises:
+        CheckpointFormatError: As there.
+        OSError: The archive cannot be read.
+    """
+    entry = member.entry
+    digest, crc, size = hashlib.sha256(), 0, 0
+    packed = _read_range(fd, member.start, entry.compressed_size, entry)
+    for chunk in packed if entry.method == STORED else _inflated(packed, entry):
+        digest.update(chunk)
+        crc = zlib.crc32(chunk, crc)
+        size += len(chunk)
+        yield chunk
+    if (size, crc) != (entry.size, entry.crc):
+        _refuse("the content of an entry disagrees with its checksum or size", entry)
+    if member.sha256 not in (None, digest.hexdigest()):
+        _refuse("an entry disagrees with the manifest of metadata.json", entry)
 
 
 def read_metadata(path: Path, limits: Limits = Limits()) -> dict[str, Any]:  # noqa: B008 - frozen
@@ -181,7 +231,7 @@ def read_metadata(path: Path, limits: Limits = Limits()) -> dict[str, Any]:  # n
 
 @contextlib.contextmanager
 def located(path: Path) -> Iterator[None]:
-    """Say in every checkpoint error that does not say it which file it is about."""
+    """Add the path to every checkpoint error that has none."""
     try:
         yield
     except CheckpointError as error:

@@ -23,9 +23,9 @@ __all__ = [
     "above",
     "checkpoint_entry",
     "digest_fd",
+    "find_runs",
     "read_lineage",
     "register",
-    "runs_of",
 ]
 
 ARCHIVE_FORMAT: Final = "clawblox-ckpt-v1"
@@ -34,7 +34,7 @@ ARCHIVE_FORMAT: Final = "clawblox-ckpt-v1"
 _LOCK_WAIT_S: Final = 10.0
 
 
-def runs_of(path: Path) -> tuple[Path, ...]:
+def find_runs(path: Path) -> tuple[Path, ...]:
     """Return the run directories that ``path`` lies in, the innermost first. Blocks."""
     return tuple(directory for directory in above(path) if manifest_path(directory).exists())
 
@@ -49,8 +49,8 @@ def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str
 
     Args:
         runs: The run directories that the archive lies in, the innermost first.
-        snapshot: The world's document, which may be of another run than the one that was
-            labelled last in its directory.
+        snapshot: The world's document, which may belong to another run than the last one
+            of its directory.
     """
     run = _read_run(runs[0]) if runs else {}
     run_id = None if snapshot is None else _find_run_id(snapshot)

@@ -2,30 +2,31 @@
 
 ``metadata.json`` comes first in the file and is known last: its place is kept free, as large as
 it can become, and filled by :meth:`ArchiveWriter.finish`. What the members are is the plan's
-business, the bytes of the format that of ``layout``.
+business, the bytes of the format that of ``layout``, how a source is packed that of ``packing``.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
-import stat
 import zlib
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from clawblox.checkpoint.archive.intake import Intake, open_intake
+from clawblox.checkpoint.archive.ahead import SizedSource, pack_ahead
+from clawblox.checkpoint.archive.earlier import EarlierArchives, EarlierMember, earlier_members
+from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.layout import (
-    DEFLATED,
     STORED,
     Entry,
     central_directory,
     local_header,
     local_header_size,
 )
+from clawblox.checkpoint.archive.packing import Packed, pack_to
 from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress
@@ -33,33 +34,8 @@ from clawblox.errors import CheckpointError
 
 __all__ = ["ArchiveWriter"]
 
-_LEVEL: Final = 1
-_RAW: Final = -15
-_SAMPLE_BYTES: Final = 16 << 10
-"""So much of a file tells whether it is compressed already."""
-
-_RETRIES: Final = 3
-"""So often a file that changed while it was read is read again."""
-
-_PLAIN_MODE: Final = 0o600
-_EXECUTABLE_MODE: Final = 0o700
+_METADATA_MODE: Final = 0o600
 _INT64: Final = 2**63
-
-
-@attrs.frozen
-class _Packed:
-    """The content of a member as it stands in the archive."""
-
-    method: int
-    crc: int
-    size: int
-    compressed_size: int
-    sha256: str
-
-    @property
-    def is_wasteful(self) -> bool:
-        """Whether it would have been smaller as it is."""
-        return self.method == DEFLATED and self.compressed_size >= self.size
 
 
 class ArchiveWriter:
@@ -69,21 +45,68 @@ class ArchiveWriter:
         fd: The file, open for writing.
         metadata_bytes: How large ``metadata.json`` can become.
         progress: Counts the bytes that are read.
+        earlier: Archives whose members can be copied.
+        on_added: Called with digest and size of each member that was appended.
 
     Attributes:
         files: What ``metadata.json`` says of each member, by its name.
+        copied: Digest of the packed content of each member that was copied from an earlier
+            archive, by its name.
     """
 
-    def __init__(self, fd: int, *, metadata_bytes: int, progress: Progress) -> None:
+    def __init__(
+        self,
+        fd: int,
+        *,
+        metadata_bytes: int,
+        progress: Progress,
+        earlier: EarlierArchives,
+        on_added: Callable[[str, int], object] = lambda _sha256, _size: None,
+    ) -> None:
         self.files: dict[str, dict[str, Any]] = {}
+        self.copied: dict[str, bytes] = {}
         self._fd = fd
         self._metadata_bytes = metadata_bytes
         self._progress = progress
+        self._earlier = earlier
+        self._on_added = on_added
         self._entries: list[Entry] = []
+        self._packed: list[Packed] = []
         self._end = local_header_size(METADATA_NAME, metadata_bytes) + metadata_bytes
 
+    def add_all(
+        self,
+        sources: Sequence[SizedSource],
+        on_lost: Callable[[Source, VanishedSource | UnreadableSource], object],
+    ) -> None:
+        """Append files in their order; one that changes again and again is marked as unstable.
+
+        Small files are packed by two threads where there is much to pack.
+
+        Args:
+            sources: The files, and the sizes that they are believed to have, in bytes.
+            on_lost: Called for a file that was not appended, because it is gone or may not be
+                read.
+
+        Raises:
+            CheckpointError: A file cannot be read.
+            OSError: The archive cannot be written.
+        """
+        with contextlib.closing(pack_ahead(sources, self._earlier)) as outcomes:
+            for source, outcome in outcomes:
+                try:
+                    packed = outcome()
+                    if packed is None:
+                        self.add(source)
+                except (VanishedSource, UnreadableSource) as error:
+                    on_lost(source, error)
+                    continue
+                if packed is not None:
+                    self._progress.advance(packed.size)
+                    self._append(source.name, packed)
+
     def add(self, source: Source) -> None:
-        """Append a file; one that changes again and again is marked as unstable.
+        """Append one file, of any size, in this thread.
 
         Raises:
             VanishedSource: It is gone; nothing was appended.
@@ -91,22 +114,11 @@ class ArchiveWriter:
             CheckpointError: It cannot be read.
             OSError: The archive cannot be written.
         """
-        for _ in range(1 + _RETRIES):
-            with open_intake(source) as intake:
-                entry, packed = self._write(source.name, intake)
-                is_unstable = intake.has_changed()
-            if not is_unstable:
-                break
-        # Only now: until it counts, whatever is read next is written over it.
-        self._entries.append(entry)
-        self._end += local_header_size(entry.name, entry.size) + entry.compressed_size
-        self.files[source.name] = {
-            "size": entry.size,
-            "sha256": packed.sha256,
-            "mode": entry.mode,
-            "mtime_ns": max(-_INT64, min(intake.status.st_mtime_ns, _INT64 - 1)),
-            **({"unstable": True} if is_unstable else {}),
-        }
+        sink = _FileSink(self._fd, source.name, self._end)
+        packed = pack_to(sink, source, self._earlier, self._progress.advance)
+        if local_header_size(source.name, packed.size) != sink.header_size:
+            raise CheckpointError("a file became too large as it was rewritten", entry=source.name)
+        self._append(source.name, packed)
 
     def finish(self, document: bytes) -> None:
         """Complete the archive with ``document`` as its ``metadata.json``.
@@ -114,62 +126,98 @@ class ArchiveWriter:
         It may be called again, with another document.
 
         Raises:
+            CheckpointError: The document is larger than ``metadata_bytes``.
             OSError: The archive cannot be written.
         """
         content = document.ljust(self._metadata_bytes)
         if len(content) > self._metadata_bytes:
-            raise CheckpointError("metadata.json became larger than it could become")
+            raise CheckpointError("metadata.json is larger than its place in the archive")
         crc, size = zlib.crc32(content), len(content)
-        entry = Entry(METADATA_NAME, STORED, crc, size, size, _PLAIN_MODE, 0)
+        entry = Entry(METADATA_NAME, STORED, crc, size, size, _METADATA_MODE, 0)
         directory = central_directory((entry, *self._entries), self._end)
-        self._put(local_header(entry) + content, 0)
-        self._put(directory, self._end)
+        _write_at(self._fd, local_header(entry) + content, 0)
+        _write_at(self._fd, directory, self._end)
         os.ftruncate(self._fd, self._end + len(directory))
 
-    def _write(self, name: str, intake: Intake) -> tuple[Entry, _Packed]:
-        """Write a member behind the others, where the next one would be written too."""
-        header_size = local_header_size(name, intake.length)
-        packed = self._pack(intake.chunks(), self._end + header_size)
-        if packed.is_wasteful:
-            packed = self._pack(intake.chunks(), self._end + header_size, may_deflate=False)
-        if local_header_size(name, packed.size) != header_size:
-            raise CheckpointError("a file became too large as it was rewritten", entry=name)
-        mode = _EXECUTABLE_MODE if intake.status.st_mode & stat.S_IXUSR else _PLAIN_MODE
-        entry = Entry(
-            name, packed.method, packed.crc, packed.compressed_size, packed.size, mode, self._end
+    def remember(self, path: Path) -> None:
+        """Let later archives copy the members of this one, which was verified.
+
+        Args:
+            path: Where the archive was published.
+        """
+        earlier_members.remember(
+            (packed.sha256, _earlier_member(path, entry, packed))
+            for entry, packed in zip(self._entries, self._packed, strict=True)
         )
-        self._put(local_header(entry), self._end)
-        return entry, packed
 
-    def _pack(self, chunks: Iterable[bytes], start: int, *, may_deflate: bool = True) -> _Packed:
-        chunks = iter(chunks)
-        sample = next(chunks, b"")
-        method = DEFLATED if may_deflate and _shrinks(sample) else STORED
-        deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
-        digest = hashlib.sha256()
-        crc = size = 0
-        end = start
-        for chunk in chain([sample], chunks):
-            self._progress.advance(len(chunk))
-            digest.update(chunk)
-            crc = zlib.crc32(chunk, crc)
-            size += len(chunk)
-            end = self._put(chunk if method == STORED else deflater.compress(chunk), end)
-        if method == DEFLATED:
-            end = self._put(deflater.flush(), end)
-        return _Packed(method, crc, size, end - start, digest.hexdigest())
+    def _append(self, name: str, packed: Packed) -> None:
+        """Write what is not written yet of a member, and count it as one."""
+        entry = Entry(
+            name,
+            packed.method,
+            packed.crc,
+            packed.packed_size,
+            packed.size,
+            packed.mode,
+            self._end,
+        )
+        header = local_header(entry)
+        _write_at(self._fd, header + (packed.content or b""), self._end)
+        # Only now: until it counts, whatever is packed next is written over it.
+        self._entries.append(entry)
+        self._packed.append(attrs.evolve(packed, content=None))
+        self._end += len(header) + packed.packed_size
+        if packed.is_copied:
+            self.copied[name] = packed.packed_sha256
+        self.files[name] = {
+            "size": packed.size,
+            "sha256": packed.sha256.hex(),
+            "mode": packed.mode,
+            "mtime_ns": max(-_INT64, min(packed.mtime_ns, _INT64 - 1)),
+            **({"unstable": True} if packed.is_unstable else {}),
+        }
+        self._on_added(packed.sha256.hex(), packed.size)
 
-    def _put(self, data: bytes, offset: int) -> int:
-        """Write all of ``data``; return where it ends."""
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(self._fd, view, offset)
-            view = view[written:]
-            offset += written
-        return offset
+
+class _FileSink:
+    """The place of the next member in the file.
+
+    Attributes:
+        header_size: Room left for its header.
+    """
+
+    def __init__(self, fd: int, name: str, start: int) -> None:
+        self.header_size = 0
+        self._fd = fd
+        self._name = name
+        self._start = start
+        self._at = start
+
+    def begin(self, size: int) -> None:
+        self.header_size = local_header_size(self._name, size)
+        self._at = self._start + self.header_size
+
+    def write(self, data: bytes) -> None:
+        self._at = _write_at(self._fd, data, self._at)
 
 
-def _shrinks(content: bytes) -> bool:
-    sample = content[:_SAMPLE_BYTES]
-    deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
-    return len(deflater.compress(sample)) + len(deflater.flush()) < len(sample)
+def _earlier_member(path: Path, entry: Entry, packed: Packed) -> EarlierMember:
+    return EarlierMember(
+        archive=path,
+        start=entry.offset + local_header_size(entry.name, entry.size),
+        method=packed.method,
+        crc=packed.crc,
+        size=packed.size,
+        packed_size=packed.packed_size,
+        packed_sha256=packed.packed_sha256,
+    )
+
+
+def _write_at(fd: int, data: bytes, offset: int) -> int:
+    """Write all of ``data``; return where it ends."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view = view[written:]
+        offset += written
+    return offset

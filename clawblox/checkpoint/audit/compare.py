@@ -1,4 +1,4 @@
-"""What one archive has that another has not."""
+"""What one archive has and another does not."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def diff_checkpoints(
     Raises:
         CheckpointFormatError: One of them is not sound, as far as it was read.
         CheckpointError: One of them cannot be read.
-        ConfigError: One of the paths is none.
+        ConfigError: One of the arguments is not a path.
     """
     paths = check_read_path(first, "first"), check_read_path(second, "second")
     with Archive.open(paths[0], limits) as one, Archive.open(paths[1], limits) as other:
@@ -85,7 +85,7 @@ def _differs(one: Archive, ours: Entry, other: Archive, theirs: Entry) -> bool:
 
 
 def _digest(archive: Archive, entry: Entry) -> str:
-    # Not the one that the metadata tells: nobody has held it against the content yet.
+    # Not the one in the metadata: it has not been compared with the content yet.
     digest = hashlib.sha256()
     for chunk in archive.stream(entry):
         digest.update(chunk)

@@ -32,14 +32,14 @@ _PATTERN: Final = "*.ckpt"
 
 @attrs.frozen(kw_only=True)
 class Repair:
-    """What the repair of a run came to. Paths are in order.
+    """Outcome of repairing a run. Paths are in order.
 
     Attributes:
-        registered: Archives that the manifest did not name as they are, and names now.
-        intact: How many it named already.
-        refused: Archives that are not sound, with the reason; they were left alone.
-        missing: Archives that the manifest names and that are gone; their entries stay, for
-            they tell what there was.
+        registered: Archives that the manifest did not list as they are, and lists now.
+        intact: Number of archives that it listed already.
+        refused: Archives that are not sound, with the reason; they were left as they are.
+        missing: Archives that the manifest lists and that are gone; their entries stay as a
+            record.
     """
 
     registered: tuple[Path, ...]
@@ -55,19 +55,19 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
         run_dir: The run directory; its archives are those in it and below ``checkpoints`` in it.
 
     Raises:
-        CheckpointError: It is no directory, or cannot be looked through.
+        CheckpointError: It is not a directory, or cannot be listed.
         ManifestError: The manifest cannot be read or written; nothing was registered.
-        ConfigError: ``run_dir`` is no path.
+        ConfigError: ``run_dir`` is not a path.
     """
     root = check_path(run_dir, "run_dir").absolute()
     known = _known_entries(root)
     registered: dict[Path, ManifestEntry] = {}
     refused: dict[Path, CheckpointError] = {}
-    found = _archives_of(root)
+    found = _find_archives(root)
     for path in found:
         try:
             if not _is_known(path, known.get(path)):
-                registered[path] = _entry_of(path)
+                registered[path] = _read_entry(path)
         except CheckpointError as error:
             refused[path] = error
     if registered:
@@ -80,7 +80,7 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
     )
 
 
-def _archives_of(root: Path) -> list[Path]:
+def _find_archives(root: Path) -> list[Path]:
     try:
         directories = [root, *_directories_below(root / "checkpoints")]
         for directory in directories:
@@ -107,7 +107,7 @@ def _known_entries(root: Path) -> dict[Path, ManifestEntry]:
 
 
 def _names_archive(entry: object) -> bool:
-    """Say whether an entry is one of an archive; worlds write to the manifest, too."""
+    """Return whether an entry is about an archive; worlds write to the manifest, too."""
     return (
         isinstance(entry, dict)
         and entry.get("format") == ARCHIVE_FORMAT
@@ -116,7 +116,7 @@ def _names_archive(entry: object) -> bool:
 
 
 def _is_known(path: Path, entry: ManifestEntry | None) -> bool:
-    """Say whether the manifest tells of this archive; another may have had its name."""
+    """Return whether the manifest lists this archive; another may have had its name."""
     if entry is None:
         return False
     with Archive.open(path) as archive:
@@ -124,7 +124,7 @@ def _is_known(path: Path, entry: ManifestEntry | None) -> bool:
     return (entry.get("size_bytes"), entry.get("created_at")) == (path.stat().st_size, created_at)
 
 
-def _entry_of(path: Path) -> ManifestEntry:
+def _read_entry(path: Path) -> ManifestEntry:
     with Archive.open(path) as archive:
         archive.verify()
         metadata: Mapping[str, Any] = archive.metadata

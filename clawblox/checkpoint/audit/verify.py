@@ -1,4 +1,4 @@
-"""What can be said of an archive that exists: is it sound, and is a secret in it."""
+"""Whether an archive is sound, and whether a secret is in it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 
 from clawblox.checkpoint.archive.reader import Archive
-from clawblox.checkpoint.audit.examine import examine
+from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.model import Allowance, Limits
+from clawblox.checkpoint.options import check_secrets, label_secrets
 from clawblox.checkpoint.progress import Progress, Report
-from clawblox.checkpoint.request import checked_secrets, label_secrets
 from clawblox.checkpoint.secrets import Scanner, known_values
 from clawblox.config.arguments import check_read_path
 from clawblox.results import Finding
@@ -43,7 +43,7 @@ class Verification:
 
 @attrs.frozen(kw_only=True)
 class Scan:
-    """What a search for secrets came to.
+    """Result of a search for secrets.
 
     Attributes:
         path: The archive.
@@ -62,17 +62,18 @@ def verify_checkpoint(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     progress: Report | None = None,
 ) -> Verification:
-    """Read all of an archive and see that it is what was written. Blocks.
+    """Read all of an archive and check that it is what was written. Blocks.
 
     Args:
         path: The archive.
-        limits: How large it may be.
-        progress: Called with bytes done and bytes in all; what it raises ends the reading.
+        limits: How large the archive may be.
+        progress: Called with bytes done and bytes in all; what it raises ends the reading. None for
+            no calls.
 
     Raises:
-        CheckpointFormatError: It is not.
+        CheckpointFormatError: It is not what was written.
         CheckpointError: It cannot be read.
-        ConfigError: ``path`` is no path.
+        ConfigError: ``path`` is not a path.
     """
     with Archive.open(check_read_path(path, "path"), limits) as archive:
         archive.verify(progress)
@@ -98,19 +99,23 @@ def scan_checkpoint(
     Args:
         path: The archive.
         known_secrets: Secrets to look for besides those in this process's environment.
-        allow: Findings that are none.
-        limits: How large it may be.
-        progress: Called with bytes done and bytes in all; what it raises ends the search.
+        allow: Findings that are no secrets.
+        limits: How large the archive may be.
+        progress: Called with bytes done and bytes in all; what it raises ends the search. None for
+            no calls.
 
     Raises:
-        ConfigError: ``known_secrets`` are not strings, or ``path`` is no path.
+        ConfigError: ``known_secrets`` are not strings, or ``path`` is not a path.
         CheckpointFormatError: The archive is not sound.
         CheckpointError: It cannot be read.
     """
-    known_secrets = checked_secrets(known_secrets)
+    known_secrets = check_secrets(known_secrets)
     known = known_values(os.environ, ()) | label_secrets(known_secrets)
     scanner = Scanner(known, tuple(allow))
     with Archive.open(check_read_path(path, "path"), limits) as archive:
         counter = Progress(progress, sum(entry.size for entry in archive.entries))
-        found = examine(archive, archive.entries, scanner, counter)
+        with Examination(scanner, counter) as examination:
+            for entry in archive.entries:
+                examination.expect(archive.member(entry).sha256, entry.size)
+            found = examination.run(archive, archive.entries)
     return Scan(path=archive.path, findings=tuple(found), summary=scanner.summary())

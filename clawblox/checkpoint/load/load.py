@@ -1,14 +1,13 @@
 """Loading an archive into a run directory, completely or not at all.
 
 Owns the order of things: every header is checked before anything is written, every byte before
-anything appears. How archives are read is ``reader``'s, where things belong ``placing``'s, how a
-tree appears ``staging``'s.
+anything appears. ``reader`` knows how archives are read, ``placing`` where things belong,
+``staging`` how a tree appears.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -18,8 +17,8 @@ from clawblox.checkpoint.archive.reader import Archive, located
 from clawblox.checkpoint.collect.policy import git_config
 from clawblox.checkpoint.load.placing import Place, Placing, agent_names
 from clawblox.checkpoint.load.staging import Staging, Target
-from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
+from clawblox.checkpoint.options import LoadOptions
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointLimitError
 
@@ -29,23 +28,19 @@ _USABLE: Final = 0.9
 """The part of the free disk that a checkpoint may take."""
 _FILE_MODE: Final = 0o600
 _LATEST_NS: Final = 4_102_444_800 * 10**9
-"""2100-01-01, which every file system can say."""
+"""2100-01-01, which every file system can store."""
 
 
-def load(
-    path: Path, run_dir: Path, *, limits: Limits, progress: Report | None = None
-) -> dict[str, Any]:
+def load(options: LoadOptions) -> dict[str, Any]:
     """Put what is in an archive into a run directory. Blocks.
 
-    A load that raises has changed nothing. One that is killed leaves a directory
-    ``.load.….partial`` at most, which a later one sweeps; and, when it was killed in between two
-    things appearing in a directory that was there before, the first of them.
+    A load that raises has changed nothing. A killed load leaves at most a directory
+    ``.load.….partial``, which a later load removes; and, when it was killed between two renames
+    into a directory that existed before, the first of the two.
 
     Args:
-        path: The archive.
-        run_dir: Where it goes. It need not exist; if it does, other things may be in it.
-        limits: How large the archive may be.
-        progress: Takes bytes done and bytes in all; what it raises ends the load.
+        options: What is loaded and where; the directory need not exist, and other things may be
+            in it.
 
     Returns:
         ``world_snapshot``, the path of the document or None; ``agents``, the agents' directories
@@ -53,14 +48,14 @@ def load(
         ``reason``; ``verified``, whether the archive names the digest of every member.
 
     Raises:
-        CheckpointFormatError: It is no sound archive, or one of its subclasses.
-        CheckpointError: It cannot be read, or not be written there; or something is there
-            already that it would write.
+        CheckpointFormatError: The archive is not sound, or a subclass of this error.
+        CheckpointError: It cannot be read, or not be written there; or something it would write
+            is there already.
     """
-    with Archive.open(path, limits) as archive, located(path):
-        target = Target.at(run_dir)
+    with Archive.open(options.path, options.limits) as archive, located(options.path):
+        target = Target.at(options.run_dir)
         _check_room(archive, target)
-        return _Load(archive, target).run(progress)
+        return _Load(archive, target).run(options.progress)
 
 
 class _Load:

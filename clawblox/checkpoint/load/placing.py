@@ -1,7 +1,7 @@
 """Where in a run directory each thing of an archive belongs, if anywhere.
 
 State loads, policy doesn't: what ``policy`` keeps out of archives is not taken out of one either,
-and of a conversation only what its format names. Pure: ``loader`` does it.
+and of a conversation only what its format names. Pure: ``load`` does it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Place", "Placing", "agent_names"]
 _NO_WORKSPACE = "is in no workspace"
 _OUTSIDE = "would lead out of the workspace"
 _NO_SESSION = "the archive records no session of a known format"
-_NO_PART = "no part of a session that is restored"
+_NO_PART = "not a part of a session that is restored"
 
 
 @attrs.frozen
@@ -66,10 +66,10 @@ class Placing:
         self._run_dir = run_dir
 
     def place(self, entry: Entry) -> Place | None:
-        """Say where a member belongs, ``metadata.json`` aside; None when nowhere.
+        """Return where a member belongs, ``metadata.json`` aside; None when nowhere.
 
         Raises:
-            CheckpointFormatError: What the metadata says of its session cannot be.
+            CheckpointFormatError: What the metadata says of its session is impossible.
         """
         place = self._find(entry.name)
         if isinstance(place, Place):
@@ -78,7 +78,7 @@ class Placing:
         return None
 
     def links(self) -> Iterator[tuple[Place, str]]:
-        """Yield the links to make, with what they say."""
+        """Yield the links to make, with their targets."""
         for link in self._metadata.get("symlinks", ()):
             path, target = link["path"], link["target"]
             reason = self._link_exclusion(path, target)
@@ -105,7 +105,7 @@ class Placing:
         return Place(_parts(name)) if reason is None else reason
 
     def _find_session(self, agent: str, path: str) -> Place | str:
-        state = _state_of(self._metadata, agent)
+        state = _read_state(self._metadata, agent)
         session_format = FORMATS.get(state.get("session_format") or "")
         session_id = state.get("session_id")
         if session_format is None or session_id is None:
@@ -151,7 +151,7 @@ def agent_names(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> tuple[
     return tuple(dict.fromkeys((*metadata.get("agents", ()), *(m[0] for m in members if m))))
 
 
-def _state_of(metadata: Mapping[str, Any], agent: str) -> Mapping[str, Any]:
+def _read_state(metadata: Mapping[str, Any], agent: str) -> Mapping[str, Any]:
     agents = metadata.get("agents", {})
     state = agents.get(agent, {}) if isinstance(agents, dict) else {}
     shared = metadata.get("session_format")

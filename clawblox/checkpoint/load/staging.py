@@ -1,11 +1,11 @@
 """A tree that is built in private and then appears in its place, or never existed.
 
-It grows in a directory of its own beside its destination. Everything goes through directory
+It grows in its own directory beside its destination. Everything goes through directory
 descriptors, so no symbolic link leads it elsewhere, and every name in it is new. It is made
-durable and then moved, and nothing is ever replaced. What a killed owner left, the next one
-sweeps.
+durable and then moved, and nothing is ever replaced. What a killed owner left is
+removed by the next one.
 
-What stands in the tree is told by ``loader``. Everything here blocks.
+What stands in the tree is for ``load`` to decide. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Staging:
             mtime_ns: When it was changed, in nanoseconds since 1970; None leaves that to be now.
 
         Raises:
-            CheckpointPathError: On this file system the path is one that is taken.
+            CheckpointPathError: The path is taken already on this file system.
         """
         with self._translated(parts):
             fd = os.open(parts[-1], _NEW_FILE, mode, dir_fd=self._directory(parts[:-1]))
@@ -319,7 +319,7 @@ def _sweep(base: int) -> None:
 
 
 def _rename(source: int, destination: int, name: str) -> None:
-    """Move ``name`` from one directory to another in which there is none."""
+    """Move ``name`` from one directory to another that has no such name."""
     if rename_with(NO_REPLACE, name, name, source_dir=source, destination_dir=destination):
         return
     with contextlib.suppress(FileNotFoundError):

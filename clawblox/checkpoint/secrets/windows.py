@@ -21,7 +21,7 @@ from clawblox.checkpoint.secrets.matching import (
 from clawblox.checkpoint.secrets.patterns.base64_runs import Base64Stream, continue_run, skip_run
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
 from clawblox.checkpoint.secrets.patterns.shapes import Match
-from clawblox.checkpoint.secrets.verdicts import Verdict, key_of, verdicts
+from clawblox.checkpoint.secrets.verdicts import Verdict, verdict_key, verdicts
 from clawblox.results import Finding
 
 __all__ = ["LEAD", "OVERLAP", "STRIDE", "Report", "Windows", "finding_of", "preview_of"]
@@ -40,8 +40,8 @@ class Report(Protocol):
     """Where the contents of one file tell what they find."""
 
     known: KnownSecrets
-    circumstances: bytes
-    """What names rule set and known secrets."""
+    circumstances: bytes | None
+    """What names rule set and known secrets; None when no window is remembered."""
 
     decoded_bytes: int
     containers: int
@@ -115,12 +115,21 @@ class Windows:
         del self._data[:kept_from]
 
     def _judge(self, window: _Window) -> Verdict:
-        key = window.key(self._report.circumstances, self._depth)
+        circumstances = self._report.circumstances
+        if circumstances is None:
+            return self._search_window(window)
+        key = window.key(circumstances, self._depth)
         verdict = verdicts.recall(key)
         if verdict is not None:
             self._report.count_containers(verdict.containers)
             return verdict
         is_clean = self._report.is_clean_since
+        verdict = self._search_window(window)
+        if is_clean():
+            verdicts.remember(key, verdict)
+        return verdict
+
+    def _search_window(self, window: _Window) -> Verdict:
         containers = self._report.containers
         long_run = self._inspect(window)
         newlines = window.text.count(b"\n", window.begin, window.end)
@@ -131,10 +140,7 @@ class Windows:
             is_start=window.is_start,
             is_deepest=self._depth >= MAX_DEPTH,
         )
-        verdict = Verdict(newlines, self._report.containers - containers, long_run, starts)
-        if is_clean():
-            verdicts.remember(key, verdict)
-        return verdict
+        return Verdict(newlines, self._report.containers - containers, long_run, starts)
 
     def _inspect(self, window: _Window) -> int | None:
         known = self._report.known
@@ -179,7 +185,7 @@ class _Window:
 
     def key(self, circumstances: bytes, depth: int) -> bytes:
         numbers = (self.begin, self.runs_from, self.end, self.is_start, self.is_last, depth)
-        return key_of(self.text, circumstances, *numbers)
+        return verdict_key(self.text, circumstances, *numbers)
 
 
 class _LongRun:

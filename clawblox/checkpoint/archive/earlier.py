@@ -1,0 +1,166 @@
+"""Members of archives that this process has written, so that the next archive can copy them.
+
+Compressing is the slow part of packing, and most files of a workspace are the same from one
+checkpoint to the next. What is remembered here is in memory only, and bytes that are read from an
+earlier archive count for nothing until their digest is the remembered one: anyone who
+can write to the directory of the archives can spoil a copy, which is then compressed anew, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Self
+
+import attrs
+
+__all__ = ["EarlierArchives", "EarlierMember", "EarlierMembers", "earlier_members"]
+
+_CHUNK_BYTES: Final = 256 << 10
+_MOST_OPEN: Final = 8
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@attrs.frozen(kw_only=True)
+class EarlierMember:
+    """A member of an archive that was verified and published.
+
+    Attributes:
+        archive: The archive.
+        start: Where the member's packed content begins in it.
+        method: How it is packed.
+        crc: CRC-32 of its content.
+        size: Bytes of its content.
+        packed_size: Bytes of its packed content.
+        packed_sha256: Digest of its packed content.
+    """
+
+    archive: Path
+    start: int
+    method: int
+    crc: int
+    size: int
+    packed_size: int
+    packed_sha256: bytes
+
+
+class EarlierMembers:
+    """The most recent members by the digest of their content; safe to use from several threads.
+
+    Args:
+        capacity: The number of members to remember.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._members: dict[bytes, EarlierMember] = {}
+        self._lock = threading.Lock()
+
+    def remember(self, members: Iterable[tuple[bytes, EarlierMember]]) -> None:
+        """Remember members by the digest of their content; the oldest are forgotten."""
+        with self._lock:
+            for sha256, member in members:
+                self._members.pop(sha256, None)
+                self._members[sha256] = member
+            while len(self._members) > self._capacity:
+                del self._members[next(iter(self._members))]
+
+    def find(self, sha256: bytes) -> EarlierMember | None:
+        """Return the member with this content; None when there is none."""
+        with self._lock:
+            return self._members.get(sha256)
+
+    def sizes(self) -> frozenset[int]:
+        """Return the sizes of all contents."""
+        with self._lock:
+            return frozenset(member.size for member in self._members.values())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._members.clear()
+
+
+earlier_members: Final = EarlierMembers(capacity=1 << 15)
+"""Those of this process, in about 12 MB when it is full."""
+
+
+class EarlierArchives:
+    """Reads packed members out of earlier archives, for the time of one save.
+
+    A context manager; safe to use from several threads.
+
+    Args:
+        members: What is known of them.
+    """
+
+    def __init__(self, members: EarlierMembers = earlier_members) -> None:
+        self._members = members
+        self._sizes = members.sizes()
+        self._files: dict[Path, int | None] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._files.values():
+            if fd is not None:
+                os.close(fd)
+
+    def may_have(self, size: int) -> bool:
+        """Return whether a content of this size, in bytes, may be in an earlier archive."""
+        return size in self._sizes
+
+    def copy(self, sha256: bytes, write: Callable[[bytes], object]) -> EarlierMember | None:
+        """Write the packed form of a content. Blocks.
+
+        Args:
+            sha256: Digest of the content.
+            write: Takes the bytes piece by piece. They may turn out to be wrong at the end.
+
+        Returns:
+            The member that was copied; None when there is none, or what was written is wrong.
+        """
+        member = self._members.find(sha256)
+        fd = self._open(member.archive) if member else None
+        if member is None or fd is None:
+            return None
+        digest = hashlib.sha256()
+        for chunk in _read(fd, member.start, member.packed_size):
+            digest.update(chunk)
+            write(chunk)
+        return member if digest.digest() == member.packed_sha256 else None
+
+    def _open(self, path: Path) -> int | None:
+        with self._lock:
+            if path not in self._files:
+                # An archive that is replaced during the save stays open, and is what it was.
+                is_full = len(self._files) >= _MOST_OPEN
+                self._files[path] = None if is_full else _open(path)
+            return self._files[path]
+
+
+def _open(path: Path) -> int | None:
+    try:
+        return os.open(path, _FLAGS)
+    except OSError:
+        return None
+
+
+def _read(fd: int, start: int, size: int) -> Iterator[bytes]:
+    """Yield what can be read; the digest tells whether that is all of it."""
+    end = start + size
+    while start < end:
+        chunk = b""
+        with contextlib.suppress(OSError):
+            chunk = os.pread(fd, min(_CHUNK_BYTES, end - start), start)
+        if not chunk:
+            return
+        start += len(chunk)
+        yield chunk

@@ -1,0 +1,239 @@
+"""One source as it will stand in an archive: read, hashed, and compressed where that helps.
+
+A small source is packed in memory, so that several can be packed at once; a large one goes to the
+file piece by piece. What is compressed how depends on the content alone, never on threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final, Protocol, TypeAlias
+
+import attrs
+
+from clawblox.checkpoint.archive.deflate import new_deflater, shrinks
+from clawblox.checkpoint.archive.earlier import EarlierArchives, EarlierMember
+from clawblox.checkpoint.archive.intake import CHUNK_BYTES, Intake, open_intake
+from clawblox.checkpoint.archive.layout import DEFLATED, STORED
+from clawblox.checkpoint.model import Source
+
+__all__ = ["Packed", "Sink", "is_small", "pack_small", "pack_to"]
+
+Count: TypeAlias = Callable[[int], object]
+"""Is told how many more bytes were read; what it raises ends the packing."""
+
+_RETRIES: Final = 3
+"""How often a file that changed while it was read is read again."""
+
+_PLAIN_MODE: Final = 0o600
+_EXECUTABLE_MODE: Final = 0o700
+
+
+@attrs.frozen(kw_only=True)
+class Packed:
+    """A source that was packed.
+
+    Attributes:
+        method: ``STORED`` or ``DEFLATED``.
+        crc: CRC-32 of the content.
+        size: Bytes of the content.
+        packed_size: Bytes that it takes in the archive.
+        sha256: Digest of the content.
+        packed_sha256: Digest of the bytes in the archive.
+        is_copied: Whether these bytes were verified in an earlier archive.
+        content: The bytes in the archive; None when they were written to a sink.
+        mode: 0o700 for a file that its owner may execute, else 0o600.
+        mtime_ns: When the file was last modified.
+        is_unstable: Whether the file changed each time it was read.
+    """
+
+    method: int
+    crc: int
+    size: int
+    packed_size: int
+    sha256: bytes
+    packed_sha256: bytes
+    is_copied: bool = False
+    content: bytes | None = attrs.field(default=None, repr=False)
+    mode: int = _PLAIN_MODE
+    mtime_ns: int = 0
+    is_unstable: bool = False
+
+
+class Sink(Protocol):
+    """Where the packed bytes of a large source go."""
+
+    def begin(self, size: int) -> None:
+        """Begin, or begin again, with a source of this size; what was written is void."""
+
+    def write(self, data: bytes) -> None:
+        """Write the next bytes."""
+
+
+def is_small(source: Source, size: int) -> bool:
+    """Return whether :func:`pack_small` may take a source.
+
+    Args:
+        source: The source.
+        size: Size of its file, in bytes.
+    """
+    return source.transform is None and size <= CHUNK_BYTES
+
+
+def pack_small(source: Source, earlier: EarlierArchives) -> Packed | None:
+    """Pack a small source in memory; return None when it is not small any more. Blocks.
+
+    Raises:
+        VanishedSource: The file is gone.
+        UnreadableSource: It may not be read.
+        CheckpointError: It cannot be read.
+    """
+    for _ in range(1 + _RETRIES):
+        with open_intake(source) as intake:
+            if not is_small(source, intake.length):
+                return None
+            packed = _completed(_pack_content(b"".join(intake.chunks()), earlier), intake)
+        if not packed.is_unstable:
+            break
+    return packed
+
+
+def pack_to(sink: Sink, source: Source, earlier: EarlierArchives, count: Count) -> Packed:
+    """Pack a source of any size into a sink. Blocks.
+
+    Args:
+        sink: Takes the packed bytes.
+        source: The source.
+        earlier: Where they may be already.
+        count: Is told how many bytes were read.
+
+    Raises:
+        VanishedSource: The file is gone.
+        UnreadableSource: It may not be read.
+        CheckpointError: It cannot be read.
+    """
+    for _ in range(1 + _RETRIES):
+        with open_intake(source) as intake:
+            packed = _completed(_Stream(sink, intake, earlier, count).pack(), intake)
+        if not packed.is_unstable:
+            break
+    return packed
+
+
+def _completed(packed: Packed, intake: Intake) -> Packed:
+    is_executable = intake.status.st_mode & stat.S_IXUSR
+    return attrs.evolve(
+        packed,
+        mode=_EXECUTABLE_MODE if is_executable else _PLAIN_MODE,
+        mtime_ns=intake.status.st_mtime_ns,
+        is_unstable=intake.has_changed(),
+    )
+
+
+# A small source
+
+
+def _pack_content(content: bytes, earlier: EarlierArchives) -> Packed:
+    digest = hashlib.sha256(content).digest()
+    if earlier.may_have(len(content)) and (copied := _copy_small(digest, earlier)):
+        return copied
+    method, data = STORED, content
+    if shrinks(content):
+        deflater = new_deflater()
+        deflated = deflater.compress(content) + deflater.flush()
+        if len(deflated) < len(content):
+            method, data = DEFLATED, deflated
+    return Packed(
+        method=method,
+        crc=zlib.crc32(content),
+        size=len(content),
+        packed_size=len(data),
+        sha256=digest,
+        packed_sha256=digest if method == STORED else hashlib.sha256(data).digest(),
+        content=data,
+    )
+
+
+def _copy_small(sha256: bytes, earlier: EarlierArchives) -> Packed | None:
+    parts: list[bytes] = []
+    member = earlier.copy(sha256, parts.append)
+    return None if member is None else _copied(sha256, member, b"".join(parts))
+
+
+def _copied(sha256: bytes, member: EarlierMember, content: bytes | None = None) -> Packed:
+    return Packed(
+        method=member.method,
+        crc=member.crc,
+        size=member.size,
+        packed_size=member.packed_size,
+        sha256=sha256,
+        packed_sha256=member.packed_sha256,
+        is_copied=True,
+        content=content,
+    )
+
+
+# A large one
+
+
+class _Stream:
+    def __init__(self, sink: Sink, intake: Intake, earlier: EarlierArchives, count: Count) -> None:
+        self._sink = sink
+        self._intake = intake
+        self._earlier = earlier
+        self._count = count
+
+    def pack(self) -> Packed:
+        if self._earlier.may_have(self._intake.length) and (copied := self._copy()):
+            return copied
+        packed = self._write()
+        if packed.method == DEFLATED and packed.packed_size >= packed.size:
+            packed = self._write(may_deflate=False)
+        return packed
+
+    def _copy(self) -> Packed | None:
+        digest = hashlib.sha256()
+        for chunk in self._chunks():
+            digest.update(chunk)
+        self._sink.begin(self._intake.length)
+        member = self._earlier.copy(digest.digest(), self._sink.write)
+        return None if member is None else _copied(digest.digest(), member)
+
+    def _write(self, *, may_deflate: bool = True) -> Packed:
+        chunks = self._chunks()
+        beginning = next(chunks, b"")
+        deflater = new_deflater() if may_deflate and shrinks(beginning) else None
+        digest, packed_digest = hashlib.sha256(), hashlib.sha256()
+        crc = size = packed_size = 0
+
+        def write(data: bytes) -> None:
+            nonlocal packed_size
+            packed_digest.update(data)
+            packed_size += len(data)
+            self._sink.write(data)
+
+        self._sink.begin(self._intake.length)
+        for chunk in chain([beginning], chunks):
+            digest.update(chunk)
+            crc = zlib.crc32(chunk, crc)
+            size += len(chunk)
+            write(deflater.compress(chunk) if deflater else chunk)
+        if deflater:
+            write(deflater.flush())
+        return Packed(
+            method=DEFLATED if deflater else STORED,
+            crc=crc,
+            size=size,
+            packed_size=packed_size,
+            sha256=digest.digest(),
+            packed_sha256=packed_digest.digest(),
+        )
+
+    def _chunks(self) -> Iterator[bytes]:
+        for chunk in self._intake.chunks():
+            self._count(len(chunk))
+            yield chunk

@@ -1,0 +1,97 @@
+"""Async twins of functions that block: the same call in a worker thread, which can be cancelled.
+
+A twin takes its signature and its documentation from the function. A cancellation makes the
+progress hook raise, and the function ends there.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
+
+import attrs
+
+from clawblox.checkpoint.progress import Report
+from clawblox.concurrency.threads import run_interruptible
+
+__all__ = ["async_twin", "run_with_progress"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_BLOCKS: Final = " Blocks."
+
+
+def async_twin(
+    function: Callable[_P, _T], *, cancellation: str
+) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """Return the async twin of a function; it is called ``async_`` and the function's name.
+
+    Args:
+        function: A function that blocks and takes ``progress``, a hook or None, by keyword.
+        cancellation: What a cancelled call leaves behind, for the documentation.
+    """
+
+    @functools.wraps(function)
+    async def twin(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        call = _Call(function, args, kwargs)
+        del args, kwargs  # the locals in a traceback may be printed, and they may be secrets
+        return await run_with_progress(call.run, call.progress)
+
+    first, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
+    twin.__doc__ = "\n\n".join(
+        (
+            first.removesuffix(_BLOCKS),
+            "``progress`` is called in a worker thread.",
+            rest.strip(),
+            f"Cancellation: {cancellation}",
+        )
+    )
+    twin.__name__ = f"async_{function.__name__}"
+    twin.__qualname__ = twin.__name__
+    return twin
+
+
+@attrs.frozen
+class _Call:
+    _function: Callable[..., Any]
+    _args: tuple[Any, ...] = attrs.field(repr=False)
+    _kwargs: dict[str, Any] = attrs.field(repr=False)
+
+    @property
+    def progress(self) -> Report | None:
+        return self._kwargs.get("progress")
+
+    def run(self, hook: Report) -> Any:  # noqa: ANN401 - what the function returns
+        return self._function(*self._args, **{**self._kwargs, "progress": hook})
+
+
+class _Interrupted(Exception):  # noqa: N818 - says the condition; it never leaves this module
+    """The caller does not wait for the operation any more."""
+
+
+async def run_with_progress(function: Callable[[Report], _T], report: Report | None) -> _T:
+    """Run ``function(hook)`` in a worker thread; a cancellation makes the hook raise.
+
+    Args:
+        function: What blocks; it calls the hook with bytes done and bytes in all.
+        report: Takes what the hook is called with, in the worker thread; None for nothing.
+
+    Raises:
+        Exception: What the function raised.
+
+    Cancellation: waits for the function, which ends as soon as it calls the hook.
+    """
+    is_cancelled = threading.Event()
+
+    def hook(done: int, total: int) -> None:
+        if is_cancelled.is_set():
+            raise _Interrupted
+        if report is not None:
+            report(done, total)
+
+    return await run_interruptible(partial(function, hook), is_cancelled.set)
