@@ -1,7 +1,7 @@
-"""The snapshot document: everything that a restored instance needs to be the same one.
+"""The snapshot of a hosted world: a JSON document, written and restored.
 
-Its shape is described in ``docs/server.md``. ``format``, ``time`` and ``scene_hash`` are the
-names that orchestrators and other tools read.
+``docs/server.md`` describes its fields. Orchestrators and other tools read ``format``, ``time``
+and ``scene_hash``.
 """
 
 from __future__ import annotations
@@ -9,70 +9,74 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from clawblox.server.chat import Chat, ChatMessage
-from clawblox.server.instance import Instance, PendingInput
+from clawblox.server.hosted_world import HostedWorld, PendingInput
+from clawblox.server.payload import refuse_constant
 from clawblox.server.sessions import IdSource, Session, Sessions
 
-__all__ = ["VERSION", "SnapshotRefusal", "capture", "restore"]
+__all__ = ["VERSION", "SnapshotRefusal", "make_snapshot", "restore_snapshot"]
 
 VERSION: Final = 1
-"""Version of the document around the simulation's own state."""
+"""Version of the kit's document, which holds the simulation's state."""
 
 _log = logging.getLogger("clawblox.server")
 _T = TypeVar("_T")
 
 
 class SnapshotRefusal(ValueError):  # noqa: N818 - says what happened
-    """A document that this world cannot become; the message says why."""
+    """A snapshot does not belong to this world; the message says why."""
 
 
-def capture(instance: Instance) -> dict[str, Any]:
-    """Return the document of an instance, as it stands between two ticks.
+def make_snapshot(world: HostedWorld) -> dict[str, Any]:
+    """Return the snapshot of a world, as it is between two ticks.
 
-    An error of the simulation's ``snapshot`` is passed on and does not halt the world: what
-    an operator asks for must not end what agents do.
+    Errors of the simulation's ``snapshot`` and ``content_hash`` pass through and do not halt the
+    world: a failed save must not stop the agents.
 
     Raises:
         Halted: The world has stopped.
     """
-    instance.check()
+    world.check()
     return {
-        "format": instance.simulation.format,
+        "format": world.simulation.format,
         "version": VERSION,
-        "time": instance.time,
-        "tick": instance.tick,
-        "scene_hash": instance.simulation.content_hash(),
-        "state": instance.simulation.snapshot(),
-        "sessions": [attrs.asdict(session) for session in instance.sessions],
-        "ids": instance.ids.document(),
+        "time": world.time,
+        "tick": world.tick,
+        "scene_hash": world.simulation.content_hash(),
+        "state": world.simulation.snapshot(),
+        "sessions": [attrs.asdict(session) for session in world.sessions],
+        "ids": world.ids.document(),
         "pending_inputs": [
-            {"agent_id": each.agent_id, "action": each.action, "data": each.data}
-            for each in instance.pending
+            {"agent_id": item.agent_id, "action": item.action, "data": item.data}
+            for item in world.pending
         ],
-        "chat": instance.chat.document(),
+        "chat": world.chat.document(),
     }
 
 
-def restore(instance: Instance, body: bytes) -> None:
-    """Make a fresh instance the one that ``body`` was captured of.
+def restore_snapshot(world: HostedWorld, body: bytes) -> None:
+    """Restore a snapshot into a fresh world.
+
+    Args:
+        world: The world, not used before; it must not be used after an error either.
+        body: The snapshot, encoded as JSON.
 
     Raises:
-        SnapshotRefusal: The document is not a snapshot of this world; the instance must not
-            be used any more.
+        SnapshotRefusal: ``body`` is not a snapshot of this world.
     """
     document = _parse(body)
-    _check_identity(instance, document)
-    _restore_kit(instance, document)
-    _restore_simulation(instance, document)
+    _check_identity(world, document)
+    _restore_kit(world, document)
+    _restore_simulation(world, document)
 
 
 def _parse(body: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(body, parse_constant=_refuse_constant)
+        document = json.loads(body, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise SnapshotRefusal(f"it is not JSON: {error}") from None
     if not isinstance(document, dict):
@@ -80,11 +84,11 @@ def _parse(body: bytes) -> dict[str, Any]:
     return document
 
 
-def _check_identity(instance: Instance, document: dict[str, Any]) -> None:
+def _check_identity(world: HostedWorld, document: dict[str, Any]) -> None:
     expected = {
-        "format": instance.simulation.format,
+        "format": world.simulation.format,
         "version": VERSION,
-        "scene_hash": instance.simulation.content_hash(),
+        "scene_hash": world.simulation.content_hash(),
     }
     for key, ours in expected.items():
         theirs = _field(document, key, type(ours))
@@ -92,21 +96,21 @@ def _check_identity(instance: Instance, document: dict[str, Any]) -> None:
             raise SnapshotRefusal(f"its {key} is {theirs!r}, and this world's is {ours!r}")
 
 
-def _restore_kit(instance: Instance, document: dict[str, Any]) -> None:
+def _restore_kit(world: HostedWorld, document: dict[str, Any]) -> None:
     ids, chat = _field(document, "ids", dict), _field(document, "chat", dict)
-    instance.tick = _field(document, "tick", int)
-    instance.ids = IdSource(_read_hex(_field(ids, "key", str)), _field(ids, "issued", int))
-    instance.sessions = Sessions(_entries(document, "sessions", Session))
-    instance.chat = Chat(_entries(chat, "messages", ChatMessage), _field(chat, "posted", int))
-    instance.pending = _entries(document, "pending_inputs", PendingInput)
+    world.tick = _field(document, "tick", int)
+    world.ids = IdSource(_read_hex(_field(ids, "key", str)), _field(ids, "issued", int))
+    world.sessions = Sessions(_entries(document, "sessions", Session))
+    world.chat = Chat(_entries(chat, "messages", ChatMessage), _field(chat, "posted", int))
+    world.pending = _entries(document, "pending_inputs", PendingInput)
 
 
-def _restore_simulation(instance: Instance, document: dict[str, Any]) -> None:
+def _restore_simulation(world: HostedWorld, document: dict[str, Any]) -> None:
     time = _field(document, "time", (int, float))
     if "state" not in document:
         raise SnapshotRefusal("it has no 'state'")
     try:
-        instance.simulation.restore(document["state"])
+        world.simulation.restore(document["state"])
     except ValueError as error:
         raise SnapshotRefusal(f"its state cannot be restored: {error}") from error
     except Exception as error:
@@ -114,10 +118,10 @@ def _restore_simulation(instance: Instance, document: dict[str, Any]) -> None:
         raise SnapshotRefusal(
             f"its state cannot be restored: {type(error).__name__}: {error}"
         ) from error
-    instance.time = instance.simulation.time
-    if instance.time != time:
+    world.time = world.simulation.time
+    if world.time != time:
         raise SnapshotRefusal(
-            f"it was taken at time {time}, but the restored world is at {instance.time}"
+            f"it was taken at time {time}, but the restored world is at {world.time}"
         )
 
 
@@ -144,7 +148,3 @@ def _read_hex(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError as error:
         raise SnapshotRefusal(f"its 'ids' are malformed: {error}") from error
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")

@@ -84,7 +84,7 @@ def unix_listener() -> socket.socket:
     return listening
 
 
-NO_LISTENER = "it is not a TCP socket that listens"
+NO_LISTENER = "it is not a listening TCP socket"
 
 
 @pytest.mark.parametrize(

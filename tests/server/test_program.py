@@ -209,7 +209,7 @@ def test_a_world_without_chance_refuses_a_seed_in_one_line(launch, snapshot, is_
     world = launch(env=env)
     assert world.process.wait(10) == 2
     assert world.log == (
-        "tally.py: this world cannot be reseeded; without WORLD_RESEED it goes on exactly\n"
+        "tally.py: this world has no reseed(): start it without WORLD_RESEED and --reseed\n"
     )
 
 

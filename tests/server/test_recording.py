@@ -116,7 +116,7 @@ def test_a_broken_manifest_is_left_alone_and_the_world_serves(launch, run_dir, m
     env = {"CLAWBLOX_MANIFEST_PATH": str(manifest)}
     world = launch(TALLY, "--record", "--record-dir", str(run_dir), env=env)
     assert world.ask("GET", "/api.md").status == 200
-    assert f"ERROR: the recording is not in {manifest}" in world.log
+    assert f"ERROR: {manifest}: cannot register the recording: " in world.log
     assert manifest.read_text() == "[broken"
     assert not manifest.with_name("manifest.json.tmp").exists()
 
@@ -166,16 +166,16 @@ def test_a_temporary_file_that_was_left_behind_is_taken_over(manifest, run_dir, 
     assert len(json.loads(manifest.read_text())["recordings"]) == 1
 
 
-def test_the_first_event_tells_what_the_world_started_from(instance, tmp_path):
-    recording = open_recording(tmp_path, instance, resumed=True, reseed=7)
+def test_the_first_event_tells_what_the_world_started_from(hosted, tmp_path):
+    recording = open_recording(tmp_path, hosted, resumed=True, reseed=7)
     recording.close()
     (start,) = read_events(recording.path)
     assert (start["resumed"], start["reseed"]) == (True, 7)
 
 
 @pytest.mark.anyio
-async def test_no_event_is_lost_when_the_writer_is_cancelled(instance, tmp_path, monkeypatch):
-    recording = await to_thread.run_sync(partial(open_recording, tmp_path, instance, resumed=False))
+async def test_no_event_is_lost_when_the_writer_is_cancelled(hosted, tmp_path, monkeypatch):
+    recording = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
     take = recording._take
 
     with anyio.CancelScope() as scope:
@@ -192,8 +192,8 @@ async def test_no_event_is_lost_when_the_writer_is_cancelled(instance, tmp_path,
 
 
 @pytest.mark.anyio
-async def test_events_are_written_in_their_order_while_others_come(instance, tmp_path):
-    recording = await to_thread.run_sync(partial(open_recording, tmp_path, instance, resumed=False))
+async def test_events_are_written_in_their_order_while_others_come(hosted, tmp_path):
+    recording = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(recording.run)
         for number in range(100):
@@ -205,12 +205,12 @@ async def test_events_are_written_in_their_order_while_others_come(instance, tmp
     assert [each["number"] for each in read_events(recording.path)[1:]] == [*range(100)]
 
 
-def test_a_full_disk_costs_the_recording_and_not_the_world(instance, caplog):
+def test_a_full_disk_costs_the_recording_and_not_the_world(hosted, caplog):
     recording = recording_module.Recording(Path("/dev/full"), Path("/dev/full").open("w"))  # noqa: SIM115
-    instance.record = recording.write
+    hosted.record = recording.write
     for name in ("Rocky", "Molly"):
-        instance.join(name)
+        hosted.join(name)
         recording._append(recording._take())
     recording.close()
-    assert caplog.messages == ["the recording /dev/full ends here; the world goes on"]
-    assert len(instance.sessions) == 2
+    assert caplog.messages == ["/dev/full: the recording ends here; the world runs on"]
+    assert len(hosted.sessions) == 2

@@ -8,7 +8,7 @@ import attrs
 import httpx
 import pytest
 
-from clawblox.server import Instance, Settings, create_app
+from clawblox.server import HostedWorld, Settings, create_app
 from clawblox.server.app import MAX_BODY_BYTES
 from tests.server.conftest import TOKEN
 
@@ -37,17 +37,17 @@ async def test_join_answers_a_session_and_an_agent_id(client):
     assert answer.json()["session"] != answer.json()["agent_id"]
 
 
-async def test_a_known_session_rejoins_as_the_same_agent(client, instance):
+async def test_a_known_session_rejoins_as_the_same_agent(client, hosted):
     first = (await client.post("/join?name=Rocky")).json()
     again = await client.post("/join?name=Other", headers={"X-Session": first["session"]})
     assert again.json() == first
-    assert [each.name for each in instance.sessions] == ["Rocky"]
+    assert [each.name for each in hosted.sessions] == ["Rocky"]
 
 
-async def test_an_unknown_session_cannot_rejoin(client, instance):
+async def test_an_unknown_session_cannot_rejoin(client, hosted):
     answer = await client.post("/join?name=Rocky", headers={"X-Session": "stale"})
     assert (answer.status_code, answer.text) == (401, "Invalid session")
-    assert len(instance.sessions) == 0
+    assert len(hosted.sessions) == 0
 
 
 @pytest.mark.parametrize("query", ["", "?name=", "?name=%20%20"])
@@ -110,15 +110,15 @@ async def test_an_input_is_answered_with_a_fresh_observation(client):
     assert (await client.get("/observe", headers=session)).content == answer.content
 
 
-async def test_in_lockstep_only_an_accepted_input_takes_time(client, instance):
+async def test_in_lockstep_only_an_accepted_input_takes_time(client, hosted):
     session = await join(client)
     await client.get("/observe", headers=session)
     await client.post("/chat", headers=session, json={"content": "hello"})
     refused = await send(client, session, "Add", "five")
     assert (refused.status_code, refused.text) == (400, "Add needs a whole number")
-    assert instance.tick == 0
+    assert hosted.tick == 0
     await send(client, session, "Add", 1)
-    assert instance.tick == 3
+    assert hosted.tick == 3
 
 
 async def test_data_may_be_left_out(client, simulation):
@@ -147,13 +147,13 @@ async def test_data_may_be_left_out(client, simulation):
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_an_input_that_cannot_be_read_is_refused(client, instance, body, status, text):
+async def test_an_input_that_cannot_be_read_is_refused(client, hosted, body, status, text):
     session = await join(client)
     answer = await client.post("/input", headers={**session, **JSON}, content=body)
     assert answer.status_code == status
     assert text in answer.text
     assert answer.headers["content-type"].startswith("text/plain")
-    assert instance.tick == 0
+    assert hosted.tick == 0
 
 
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
@@ -176,8 +176,8 @@ async def test_a_body_beyond_the_cap_is_refused(client):
     assert (await client.post("/input", headers=headers, content=fits + b" ")).status_code == 413
 
 
-async def test_routes_live_below_the_base_path(instance, settings):
-    app = create_app(instance, attrs.evolve(settings, base_path="worlds/one/"))
+async def test_routes_live_below_the_base_path(hosted, settings):
+    app = create_app(hosted, attrs.evolve(settings, base_path="worlds/one/"))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
         assert (await client.get("/worlds/one/api.md")).status_code == 200
@@ -214,10 +214,10 @@ async def test_chat_is_kept_in_order_with_simulation_time(client):
     ("body", "status"),
     [({"content": ""}, 400), ({"content": "x" * 501}, 400), ({"content": 1}, 422), ({}, 422)],
 )
-async def test_chat_refuses_what_is_no_message(client, instance, body, status):
+async def test_chat_refuses_what_is_no_message(client, hosted, body, status):
     answer = await client.post("/chat", headers=await join(client), json=body)
     assert answer.status_code == status
-    assert instance.chat.latest(1) == []
+    assert hosted.chat.latest(1) == []
 
 
 async def test_chat_takes_five_hundred_characters(client):
@@ -269,7 +269,7 @@ async def test_a_cursor_that_is_neither_id_nor_time_is_refused(client):
         ("ShowNan", "ValueError: Out of range float values are not JSON compliant"),
     ],
 )
-async def test_an_error_of_the_simulation_halts_the_game(client, instance, caplog, action, error):
+async def test_an_error_of_the_simulation_halts_the_game(client, hosted, caplog, action, error):
     session = await join(client)
     answers = [
         await send(client, session, action),
@@ -287,7 +287,7 @@ async def test_an_error_of_the_simulation_halts_the_game(client, instance, caplo
     assert health.status_code == 503
     assert health.json()["status"] == "halted"
     assert health.json()["reason"].startswith(error)
-    assert instance.failure.startswith(error)
+    assert hosted.failure.startswith(error)
     assert "Traceback" in caplog.text
 
 
@@ -304,11 +304,11 @@ async def test_a_time_that_is_no_number_halts_the_game(client, simulation, monke
     assert answer.text.startswith("Game halted: ValueError: the simulation's time is nan")
 
 
-async def test_an_agent_that_could_not_join_is_not_in_the_world(client, instance):
+async def test_an_agent_that_could_not_join_is_not_in_the_world(client, hosted):
     answer = await client.post("/join?name=Jonah")
     assert answer.status_code == 503
     assert "no room on the ship" in answer.text
-    assert len(instance.sessions) == 0
+    assert len(hosted.sessions) == 0
 
 
 # ------------------------------------------------------------------------- operator's gate
@@ -334,15 +334,15 @@ async def test_a_snapshot_needs_exactly_the_operator_token(client, headers):
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Operator-Token": ""}, {"X-Operator-Token": "None"}])
-async def test_without_a_configured_token_nobody_gets_a_snapshot(instance, headers):
-    transport = httpx.ASGITransport(create_app(instance, Settings()))
+async def test_without_a_configured_token_nobody_gets_a_snapshot(hosted, headers):
+    transport = httpx.ASGITransport(create_app(hosted, Settings()))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
         assert (await client.get("/snapshot", headers=headers)).status_code == 401
 
 
-async def test_a_token_may_have_any_characters(instance):
+async def test_a_token_may_have_any_characters(hosted):
     token = "schlüssel€".encode()
-    transport = httpx.ASGITransport(create_app(instance, Settings(operator_token=token)))
+    transport = httpx.ASGITransport(create_app(hosted, Settings(operator_token=token)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
         answer = await client.get("/snapshot", headers=[(b"X-Operator-Token", token)])
         assert answer.status_code == 200
@@ -383,6 +383,6 @@ async def test_the_token_shows_in_no_settings(settings):
     assert TOKEN not in repr(settings)
 
 
-async def test_an_instance_counts_its_own_ids(instance: Instance):
-    ids = [instance.ids.issue() for _ in range(50)]
+async def test_an_instance_counts_its_own_ids(hosted: HostedWorld):
+    ids = [hosted.ids.issue() for _ in range(50)]
     assert len({each for pair in ids for each in pair}) == 100
