@@ -9,7 +9,7 @@ import shutil
 import attrs
 import pytest
 
-from clawblox.checkpoint.collect.sessions import format_of_backend
+from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.errors import CheckpointError
 from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation, lines
 from tests.checkpoint.sessions.support import archived, collect, restored
@@ -154,7 +154,7 @@ null
 def test_it_is_known_whether_a_turn_is_under_way(tmp_path, backend, mid_turn):
     agent = build_agent(tmp_path / "rocky", backend, mid_turn=mid_turn)
     assert collect(agent).mid_turn is mid_turn
-    assert format_of_backend(backend).is_mid_turn(agent.dir) is mid_turn
+    assert find_format(backend).is_mid_turn(agent.dir) is mid_turn
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

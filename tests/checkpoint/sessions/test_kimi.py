@@ -90,5 +90,5 @@ def test_a_kimi_state_leads_nowhere_but_into_the_new_session(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
 def test_a_kimi_state_that_is_no_object_is_refused(tmp_path, content):
     place = FORMATS["kimi-code-v1"].place("state.json", session_id=KIMI_ID, workspace=tmp_path)
-    with pytest.raises(CheckpointFormatError, match="no JSON object"):
+    with pytest.raises(CheckpointFormatError, match="must be a JSON object"):
         list(place.transform([content]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.checkpoint.collect.sessions import FORMATS, Placement, format_of_backend
+from clawblox.checkpoint.collect.sessions import FORMATS, Placement, find_format
 from clawblox.checkpoint.collect.sessions.claude import project_slug
 from clawblox.checkpoint.collect.sessions.kimi import work_dir_key
 from clawblox.errors import CheckpointError, CheckpointFormatError
@@ -93,7 +93,7 @@ def test_a_workspace_behind_a_link_is_placed_by_where_it_really_is(tmp_path):
     (tmp_path / "real" / "workspace").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     for backend in ("claude", "kimi"):
-        form = format_of_backend(backend)
+        form = find_format(backend)
         places = {
             form.place(
                 form.transcript,
@@ -161,7 +161,7 @@ HOSTILE_NAMES = [
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, *sum(SECRET_FILES.values(), ())])
 def test_what_no_session_has_is_placed_nowhere(tmp_path, backend, name):
-    form = format_of_backend(backend)
+    form = find_format(backend)
     session_id = session_id_of(backend)
     assert form.place(name, session_id=session_id, workspace=tmp_path / "workspace") is None
 
@@ -193,14 +193,14 @@ def test_what_a_session_has_is_placed_where_its_program_looks(tmp_path):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_recorded_id_must_be_the_one_of_the_metadata(tmp_path, backend):
     session_id = session_id_of(backend)
-    place = format_of_backend(backend).place(
+    place = find_format(backend).place(
         f"record/{backend}_session_id.txt", session_id=session_id, workspace=tmp_path
     )
     assert place.path == f"{backend}_session_id.txt"
     for recorded in (session_id, f"{session_id}\n"):
         assert b"".join(place.transform([recorded.encode()])) == recorded.encode()
     for other in ("--dangerously-skip-permissions", "", f"{session_id} -x"):
-        with pytest.raises(CheckpointFormatError, match="another than the metadata's"):
+        with pytest.raises(CheckpointFormatError, match="differs from the one in the metadata"):
             list(place.transform([other.encode()]))
 
 
