@@ -1,8 +1,8 @@
 """Carts: cart-poles on one rail, in MuJoCo, each balanced by an agent.
 
-An example of a MuJoCo world on ``clawblox.server``. Its resume is exact: the snapshot holds MuJoCo's
-whole integration state with the warm start of the solver, and everything that agents see is computed
-from it.
+An example of a MuJoCo world on ``clawblox.server``. Its resume is exact: the snapshot holds
+MuJoCo's whole integration state with the warm start of the solver, and agents see only what is
+computed from it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def test_a_body_without_end_is_refused_when_the_cap_is_passed(hosted, settings):
+async def test_an_endless_body_is_refused_at_the_size_limit(hosted, settings):
     session = hosted.join("Rocky")
     scope = {
         "type": "http",

@@ -29,14 +29,14 @@ def lockstep(hosted):
     return make_clock(hosted, Clock.LOCKSTEP)
 
 
-async def test_in_real_time_ticks_come_without_any_input(hosted, realtime):
+async def test_in_real_time_the_world_ticks_without_input(hosted, realtime):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(realtime.run)
         await wait_until_async(lambda: hosted.tick > 5)
         tasks.cancel_scope.cancel()
 
 
-async def test_in_real_time_an_input_returns_after_the_tick_that_took_it(
+async def test_in_real_time_an_input_returns_after_the_tick_that_applied_it(
     hosted, simulation, realtime
 ):
     session = hosted.join("Rocky")
@@ -77,7 +77,7 @@ async def test_a_waiting_input_is_in_the_snapshot(hosted, realtime):
     ]
 
 
-async def test_a_halt_ends_the_clock_and_wakes_everybody(hosted, realtime):
+async def test_a_halt_ends_the_clock_and_all_waiting_inputs(hosted, realtime):
     session = hosted.join("Rocky")
     finished = []
 
@@ -97,7 +97,7 @@ async def test_a_halt_ends_the_clock_and_wakes_everybody(hosted, realtime):
         await realtime.submit(session, "Keep", None)
 
 
-async def test_in_lockstep_an_accepted_input_takes_its_ticks(hosted, lockstep):
+async def test_in_lockstep_an_accepted_input_advances_the_world(hosted, lockstep):
     session = hosted.join("Rocky")
     await lockstep.submit(session, "Add", 1)
     assert hosted.tick == 3
@@ -106,7 +106,7 @@ async def test_in_lockstep_an_accepted_input_takes_its_ticks(hosted, lockstep):
     assert hosted.tick == 3
 
 
-async def test_in_lockstep_time_stands_still_by_itself(hosted, lockstep):
+async def test_in_lockstep_time_stands_still_without_input(hosted, lockstep):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lockstep.run)
         await anyio.wait_all_tasks_blocked()
@@ -114,7 +114,7 @@ async def test_in_lockstep_time_stands_still_by_itself(hosted, lockstep):
     assert hosted.tick == 0
 
 
-async def test_in_lockstep_inputs_that_were_waiting_come_first(hosted, simulation, lockstep):
+async def test_in_lockstep_waiting_inputs_are_applied_first(hosted, simulation, lockstep):
     session = hosted.join("Rocky")
     hosted.queue(session, "Keep", "old")
     hosted.queue(session, "Add", 10)

@@ -24,7 +24,7 @@ FULL = {
 }
 
 
-def test_without_anything_the_defaults_hold():
+def test_without_flags_and_variables_the_defaults_apply():
     assert read_settings([], {}) == Settings()
 
 
@@ -62,7 +62,7 @@ def test_recording_can_be_switched_off_by_flag():
     assert read_settings(["--no-record"], dict(FULL)).record_dir is None
 
 
-def test_what_clients_may_take_is_set_by_flags():
+def test_flags_set_the_limits_of_clients():
     flags = ["--request-timeout", "2.5", "--answer-timeout", "7", "--max-connections", "3"]
     settings = read_settings(flags, {})
     assert (settings.request_timeout, settings.answer_timeout) == (2.5, 7.0)
@@ -125,7 +125,7 @@ def test_a_wrong_value_is_refused_with_its_name(capsys, argv, environ, complaint
     assert complaint in capsys.readouterr().err
 
 
-def test_the_secrets_are_taken_out_of_the_environment():
+def test_secrets_are_removed_from_the_environment():
     environ = dict(FULL)
     read_settings([], environ)
     assert environ.keys() == FULL.keys() - {"WORLD_OPERATOR_TOKEN", "WORLD_SPECTATOR_TOKEN"}

@@ -38,12 +38,12 @@ def lived(hosted: HostedWorld) -> HostedWorld:
     return hosted
 
 
-def test_a_restored_instance_writes_the_same_snapshot(lived):
+def test_a_restored_world_writes_the_same_snapshot(lived):
     body = written(lived)
     assert written(restored(body)) == body
 
 
-def test_a_restored_instance_goes_on_like_the_original(lived):
+def test_a_restored_world_continues_like_the_original(lived):
     copy = restored(written(lived))
     assert copy.simulation is not lived.simulation
     for hosted in (lived, copy):
@@ -57,7 +57,7 @@ def test_a_restored_instance_goes_on_like_the_original(lived):
     assert copy.simulation.extra == {"deep": [1.5, None]}
 
 
-def test_sessions_keep_their_secret_their_id_and_their_order(lived):
+def test_sessions_keep_their_ids_and_their_order(lived):
     copy = restored(written(lived))
     assert [*copy.sessions] == [*lived.sessions]
     session = next(iter(lived.sessions))
@@ -74,14 +74,14 @@ def test_join_hooks_are_not_called_for_agents_that_are_restored(hosted):
     assert len(restored(written(hosted), Picky()).sessions) == 1
 
 
-def test_a_left_agents_inputs_are_not_in_the_snapshot(lived):
+def test_inputs_of_an_agent_that_left_are_not_in_the_snapshot(lived):
     molly = list(lived.sessions)[1]
     lived.leave(molly)
     document = json.loads(written(lived))
-    assert [each["action"] for each in document["pending_inputs"]] == ["Keep"]
+    assert [item["action"] for item in document["pending_inputs"]] == ["Keep"]
 
 
-def test_the_document_says_what_it_is(lived):
+def test_the_document_names_its_format_and_version(lived):
     document = json.loads(written(lived))
     assert [*document] == [
         "format",
@@ -100,14 +100,14 @@ def test_the_document_says_what_it_is(lived):
     assert document["tick"] == 7
 
 
-def test_the_chat_history_is_bounded_and_its_numbers_go_on(hosted, monkeypatch):
+def test_the_chat_history_is_bounded_and_its_numbers_continue(hosted, monkeypatch):
     monkeypatch.setattr("clawblox.server.chat.MAX_HISTORY", 3)
     hosted = HostedWorld(Tally())
     rocky = hosted.join("Rocky")
     for number in range(5):
         hosted.say(rocky, str(number))
     copy = restored(written(hosted))
-    assert [each.id for each in copy.chat.latest(10)] == ["m3", "m4", "m5"]
+    assert [message.id for message in copy.chat.latest(10)] == ["m3", "m4", "m5"]
     assert copy.say(rocky, "next").id == "m6"
 
 
@@ -115,7 +115,7 @@ def test_the_chat_history_is_bounded_and_its_numbers_go_on(hosted, monkeypatch):
     "body",
     [b"", b"not json", b"<html></html>", b"\xff\xfe", b'{"format":', b"[1]", b"null", b"[" * 9999],
 )
-def test_what_is_no_json_object_is_refused(body):
+def test_a_snapshot_that_is_not_a_json_object_is_refused(body):
     with pytest.raises(SnapshotRefusal, match="it is not"):
         restored(body)
 
@@ -143,7 +143,7 @@ def test_what_is_no_json_object_is_refused(body):
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_foreign_document_is_refused_and_the_text_says_why(lived, changes, complaint):
+def test_a_foreign_document_is_refused_with_the_reason(lived, changes, complaint):
     document = {**json.loads(written(lived)), **changes}
     with pytest.raises(SnapshotRefusal, match=f"^{_escaped(complaint)}"):
         restored(json.dumps(document).encode())
@@ -187,7 +187,7 @@ ACTIONS = st.one_of(
 
 
 @given(before=st.lists(ACTIONS, max_size=15), after=st.lists(ACTIONS, max_size=15))
-def test_whatever_happened_before_and_happens_after_the_copy_is_the_same(before, after):
+def test_a_copy_continues_like_the_original_at_any_moment(before, after):
     original = HostedWorld(Tally())
     for action in before:
         perform(original, *action)

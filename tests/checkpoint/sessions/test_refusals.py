@@ -22,7 +22,7 @@ def test_a_recorded_session_without_a_transcript_is_an_error(tmp_path, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_transcript_that_is_a_link_is_none(tmp_path, backend):
+def test_a_transcript_that_is_a_link_is_ignored(tmp_path, backend):
     agent = build_agent(tmp_path / "rocky", backend)
     agent.transcript.rename(tmp_path / "moved")
     agent.transcript.symlink_to(tmp_path / "moved")
@@ -75,7 +75,7 @@ BAD_IDS = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("recorded", BAD_IDS)
-def test_a_recorded_id_that_is_none_is_an_error(tmp_path, backend, recorded):
+def test_a_malformed_recorded_id_is_an_error(tmp_path, backend, recorded):
     agent = build_agent(tmp_path / "rocky", backend)
     path = agent.dir / f"{backend}_session_id.txt"
     path.write_bytes(recorded.encode(errors="surrogateescape"))
@@ -121,7 +121,7 @@ def test_formats_are_known_by_their_names():
     assert [find_format(backend).backend for backend in BACKENDS] == list(BACKENDS)
 
 
-def test_a_record_longer_than_memory_should_hold_is_refused(monkeypatch, tmp_path):
+def test_a_record_beyond_the_size_limit_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr("clawblox.checkpoint.collect.sessions.transcripts._MAX_LINE", 100_000)
     form = FORMATS["kimi-code-v1"]
     place = form.place("agents/main/wire.jsonl", session_id=KIMI_ID, workspace=tmp_path)
