@@ -237,3 +237,19 @@ def test_no_damage_anywhere_makes_the_scan_itself_fail() -> None:
         assert set(rules_in(bytes(data), size=choose.choice((1, 97, 100_000)))) <= {
             "github-token", "unscannable",
         }  # fmt: skip
+
+
+MAGICS = (
+    b"PACK\0\0\0\2\0\0\0\1", b"PK\3\4", b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\0",
+    b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07\0", b"Rar!\x1a\x07\1\0",
+    b"\x89PNG\r\n\x1a\n", b"\x78\x9c", b"stream\n\x68\x81",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_senseless_bytes_after_the_magic_of_a_container_do_not_end_the_scan(magic: bytes) -> None:
+    for byte in (0x00, 0x60, 0x7F, 0x80, 0xE0, 0xFF):
+        for size in (0, 1, 9, 20, 80, 600):
+            data = magic + bytes((byte,)) * size + b" " + TOKEN
+            assert set(rules_in(data)) <= {"github-token", "unscannable"}
+            assert "github-token" in rules_in(b"\0 before " + data)

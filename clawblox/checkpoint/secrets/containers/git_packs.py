@@ -104,10 +104,13 @@ def first_entry_stream(pack: bytes) -> bytes:
     Args:
         pack: The first bytes of a pack.
 
-    Raises:
-        Refusal: The header of the entry is damaged.
+    Returns:
+        The first bytes of the stream; empty if the header of the entry is incomplete or damaged.
     """
-    size = _entry_header_size(pack[_HEADER_SIZE:])
+    try:
+        size = _entry_header_size(pack[_HEADER_SIZE:])
+    except Refusal:
+        return b""
     return pack[_HEADER_SIZE + size :] if size else b""
 
 
