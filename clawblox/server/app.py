@@ -131,36 +131,36 @@ class _Api:
 
     async def join(self, request: Request) -> Response:
         if request.headers.get(SESSION_HEADER):
-            session = self._session(request)
+            session = self._find_session(request)
         else:
-            session = self._world.join(_name(request))
+            session = self._world.join(_read_name(request))
         return _json({"session": session.session, "agent_id": session.agent_id})
 
     async def leave(self, request: Request) -> Response:
-        self._world.leave(self._session(request))
+        self._world.leave(self._find_session(request))
         return _json({"success": True})
 
     async def observe(self, request: Request) -> Response:
-        return _json_bytes(self._world.observe(self._session(request)))
+        return _json_bytes(self._world.observe(self._find_session(request)))
 
     async def input(self, request: Request) -> Response:
-        self._session(request)
+        self._find_session(request)
         body = await _read_object(request)  # the agent may leave during any await
-        action = _text_field(body, "type")
-        await self._clock.submit(self._session(request), action, body.get("data"))
-        return _json_bytes(self._world.observe(self._session(request)))
+        action = _read_text(body, "type")
+        await self._clock.submit(self._find_session(request), action, body.get("data"))
+        return _json_bytes(self._world.observe(self._find_session(request)))
 
     async def chat(self, request: Request) -> Response:
-        self._session(request)
-        content = _text_field(await _read_object(request), "content")
+        self._find_session(request)
+        content = _read_text(await _read_object(request), "content")
         if not 1 <= len(content) <= MAX_CONTENT:
             raise HTTPException(400, f"`content` must have 1 to {MAX_CONTENT} characters")
-        message = self._world.say(self._session(request), content)
+        message = self._world.say(self._find_session(request), content)
         return _json({"id": message.id, "created_at": message.created_at})
 
     async def chat_messages(self, request: Request) -> Response:
         chat, query = self._world.chat, request.query_params
-        limit = _limit(query.get("limit", str(DEFAULT_MESSAGES)))
+        limit = _read_limit(query.get("limit", str(DEFAULT_MESSAGES)))
         after = query.get("after")
         try:
             messages = chat.latest(limit) if after is None else chat.after(after, limit)
@@ -180,7 +180,7 @@ class _Api:
             raise HTTPException(500, f"No snapshot: {type(error).__name__}: {error}") from error
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
-    def _session(self, request: Request) -> Session:
+    def _find_session(self, request: Request) -> Session:
         session_id = request.headers.get(SESSION_HEADER)
         if not session_id:
             raise HTTPException(401, "Missing X-Session header")
@@ -219,7 +219,7 @@ async def _read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _text_field(body: dict[str, Any], key: str) -> str:
+def _read_text(body: dict[str, Any], key: str) -> str:
     if key not in body:
         raise HTTPException(422, f"Missing field `{key}`")
     value = body[key]
@@ -228,7 +228,7 @@ def _text_field(body: dict[str, Any], key: str) -> str:
     return value
 
 
-def _name(request: Request) -> str:
+def _read_name(request: Request) -> str:
     name = request.query_params.get("name", "").strip()
     if not name:
         raise HTTPException(400, "Missing query parameter `name`")
@@ -237,7 +237,7 @@ def _name(request: Request) -> str:
     return name
 
 
-def _limit(text: str) -> int:
+def _read_limit(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) == 0:
         raise HTTPException(400, "`limit` must be a positive number")
     return min(int(text), MAX_MESSAGES)

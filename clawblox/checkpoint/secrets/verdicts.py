@@ -1,7 +1,7 @@
-"""What is remembered of windows in which nothing was found.
+"""Remembers which windows are clean.
 
-In memory, for the life of the process, bounded. Nothing is on disk, because what is scanned
-belongs to an agent that could write there. Keys are digests under a random key of this process.
+In memory only, bounded, for the life of the process: an agent could write to a cache on disk. Keys
+are digests under a random key of this process.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Final
 
 import attrs
 
-__all__ = ["PROCESS_KEY", "Verdict", "Verdicts", "key_of", "verdicts"]
+__all__ = ["PROCESS_KEY", "Verdict", "Verdicts", "verdicts", "window_key"]
 
 PROCESS_KEY: Final = secrets.token_bytes(32)
 
 
 @attrs.frozen
 class Verdict:
-    """What a clean window holds.
+    """What a clean window contains.
 
     Attributes:
-        newlines: How many lines end in it.
-        containers: How many containers were decoded in it.
-        long_run: Where base64 begins that does not end in it; None when there is none.
-        beginnings: Where something compressed begins in it.
+        newlines: Number of newlines.
+        containers: Number of containers decoded in it.
+        long_run: Start of a base64 run that continues after the window; None without one.
+        beginnings: Positions at which containers begin.
     """
 
     newlines: int
@@ -36,10 +36,10 @@ class Verdict:
 
 
 class Verdicts:
-    """The verdicts on the most recent clean windows; safe to use from several threads.
+    """The verdicts on the most recent clean windows; thread-safe.
 
     Args:
-        capacity: How many are remembered.
+        capacity: Maximum number of verdicts.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -48,27 +48,27 @@ class Verdicts:
         self._lock = threading.Lock()
 
     def recall(self, key: bytes) -> Verdict | None:
-        """Return the verdict on a window, None when there is none."""
+        """Return the verdict on a window; None if none is remembered."""
         with self._lock:
             verdict = self._verdicts.pop(key, None)
             if verdict is not None:
-                self._verdicts[key] = verdict  # it is the most recent one now
+                self._verdicts[key] = verdict  # now the most recent one
             return verdict
 
     def remember(self, key: bytes, verdict: Verdict) -> None:
-        """Keep a verdict, and forget the oldest one when there are too many."""
+        """Keep a verdict; drop the oldest one if there are too many."""
         with self._lock:
             self._verdicts[key] = verdict
             if len(self._verdicts) > self._capacity:
                 del self._verdicts[next(iter(self._verdicts))]
 
 
-def key_of(window: bytes, *circumstances: bytes | int) -> bytes:
-    """Return the key of a window under the circumstances that decide about the verdict."""
+def window_key(window: bytes, *circumstances: bytes | int) -> bytes:
+    """Return the key of a window and of the circumstances that its verdict depends on."""
     state = hashlib.blake2b(repr(circumstances).encode(), key=PROCESS_KEY, digest_size=24)
     state.update(window)
     return state.digest()
 
 
 verdicts: Final = Verdicts(capacity=1 << 17)
-"""Those of this process: at 128 KiB a window, enough for 16 GiB in about 30 MB."""
+"""The verdicts of this process: with windows of 128 KiB, 16 GiB of content in about 30 MB."""

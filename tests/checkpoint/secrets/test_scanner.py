@@ -69,12 +69,12 @@ def test_allowances_are_read_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("{", "is no JSON"), ("[" * 100_000, "is no JSON"), ("{}", "must be a list"),
-        ("[1]", "must be an object"), ('[{"path": "a"}]', "[0].rule"),
+        ("{", "must be JSON"), ("[" * 100_000, "must be JSON"), ("{}", "must be a JSON list"),
+        ("[1]", "must be a JSON object"), ('[{"path": "a"}]', "[0].rule"),
         ('[{"path": "a", "rule": "b", "fingerprint": "c", "reason": " "}]', "[0].reason"),
         ('[{"path": "a", "rule": "b", "fingerprint": "c", "reason": 1}]', "[0].reason"),
         ('[{"path":"a","rule":"b","fingerprint":"c","reason":"d","glob":"*"}]', "[0].glob"),
-        ("\ud800", "is no JSON"),
+        ("\ud800", "must be JSON"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_of_allowances_is_refused(tmp_path: Path, text: str, part: str) -> None:

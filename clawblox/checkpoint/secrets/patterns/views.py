@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import attrs
 
-__all__ = ["View", "views_of"]
+__all__ = ["TextView", "find_views"]
 
 _COLOUR: Final = rb"\[[0-9;]{0,20}[mK]"
 _HEX: Final = rb"(?P<hex>[2-7][0-9A-Fa-f]|0[9AaDd])"
@@ -62,7 +62,7 @@ class _Escape:
     meaning: bytes
 
 
-class View(Protocol):
+class TextView(Protocol):
     """A reading of some bytes."""
 
     @property
@@ -73,7 +73,7 @@ class View(Protocol):
         """Return the position in the original of the byte at ``at`` of :attr:`text`."""
 
 
-def views_of(text: bytes) -> Iterator[View]:
+def find_views(text: bytes) -> Iterator[TextView]:
     """Yield every other reading of a text that must be searched too."""
     if b"\0" in text:
         yield WithoutNuls(text)
