@@ -1,9 +1,9 @@
-"""Start a world, play, save, play on; then resume the save and see the same things happen.
+"""Start a world, play, save, play on; then resume the save and see the same happen again.
 
     python examples/quickstart.py
 
-Everything goes to runs/quickstart below the current directory: recording, log, checkpoint,
-manifest, and a script that reruns each launch by hand.
+All files go to runs/quickstart below the current directory: recordings, logs, checkpoint, manifest,
+and a script that reruns each launch by hand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOVES = [[1, 0], [0.5, 1], [-1, 0.2], [0, -1], [1, 1], [-0.3, -1]]
 
 
 def play(access: Mapping[str, Any], moves: list[list[float]]) -> list[str]:
-    """Send some inputs; return the observations that the world answers, as their very text."""
+    """Send some inputs; return the text of the world's answers."""
     with httpx.Client(headers=access["headers"], trust_env=False, timeout=30) as client:
         return [
             client.post(
@@ -54,7 +54,7 @@ def main() -> None:
     second = play(resumed, MOVES)
     world.stop()
 
-    assert first == second, "the resumed world went another way"
+    assert first == second, "the resumed world diverged"
     print(f"resumed: {len(second)} observations equal to the byte")
     world.record_run(id="quickstart", index=0, status="complete", resume_from=saved)
     manifest = read_manifest(RUN)

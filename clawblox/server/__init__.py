@@ -1,37 +1,34 @@
 """The kit to write a conforming world in Python.
 
-A world is a :class:`Simulation`; :func:`serve` gives it everything else: sessions, input,
-chat, the snapshot with its gate, exact resume, recordings, the ``WORLD_*`` contract. Nothing
-of the orchestrator is imported, so a world's image needs only this package, starlette and
-uvicorn (extra ``server``).
+You write a :class:`Simulation` and pass it to :func:`serve`, which adds sessions, input, chat,
+snapshots, exact resume, recordings and the ``WORLD_*`` contract. The kit imports nothing of the
+orchestrator, so a world's image needs only this package, starlette and uvicorn (extra ``server``).
 
-- ``launch``: the entry of a world's program, from settings to close.
-- ``settings``: how one instance was launched.
-- ``simulation``: the class that a world's author writes.
-- ``instance``: one running world, without time and without HTTP.
-- ``clocks``: when a tick happens.
-- ``sessions``: the agents in the world.
-- ``chat``: what agents said.
+- ``simulation``: the class that an author writes.
+- ``program``: the entry of a world's program.
+- ``settings``: flags and ``WORLD_*`` variables.
+- ``inherited_socket``: a listening socket that the world was started with.
+- ``hosted_world``: a simulation with its sessions, waiting inputs and chat.
+- ``clocks``: when ticks happen.
+- ``sessions``, ``chat``: who is in the world, and what was said.
+- ``snapshot_document``: the snapshot of a hosted world, written and restored.
+- ``recording``: events as lines of a file, registered in the manifest.
 - ``app``: the routes.
-- ``payload``: JSON from agents, checked once.
-- ``gate``: refuses what a browser was tricked into sending.
-- ``connections``: how many there are, and how long a client may take.
-- ``listener``: uvicorn, set up for a world.
-- ``activation``: a listening socket that the world was started with.
-- ``document``: the snapshot document.
-- ``recording``: what happened, as one JSON object a line.
+- ``gate``: refuses requests from foreign web pages.
+- ``payload``: strict JSON.
+- ``listener``, ``connections``: uvicorn, and the limits of its connections.
 """
 
 from clawblox.server.app import create_app
-from clawblox.server.instance import Instance
-from clawblox.server.launch import serve
+from clawblox.server.hosted_world import HostedWorld
+from clawblox.server.program import serve
 from clawblox.server.settings import Settings
 from clawblox.server.simulation import Clock, InputError, Json, Simulation
 
 __all__ = [
     "Clock",
+    "HostedWorld",
     "InputError",
-    "Instance",
     "Json",
     "Settings",
     "Simulation",

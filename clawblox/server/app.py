@@ -1,7 +1,7 @@
-"""The routes of a world: HTTP in, calls of the instance out.
+"""The routes of a world: HTTP requests become calls of the hosted world.
 
-Nothing here decides anything about the world; errors of the instance become the status codes
-and texts that the world interface documents.
+Nothing is decided here. Errors of the hosted world become the status codes and texts that the
+world interface documents.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ from clawblox.protocol import (
 )
 from clawblox.server.chat import MAX_CONTENT
 from clawblox.server.clocks import WorldClock, make_clock
-from clawblox.server.document import capture
-from clawblox.server.gate import Address, Gate
-from clawblox.server.instance import Halted, Instance, InstanceFull
+from clawblox.server.gate import Gate, WorldAddress
+from clawblox.server.hosted_world import Halted, HostedWorld, WorldFull
 from clawblox.server.payload import encode_json, encode_large_json, read_json
 from clawblox.server.sessions import Session
 from clawblox.server.settings import Settings
 from clawblox.server.simulation import InputError
+from clawblox.server.snapshot_document import make_snapshot
 
 __all__ = ["MAX_BODY_BYTES", "create_app"]
 
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_NAME: Final = 100
+"""Maximum length of an agent's name, in characters."""
 DEFAULT_MESSAGES: Final = 50
 MAX_MESSAGES: Final = 100
 
@@ -62,17 +63,17 @@ BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
 
 
 def create_app(
-    instance: Instance, settings: Settings, *, background: tuple[BackgroundTask, ...] = ()
+    world: HostedWorld, settings: Settings, *, background: tuple[BackgroundTask, ...] = ()
 ) -> ASGIApp:
-    """Build the ASGI application of one instance; its lifespan lets time pass.
+    """Build the ASGI application of one world; the world ticks during its lifespan.
 
     Args:
-        instance: The world, restored already if it is to be.
-        settings: Where it listens and what gates it; nothing is opened or bound here.
-        background: Further tasks that run, and are cancelled, with the world's clock.
+        world: The world; restore a snapshot before this call.
+        settings: Address, token and clock; nothing is opened or bound here.
+        background: Further tasks that start with the world's clock and are cancelled with it.
     """
-    clock = make_clock(instance, settings.clock or instance.simulation.clock)
-    api = _Api(instance, clock, settings.operator_token)
+    clock = make_clock(world, settings.clock or world.simulation.clock)
+    api = _Api(world, clock, settings.operator_token)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -89,19 +90,19 @@ def create_app(
         ],
         exception_handlers={
             Halted: _answer_halted,
-            InstanceFull: _answer_full,
+            WorldFull: _answer_full,
             InputError: _answer_refused_input,
-            ClientDisconnect: _answer_gone,
+            ClientDisconnect: _answer_disconnected,
         },
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    return Gate(app, Address(settings.host, settings.port))
+    return Gate(app, WorldAddress(settings.host, settings.port))
 
 
 class _Api:
-    def __init__(self, instance: Instance, clock: WorldClock, operator_token: bytes | None) -> None:
-        self._instance = instance
+    def __init__(self, world: HostedWorld, clock: WorldClock, operator_token: bytes | None) -> None:
+        self._world = world
         self._clock = clock
         self._operator_token = operator_token
 
@@ -120,46 +121,46 @@ class _Api:
         ]
 
     async def api_doc(self, request: Request) -> Response:
-        return PlainTextResponse(self._instance.simulation.api_doc, media_type="text/markdown")
+        return PlainTextResponse(self._world.simulation.api_doc, media_type="text/markdown")
 
     async def health(self, request: Request) -> Response:
-        reason = self._instance.failure
+        reason = self._world.failure
         if reason is None:
             return _json({"status": "ok"})
         return _json({"status": HALTED, "reason": reason}, status=503)
 
     async def join(self, request: Request) -> Response:
         if request.headers.get(SESSION_HEADER):
-            session = self._session(request)
+            session = self._find_session(request)
         else:
-            session = self._instance.join(_name(request))
+            session = self._world.join(_read_name(request))
         return _json({"session": session.session, "agent_id": session.agent_id})
 
     async def leave(self, request: Request) -> Response:
-        self._instance.leave(self._session(request))
+        self._world.leave(self._find_session(request))
         return _json({"success": True})
 
     async def observe(self, request: Request) -> Response:
-        return _json_bytes(self._instance.observe(self._session(request)))
+        return _json_bytes(self._world.observe(self._find_session(request)))
 
     async def input(self, request: Request) -> Response:
-        self._session(request)
-        body = await _read_object(request)  # the agent may have left at every await
-        action = _text_field(body, "type")
-        await self._clock.submit(self._session(request), action, body.get("data"))
-        return _json_bytes(self._instance.observe(self._session(request)))
+        self._find_session(request)
+        body = await _read_object(request)  # the agent may leave during any await
+        action = _read_text(body, "type")
+        await self._clock.submit(self._find_session(request), action, body.get("data"))
+        return _json_bytes(self._world.observe(self._find_session(request)))
 
     async def chat(self, request: Request) -> Response:
-        self._session(request)
-        content = _text_field(await _read_object(request), "content")
+        self._find_session(request)
+        content = _read_text(await _read_object(request), "content")
         if not 1 <= len(content) <= MAX_CONTENT:
             raise HTTPException(400, f"`content` must have 1 to {MAX_CONTENT} characters")
-        message = self._instance.say(self._session(request), content)
+        message = self._world.say(self._find_session(request), content)
         return _json({"id": message.id, "created_at": message.created_at})
 
     async def chat_messages(self, request: Request) -> Response:
-        chat, query = self._instance.chat, request.query_params
-        limit = _limit(query.get("limit", str(DEFAULT_MESSAGES)))
+        chat, query = self._world.chat, request.query_params
+        limit = _read_limit(query.get("limit", str(DEFAULT_MESSAGES)))
         after = query.get("after")
         try:
             messages = chat.latest(limit) if after is None else chat.after(after, limit)
@@ -171,19 +172,19 @@ class _Api:
         if not self._is_operator(request):
             raise HTTPException(401, "Invalid operator token")
         try:
-            body = await to_thread.run_sync(encode_large_json, capture(self._instance))
+            body = await to_thread.run_sync(encode_large_json, make_snapshot(self._world))
         except Halted:
             raise
         except Exception as error:
-            _log.exception("the snapshot failed; the world goes on")
+            _log.exception("the snapshot failed: the world runs on")
             raise HTTPException(500, f"No snapshot: {type(error).__name__}: {error}") from error
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
-    def _session(self, request: Request) -> Session:
+    def _find_session(self, request: Request) -> Session:
         session_id = request.headers.get(SESSION_HEADER)
         if not session_id:
             raise HTTPException(401, "Missing X-Session header")
-        session = self._instance.sessions.find(session_id)
+        session = self._world.sessions.find(session_id)
         if session is None:
             raise HTTPException(401, "Invalid session")
         return session
@@ -218,7 +219,7 @@ async def _read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _text_field(body: dict[str, Any], key: str) -> str:
+def _read_text(body: dict[str, Any], key: str) -> str:
     if key not in body:
         raise HTTPException(422, f"Missing field `{key}`")
     value = body[key]
@@ -227,7 +228,7 @@ def _text_field(body: dict[str, Any], key: str) -> str:
     return value
 
 
-def _name(request: Request) -> str:
+def _read_name(request: Request) -> str:
     name = request.query_params.get("name", "").strip()
     if not name:
         raise HTTPException(400, "Missing query parameter `name`")
@@ -236,7 +237,7 @@ def _name(request: Request) -> str:
     return name
 
 
-def _limit(text: str) -> int:
+def _read_limit(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) == 0:
         raise HTTPException(400, "`limit` must be a positive number")
     return min(int(text), MAX_MESSAGES)
@@ -262,5 +263,5 @@ async def _answer_refused_input(request: Request, error: Exception) -> Response:
     return PlainTextResponse(str(error), 400)
 
 
-async def _answer_gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=408)  # it is not read, and not an error of the world
+async def _answer_disconnected(request: Request, error: Exception) -> Response:
+    return Response(status_code=408)  # the client is gone; the world did nothing wrong

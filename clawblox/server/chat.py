@@ -1,4 +1,4 @@
-"""What agents said: a bounded history with simulation times."""
+"""The chat of a world: a bounded history with simulation times."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from clawblox.server.sessions import Session
 __all__ = ["MAX_CONTENT", "MAX_HISTORY", "Chat", "ChatMessage"]
 
 MAX_CONTENT: Final = 500
-"""Characters of one message."""
+"""Maximum length of a message, in characters."""
 MAX_HISTORY: Final = 10_000
-"""Messages that a world remembers; older ones are forgotten, so that it cannot be filled up."""
+"""Number of messages that a world keeps; older ones are dropped, so memory stays bounded."""
 
 _ID = re.compile(r"m([0-9]{1,15})")
 
@@ -28,9 +28,9 @@ class ChatMessage:
 
     Attributes:
         id: ``m1``, ``m2``, … in the order of posting.
-        agent_id: Who said it.
-        agent_name: The name of whoever said it, then.
-        content: What was said.
+        agent_id: Id of the author.
+        agent_name: Name of the author at that time.
+        content: The text.
         created_at: Simulation time, in seconds.
     """
 
@@ -42,16 +42,16 @@ class ChatMessage:
 
     @property
     def number(self) -> int:
-        """Place in the order of posting, counted from 1."""
+        """Position in the order of posting, counted from 1."""
         return int(self.id[1:])
 
 
 class Chat:
-    """The history of a world.
+    """The chat history of a world.
 
     Args:
-        messages: What was said before, in order.
-        posted: How many messages were ever posted.
+        messages: Earlier messages, oldest first.
+        posted: Number of messages ever posted.
     """
 
     def __init__(self, messages: Iterable[ChatMessage] = (), posted: int = 0) -> None:
@@ -73,12 +73,12 @@ class Chat:
         """Return the first ``limit`` messages after ``cursor``, oldest first.
 
         Args:
-            cursor: A message's id, or a simulation time in seconds. An id misses nothing;
-                a time misses what is said later at that same time.
-            limit: How many at most.
+            cursor: A message id, or a simulation time in seconds. With an id no message is
+                missed; with a time, messages posted later at that same time are.
+            limit: Maximum number of messages.
 
         Raises:
-            ValueError: The cursor is neither.
+            ValueError: ``cursor`` is neither a message id nor a number.
         """
         if match := _ID.fullmatch(cursor):
             number = int(match[1])
@@ -89,7 +89,7 @@ class Chat:
         return list(islice(later, limit))
 
     def document(self) -> dict[str, object]:
-        """Return what a snapshot keeps."""
+        """Return the JSON object that a snapshot holds of it."""
         return {
             "posted": self._posted,
             "messages": [attrs.asdict(message) for message in self._messages],

@@ -1,8 +1,8 @@
-"""The connections of a world: how many there are, and how long a client may take.
+"""The connections of a world: how many there may be, and how long a client may take.
 
-uvicorn waits for ever for the rest of a request, and asyncio accepts until no descriptor is left
-and logs every failure. Here a request has to come within a time, a client that waits between two
-requests makes room for others, and what does not fit waits in the backlog of the socket.
+uvicorn waits without limit for the rest of a request. asyncio accepts connections until no
+descriptor is left, and logs every failure. Here a request must arrive within a time limit, an idle
+connection makes room for a new one, and further connections wait in the backlog of the socket.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from clawblox.telemetry.throttle import Throttle
 __all__ = ["Acceptor", "Connection"]
 
 ACCEPT_PAUSE_S: Final = 0.5
-"""Seconds without a look at the socket after a connection could not be accepted."""
+"""Pause in seconds after a connection could not be accepted."""
 ROOM_PAUSE_S: Final = 0.05
-"""Seconds between two looks for a connection that can be closed for another one."""
-PATIENCE_S: Final = 0.5
-"""Seconds that a connection may wait for a request before it is closed for another one."""
+"""Seconds between two searches for an idle connection to close."""
+MIN_IDLE_S: Final = 0.5
+"""Seconds that a connection must have been idle before it may be closed for a new one."""
 
 _log = logging.getLogger("clawblox.server")
 
 
 class Connection(H11Protocol):
-    """One connection: uvicorn's, with a time within which a request has to come.
+    """A connection of uvicorn with a time limit for each request.
 
     Args:
-        request_timeout: That time, in seconds.
-        **options: uvicorn's.
+        request_timeout: Seconds within which a complete request must arrive.
+        **options: Arguments of uvicorn's protocol.
 
     Attributes:
-        idle_since: Time of the loop since which no request is under way.
+        idle_since: Loop time in seconds at which the last request ended.
     """
 
     def __init__(self, request_timeout: float, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
@@ -51,23 +51,23 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no whole head of a request is here, and no answer is left to be sent."""
+        """Whether no complete request head has arrived and no answer is left to send."""
         if self.transport.is_closing() or self.transport.get_write_buffer_size():
             return False
         return self.conn.their_state is h11.IDLE
 
     @property
     def _is_incomplete(self) -> bool:
-        """Whether a request is awaited, or a part of it."""
+        """Whether a request, or the rest of one, has yet to arrive."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request."""
+        """Start the time limit of the first request."""
         super().connection_made(transport)
         self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request; the first one starts its time, the last one ends it."""
+        """Receive part of a request; the first part starts its time limit, the last one ends it."""
         super().data_received(data)
         if not self._is_incomplete:
             self._clear_deadline()
@@ -75,17 +75,17 @@ class Connection(H11Protocol):
             self._set_deadline()
 
     def on_response_complete(self) -> None:
-        """Be idle. A request whose end has not come keeps its time, though it is answered."""
+        """Become idle. An incomplete request keeps its time limit, even if it was answered."""
         super().on_response_complete()
         self.idle_since = self.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing."""
+        """Cancel the time limit."""
         self._clear_deadline()
         super().connection_lost(exc)
 
     def close(self) -> None:
-        """Close it, after what is left to be sent."""
+        """Close the connection once all buffered data is sent."""
         self.transport.close()
 
     def _set_deadline(self) -> None:
@@ -106,7 +106,7 @@ class Connection(H11Protocol):
 
     def _answer_late(self) -> None:
         if self.conn.their_state is h11.SEND_BODY:
-            self.cycle.disconnected = True  # the reader of the body sees that it ends here
+            self.cycle.disconnected = True  # the reader of the body sees its end
             self.cycle.message_event.set()
         text = f"The request did not come within {self._request_timeout:g} s".encode()
         headers = [
@@ -126,10 +126,10 @@ class Acceptor:
     """Accepts connections while there is room for them.
 
     Args:
-        listener: A socket that listens and does not block.
+        listener: A listening socket that does not block.
         make_connection: Returns the protocol of a new connection.
-        connections: Those that there are; each is in it from when it is made until it is lost.
-        settings: How many there may be, and how long a client may take to read.
+        connections: All open connections; a connection adds and removes itself.
+        settings: Maximum number of connections, and how long a client may take to read.
     """
 
     def __init__(
@@ -146,16 +146,16 @@ class Acceptor:
         self._failures, self._shortages = Throttle(), Throttle()
 
     async def run(self) -> None:
-        """Accept until cancelled.
+        """Accept connections until cancelled.
 
-        Cancellation: the socket stays open; connections that were made stay as they are.
+        Cancellation: the socket and accepted connections stay open.
         """
         while True:
             await anyio.wait_readable(self._listener)
             if len(self._connections) < self._settings.max_connections:
                 await self._accept()
             elif not self._make_room():
-                self._tell_shortage()
+                self._report_shortage()
                 await anyio.sleep(ROOM_PAUSE_S)
 
     async def _accept(self) -> None:
@@ -165,7 +165,7 @@ class Acceptor:
             return
         except OSError as error:
             self._make_room()
-            self._tell_failure(error)
+            self._report_failure(error)
             await anyio.sleep(ACCEPT_PAUSE_S)
             return
         try:
@@ -176,22 +176,26 @@ class Acceptor:
             await loop.connect_accepted_socket(self._make_connection, accepted)
         except OSError as error:
             accepted.close()
-            _log.debug("connection lost at once: %s", error)
+            _log.debug("a connection was lost as it was accepted: %s", error)
 
     def _make_room(self) -> bool:
-        """Close the connection that has been idle longest; return whether there was one."""
-        latest = asyncio.get_running_loop().time() - PATIENCE_S
-        idle = [one for one in self._connections if one.is_idle and one.idle_since <= latest]
+        """Close the connection that has been idle longest; return False if none is idle."""
+        latest = asyncio.get_running_loop().time() - MIN_IDLE_S
+        idle = [
+            connection
+            for connection in self._connections
+            if connection.is_idle and connection.idle_since <= latest
+        ]
         if idle:
-            min(idle, key=lambda one: one.idle_since).close()
+            min(idle, key=lambda connection: connection.idle_since).close()
         return bool(idle)
 
-    def _tell_shortage(self) -> None:
+    def _report_shortage(self) -> None:
         if self._shortages.count():
             _log.warning(
-                "all %d connections are in use: further ones wait", self._settings.max_connections
+                "all %d connections are in use: new ones wait", self._settings.max_connections
             )
 
-    def _tell_failure(self, error: OSError) -> None:
+    def _report_failure(self, error: OSError) -> None:
         if times := self._failures.count():
             _log.error("connections cannot be accepted (%d times lately): %s", times, error)

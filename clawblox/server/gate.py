@@ -1,8 +1,8 @@
-"""The front door: refuses what a browser was tricked into sending.
+"""Refuses requests that a web page made a browser send.
 
-A page on the web can make a browser talk to a loopback port, by DNS rebinding or by plain
-requests to another origin. Such a request carries a ``Host`` that is not ours, or an
-``Origin``; both are refused before any route sees them.
+A web page can make a browser send requests to a loopback port, by DNS rebinding or across
+origins. Such a request has a foreign ``Host`` or a foreign ``Origin``. It is refused before any
+route sees it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Address", "Gate"]
+__all__ = ["Gate", "WorldAddress"]
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "[::1]", "localhost"})
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
@@ -25,12 +25,12 @@ _HTTP_PORT: Final = "80"
 
 
 @attrs.frozen
-class Address:
+class WorldAddress:
     """Where a world listens.
 
     Attributes:
-        host: The address it was told to bind.
-        port: The port it has bound.
+        host: Host name or address that it was told to bind.
+        port: Port that it has bound.
     """
 
     host: str
@@ -39,11 +39,11 @@ class Address:
     def __str__(self) -> str:
         return f"{_bracketed(self.host)}:{self.port}"
 
-    def is_ours(self, authority: str) -> bool:
-        """Say whether an authority (``host:port``) is one of ours.
+    def matches(self, authority: str) -> bool:
+        """Return whether an authority (``host:port``) means this world.
 
-        A world that listens everywhere answers to every literal IP address: it cannot know
-        which ones are its own, and DNS rebinding needs a name.
+        A world that listens on all interfaces accepts every literal IP address: it does not know
+        its own ones, and DNS rebinding needs a name.
         """
         match = _AUTHORITY.fullmatch(authority)
         if match is None or int(match[2] or _HTTP_PORT) != self.port:
@@ -55,24 +55,24 @@ class Address:
 
 
 class Gate:
-    """ASGI middleware that lets through only what is addressed to this world.
+    """ASGI middleware that passes on only requests that are addressed to this world.
 
     Args:
-        app: The world's routes.
+        app: The application with the world's routes.
         address: Where the world listens.
     """
 
-    def __init__(self, app: ASGIApp, address: Address) -> None:
+    def __init__(self, app: ASGIApp, address: WorldAddress) -> None:
         self._app = app
         self._address = address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer in the application's place, or hand the request on."""
+        """Refuse the request, or pass it on to the application."""
         answer = self._refusal(Headers(scope=scope)) if scope["type"] == "http" else None
         await (answer or self._app)(scope, receive, send)
 
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:
-        if not self._address.is_ours(headers.get("host", "")):
+        if not self._address.matches(headers.get("host", "")):
             return PlainTextResponse("Misdirected request: unknown Host", 421)
         origins = headers.getlist("origin")
         if not all(self._is_our_origin(origin) for origin in origins):
@@ -81,7 +81,7 @@ class Gate:
 
     def _is_our_origin(self, origin: str) -> bool:
         scheme, separator, authority = origin.partition("://")
-        return separator != "" and scheme == "http" and self._address.is_ours(authority)
+        return separator != "" and scheme == "http" and self._address.matches(authority)
 
 
 def _bracketed(host: str) -> str:

@@ -1,4 +1,4 @@
-"""uvicorn, set up for a world. Imported late: it brings a command line with it."""
+"""uvicorn, configured for a world. Import it late: uvicorn loads a command-line parser."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["run_server"]
 
 BACKLOG: Final = 2048
 CLOSE_TIMEOUT_S: Final = 1
-"""Seconds that requests under way get when the world is told to end."""
+"""Seconds that requests in progress get when the world is stopped."""
 MAX_HEADER_BYTES: Final = 16 * 1024
 
 _log = logging.getLogger("clawblox.server")
 
 
 class _Server(uvicorn.Server):
-    """Ends with an ordinary return: whoever stops a world in order sees exit status 0."""
+    """Returns on SIGTERM and SIGINT, so a stopped world exits with status 0."""
 
     def __init__(
         self, config: uvicorn.Config, url: str, settings: Settings, is_over: Callable[[], bool]
@@ -55,7 +55,7 @@ class _Server(uvicorn.Server):
                 listener, make_connection, self.server_state.connections, self._settings
             )
             task = asyncio.create_task(acceptor.run())
-            task.add_done_callback(self._end)
+            task.add_done_callback(self._stop)
             self._acceptors.append(task)
         _log.info("Listening on %s", self._url)
 
@@ -69,8 +69,8 @@ class _Server(uvicorn.Server):
                 await acceptor
         await super().shutdown(sockets)
 
-    def _end(self, acceptor: asyncio.Task[None]) -> None:
-        self.should_exit = True  # a world that accepts nothing any more does not stay
+    def _stop(self, acceptor: asyncio.Task[None]) -> None:
+        self.should_exit = True  # a world that accepts no connections must not stay
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit
@@ -84,14 +84,14 @@ def run_server(
     settings: Settings,
     is_over: Callable[[], bool],
 ) -> None:
-    """Serve until the world is over, or SIGTERM or SIGINT; a second one drops the open requests.
+    """Serve until the world is over, or until SIGTERM or SIGINT; a second signal drops requests.
 
     Args:
         app: The application.
         listener: A bound socket; it starts to listen when the application is up.
-        url: The address to announce in the log.
-        settings: What clients may take.
-        is_over: Asked ten times a second whether the world is over.
+        url: Address to announce in the log.
+        settings: Limits of clients.
+        is_over: Returns whether the world is over; called ten times a second.
     """
     config = uvicorn.Config(
         app,

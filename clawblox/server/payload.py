@@ -1,8 +1,7 @@
-"""JSON at the border: what agents send is checked once, what leaves is strict.
+"""Strict JSON: what agents send is checked once, what the kit sends is always valid.
 
-Whatever passes :func:`read_json` can be kept in a snapshot, written to a recording and read
-back by any JSON parser: no NaN, no number beyond a double, no lone surrogate, no abyss of
-brackets.
+A value that passes :func:`read_json` can go into a snapshot and a recording, and any JSON parser
+can read it back: no NaN, no number beyond a double, no lone surrogate, no excessive nesting.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Final, NoReturn
 
 from clawblox.server.simulation import Json
 
-__all__ = ["MAX_DEPTH", "encode_json", "encode_large_json", "read_json"]
+__all__ = ["MAX_DEPTH", "encode_json", "encode_large_json", "read_json", "refuse_constant"]
 
 MAX_DEPTH: Final = 64
-"""Nesting that agents may use; far below what any parser or encoder can take."""
+"""Maximum nesting of what agents send; every parser and encoder can handle more."""
 
 _WALKED_DEPTH: Final = 4
 _SLICE: Final = 1024
@@ -25,17 +24,17 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def read_json(body: bytes) -> Json:
-    """Parse what an agent sent: strict JSON in UTF-8.
+    """Parse what an agent sent as strict JSON in UTF-8.
 
     Raises:
-        ValueError: It is not JSON, or holds what JSON cannot carry safely; says what.
+        ValueError: It is not JSON, or holds a value that JSON cannot carry safely.
     """
     try:
         value = json.loads(
             body.decode(),
             parse_float=_finite_float,
             parse_int=_finite_int,
-            parse_constant=_refuse_constant,
+            parse_constant=refuse_constant,
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -44,20 +43,24 @@ def read_json(body: bytes) -> Json:
 
 
 def encode_json(value: object) -> bytes:
-    """Encode compactly, in ASCII.
+    """Encode a value compactly, in ASCII.
 
     Raises:
         ValueError: A number is not finite, or the value contains itself.
-        TypeError: The value is not JSON-able.
+        TypeError: The value is not a JSON value.
     """
     return _ENCODER.encode(value).encode("ascii")
 
 
 def encode_large_json(value: object) -> bytes:
-    """Encode like :func:`encode_json`, but without holding the interpreter for long.
+    """Encode like :func:`encode_json`, but in slices, so that other threads run in between.
 
-    The encoder of the standard library is one call that no other thread can interrupt: half
-    a second for 20 MB. In slices it takes as long in all, and the world's ticks go on.
+    The encoder of the standard library is one call that no other thread can interrupt: half a
+    second for 20 MB. Slices take as long in total, and the world keeps ticking.
+
+    Raises:
+        ValueError: A number is not finite, or the value contains itself.
+        TypeError: The value is not a JSON value, or a dict has a key that is not a string.
     """
     return "".join(_pieces(value, _WALKED_DEPTH)).encode("ascii")
 
@@ -117,9 +120,14 @@ def _finite_float(text: str) -> float:
 
 def _finite_int(text: str) -> int:
     if len(text) > 308:  # noqa: PLR2004, RUF100 - digits that every double can hold
-        raise ValueError("a whole number of more than 308 digits")
+        raise ValueError("a whole number has more than 308 digits")
     return int(text)
 
 
-def _refuse_constant(text: str) -> NoReturn:
+def refuse_constant(text: str) -> NoReturn:
+    """Refuse ``NaN`` and ``Infinity``: a ``parse_constant`` for :func:`json.loads`.
+
+    Raises:
+        ValueError: Always.
+    """
     raise ValueError(f"{text} is not JSON")

@@ -1,7 +1,7 @@
-"""What happened, as one JSON object a line, registered in the manifest of the run.
+"""Recordings: the events of a world, one JSON object a line, registered in the run's manifest.
 
-The snapshot keeps state and no history; a recording keeps history and no state. Lines are
-written by a thread, so that a slow disk never delays a tick.
+A snapshot holds state and no history; a recording holds history and no state. A thread writes the
+lines, so a slow disk never delays a tick.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any, Final, TextIO
 import anyio
 from anyio import to_thread
 
-from clawblox.server.instance import Instance
+from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
 
 __all__ = ["FORMAT", "Recording", "open_recording", "register_recording"]
 
 FORMAT: Final = "clawblox-events-v1"
 LOCK_WAIT_S: Final = 2.0
+"""A temporary file that is older was left behind by a writer that died."""
 
 _log = logging.getLogger("clawblox.server")
 
@@ -32,8 +33,11 @@ class Recording:
     """An open recording.
 
     Args:
-        path: Where it is.
-        file: Its file, open for writing.
+        path: Path of its file.
+        file: The file, open for writing.
+
+    Attributes:
+        path: Path of its file.
     """
 
     def __init__(self, path: Path, file: TextIO) -> None:
@@ -44,14 +48,19 @@ class Recording:
         self._has_lines = anyio.Event()
 
     def write(self, event: Mapping[str, object]) -> None:
-        """Add an event; it reaches the file soon, and at the latest with :meth:`close`."""
+        """Queue an event; :meth:`run` or :meth:`close` writes it to the file.
+
+        Raises:
+            ValueError: A number in it is not finite.
+            TypeError: It holds something that is not a JSON value.
+        """
         self._lines.append(encode_json(event).decode() + "\n")
         self._has_lines.set()
 
     async def run(self) -> None:
-        """Bring lines to the file as they come.
+        """Write queued lines to the file until cancelled.
 
-        Cancellation: no line is lost; what is not written yet is written by :meth:`close`.
+        Cancellation: no line is lost; :meth:`close` writes what is still queued.
         """
         while True:
             await self._has_lines.wait()
@@ -60,9 +69,9 @@ class Recording:
                 await to_thread.run_sync(self._append, self._take())
 
     def close(self) -> None:
-        """Write what is left and close the file."""
+        """Write the queued lines and close the file."""
         self._append(self._take())
-        with contextlib.suppress(OSError):  # reported already; the file is closed all the same
+        with contextlib.suppress(OSError):  # reported before; the file is closed anyway
             self._file.close()
 
     def _take(self) -> list[str]:
@@ -76,20 +85,20 @@ class Recording:
             self._file.writelines(lines)
             self._file.flush()
         except OSError:
-            self._is_cut = True  # nothing may follow a line that is torn
-            _log.exception("the recording %s ends here; the world goes on", self.path)
+            self._is_cut = True  # nothing may follow half a line
+            _log.exception("%s: the recording ends here; the world runs on", self.path)
 
 
 def open_recording(
-    directory: Path, instance: Instance, *, resumed: bool, reseed: int | None = None
+    directory: Path, world: HostedWorld, *, resumed: bool, reseed: int | None = None
 ) -> Recording:
     """Create the next free ``recording-NNNN.jsonl`` and write its first line.
 
     Args:
-        directory: Where; made when it is not there.
-        instance: The world that is recorded, at its start.
+        directory: Directory of the file; created if absent.
+        world: The world that is recorded, before its first tick.
         resumed: Whether it was restored from a snapshot.
-        reseed: The seed that its chance is drawn from since then; None when it goes on exactly.
+        reseed: The seed it was reseeded with; None if it was not.
 
     Raises:
         OSError: The directory or the file cannot be created.
@@ -99,11 +108,11 @@ def open_recording(
     recording.write(
         {
             "format": FORMAT,
-            "tick": instance.tick,
-            "time": instance.time,
+            "tick": world.tick,
+            "time": world.time,
             "event": "start",
-            "world_format": instance.simulation.format,
-            "scene_hash": instance.simulation.content_hash(),
+            "world_format": world.simulation.format,
+            "scene_hash": world.simulation.content_hash(),
             "resumed": resumed,
             "reseed": reseed,
         }
@@ -122,14 +131,15 @@ def _create_next(directory: Path) -> Recording:
 
 
 def register_recording(manifest: Path, recording: Path) -> None:
-    """Add a recording to the manifest: read, append, ``manifest.json.tmp``, rename.
+    """Add a recording to the run's manifest.
 
-    Any number of worlds do this to one manifest. Creating the temporary file exclusively
-    keeps those of this kit from losing each other's entries.
+    The manifest is read, extended, written as ``manifest.json.tmp`` and renamed. Several worlds
+    may do this at a time: creating the temporary file exclusively keeps worlds of this kit from
+    losing each other's entries. This function blocks.
 
     Raises:
         OSError: The manifest cannot be read or written.
-        ValueError: It is not a manifest; it is left as it is.
+        ValueError: It is not a manifest; it is left unchanged.
     """
     manifest.parent.mkdir(parents=True, exist_ok=True)
     temporary = manifest.with_name("manifest.json.tmp")
@@ -151,7 +161,7 @@ def _open_exclusively(path: Path) -> TextIO:
             return path.open("x", encoding="utf-8")
         except FileExistsError:
             time.sleep(0.01)
-        if time.monotonic() > deadline:  # left behind by a writer that died
+        if time.monotonic() > deadline:
             path.unlink(missing_ok=True)
             deadline = time.monotonic() + LOCK_WAIT_S
 
@@ -178,6 +188,8 @@ def _with_recording(document: dict[str, Any], entry: dict[str, str]) -> dict[str
     if not isinstance(known, list):
         raise ValueError("the manifest's 'recordings' are not a list")
     others = [
-        each for each in known if not isinstance(each, dict) or each.get("path") != entry["path"]
+        other
+        for other in known
+        if not isinstance(other, dict) or other.get("path") != entry["path"]
     ]
     return {**document, "recordings": [*others, entry]}

@@ -1,4 +1,4 @@
-"""Who is in the world: sessions, and where their ids come from."""
+"""The sessions of a world, and how their ids are made."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Session:
 
 
 class IdSource:
-    """Ids that no agent can guess and that a restored world goes on issuing the same way.
+    """Issues ids that agents cannot guess and that a restored world issues in the same order.
 
-    An id is a keyed digest of how many were issued before: random to whoever lacks the key,
-    and exact after a restore, because key and count are in the snapshot.
+    An id is a keyed digest of a counter. Without the key it looks random. Key and counter are in
+    the snapshot, so a restored world continues the sequence.
 
     Args:
-        key: The secret; a new one when it is None.
-        issued: How many pairs were issued with this key before.
+        key: The secret key; None makes a new one.
+        issued: Number of id pairs issued with this key before.
     """
 
     def __init__(self, key: bytes | None = None, issued: int = 0) -> None:
@@ -45,12 +45,12 @@ class IdSource:
         self._issued = issued
 
     def issue(self) -> tuple[str, str]:
-        """Return a session id and an agent id, both shaped like a random UUID."""
+        """Return a new session id and a new agent id, both shaped like a random UUID."""
         self._issued += 1
         return self._uuid("session"), self._uuid("agent")
 
     def document(self) -> dict[str, object]:
-        """Return what a snapshot keeps."""
+        """Return the JSON object that a snapshot holds of it."""
         return {"key": self._key.hex(), "issued": self._issued}
 
     def _uuid(self, kind: str) -> str:
@@ -62,7 +62,7 @@ class Sessions:
     """The sessions of a world, in the order in which they joined."""
 
     def __init__(self, sessions: list[Session] | None = None) -> None:
-        self._by_id = {each.session: each for each in sessions or []}
+        self._by_id = {session.session: session for session in sessions or []}
 
     def __iter__(self) -> Iterator[Session]:
         return iter(self._by_id.values())
@@ -71,13 +71,17 @@ class Sessions:
         return len(self._by_id)
 
     def find(self, session_id: str) -> Session | None:
-        """Return the session of that id, if it is in the world."""
+        """Return the session with this id; None if it is not in the world."""
         return self._by_id.get(session_id)
 
     def add(self, session: Session) -> None:
-        """Take a session in."""
+        """Add a session."""
         self._by_id[session.session] = session
 
     def remove(self, session: Session) -> None:
-        """Forget a session; its id is never valid again."""
+        """Remove a session; its id is never valid again.
+
+        Raises:
+            KeyError: The session is not in the world.
+        """
         del self._by_id[session.session]

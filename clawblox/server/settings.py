@@ -1,4 +1,4 @@
-"""How one instance was launched: ``WORLD_*`` as defaults, command-line flags over them."""
+"""The settings of one launch: command-line flags, with ``WORLD_*`` variables as defaults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import resource
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,33 +34,34 @@ REQUEST_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 300.0
 MAX_CONNECTIONS: Final = 1000
 _MAX_SECONDS = 86400.0
+_Parse = Callable[[str], object]
 _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 def _default_max_connections() -> int:
-    """Return three quarters of the descriptors that this process may open, 1000 at most."""
+    """Return three quarters of the descriptors that this process may open, at most 1000."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if soft < 0 else max(1, min(MAX_CONNECTIONS, soft * 3 // 4))
 
 
 @attrs.frozen
 class Settings:
-    """The facts of a launch.
+    """The settings of one launch.
 
     Attributes:
         host: Address to bind.
         port: Port to bind; 0 lets the system choose.
         base_path: Prefix of every route; empty for none.
-        clock: What makes time pass; None leaves it to the simulation.
-        record_dir: Directory to record into, or None not to record.
-        resume_path: Snapshot to restore before serving, or None for a fresh world.
-        reseed: Seed to draw chance from after that, or None to leave the world exact.
-        manifest_path: Manifest of the run, where recordings are registered, or None.
-        operator_token: Secret that gates the snapshot; None refuses everybody.
-        exit_on_halt: Whether the world's process ends when the world halts.
-        request_timeout: Seconds within which a request has to come, head and body.
-        answer_timeout: Seconds in which a client may take nothing of its answer.
-        max_connections: Connections at one time.
+        clock: What makes time pass; None takes the simulation's own clock.
+        record_dir: Directory to record into; None does not record.
+        resume_path: Snapshot to restore before serving; None starts a fresh world.
+        reseed: Seed to set after restoring; None leaves the random generator unchanged.
+        manifest_path: Manifest in which recordings are registered; None registers none.
+        operator_token: Secret that a request for a snapshot must carry; None refuses all.
+        exit_on_halt: Whether the process exits when the world halts.
+        request_timeout: Seconds within which a complete request must arrive.
+        answer_timeout: Seconds for which a client may read nothing of its answer.
+        max_connections: Maximum number of open connections.
     """
 
     host: str = "127.0.0.1"
@@ -81,20 +82,19 @@ class Settings:
 def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str]) -> Settings:
     """Read flags and environment; a blank variable counts as unset.
 
-    The secrets are taken *out* of ``environ``, so that no child process inherits them.
+    The secrets are removed from ``environ``, so no child process inherits them.
 
     Args:
         argv: The flags, without the program's name; None takes those of the process.
-        environ: The environment.
+        environ: The environment; changed in place.
 
     Raises:
-        SystemExit: A flag or a variable is wrong, or ``--help`` was asked for.
+        SystemExit: A flag or a variable is wrong (status 2), or ``--help`` is given (status 0).
     """
     given = {name: value.strip() for name, value in environ.items() if value.strip()}
     for name in SECRET_ENV:
         environ.pop(name, None)
-    parser = _parser(given)
-    flags = parser.parse_args(argv)
+    flags = _build_parser(given).parse_args(argv)
     token = given.get(OPERATOR_TOKEN_ENV)
     return Settings(
         host=flags.host,
@@ -113,52 +113,87 @@ def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str])
     )
 
 
-def _parser(given: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Build the parser; argparse runs string defaults through ``type`` like flags."""
+def _build_parser(given: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Build the parser; argparse passes string defaults through ``type``, as it does flags."""
     parser = argparse.ArgumentParser(
         description="Serve this world.",
-        epilog="WORLD_* variables are the defaults of these flags. "
-        f"The operator token is only ever read from {OPERATOR_TOKEN_ENV}.",
+        epilog="WORLD_* variables set the defaults of these flags. The operator token has no "
+        f"flag; it is read from {OPERATOR_TOKEN_ENV}.",
         allow_abbrev=False,
     )
-    add = parser.add_argument
-    host, port = given.get(HOST_ENV, "127.0.0.1"), given.get(PORT_ENV, "8080")
-    add("--host", type=_host, default=host, help="address to bind [%(default)s]")
-    add("--port", type=_port, default=port, help="port to bind, 0 for any [%(default)s]")
-    add("--base-path", default=given.get(BASE_PATH_ENV, ""), help="prefix of every route")
-    add("--record", action=argparse.BooleanOptionalAction, help="record what happens")
-    record_dir = given.get(RECORD_DIR_ENV, "recordings")
-    add("--record-dir", type=Path, default=record_dir, help="where to record [%(default)s]")
-    resume = given.get(RESUME_ENV)
-    add("--resume", type=Path, default=resume, help="snapshot to restore before serving")
-    reseed = given.get(RESEED_ENV)
-    add("--reseed", type=_seed, default=reseed, help="seed to draw chance from after restoring")
-    add("--clock", type=Clock, choices=list(Clock), help="what makes simulation time pass")
-    add("--exit-on-halt", action="store_true", help="end with status 70 when the world halts")
-    limit = parser.add_argument_group("limits of clients").add_argument
-    limit(
+    _add_launch_flags(parser, given)
+    _add_limit_flags(parser)
+    return parser
+
+
+def _add_launch_flags(parser: argparse.ArgumentParser, given: Mapping[str, str]) -> None:
+    def add(flag: str, variable: str, default: str | None, parse: _Parse, text: str) -> None:
+        kind = _naming_variable(parse, variable, given.get(variable))
+        parser.add_argument(flag, type=kind, default=given.get(variable, default), help=text)
+
+    add("--host", HOST_ENV, "127.0.0.1", _parse_host, "address to bind [%(default)s]")
+    add("--port", PORT_ENV, "8080", _parse_port, "port to bind; 0 takes a free one [%(default)s]")
+    add("--base-path", BASE_PATH_ENV, "", str, "prefix of every route [none]")
+    add(
+        "--record-dir", RECORD_DIR_ENV, "recordings", Path, "directory to record into [%(default)s]"
+    )
+    add("--resume", RESUME_ENV, None, Path, "snapshot to restore before serving [a fresh world]")
+    add("--reseed", RESEED_ENV, None, _parse_seed, "random seed to set after restoring [none]")
+    parser.add_argument(
+        "--record",
+        action=argparse.BooleanOptionalAction,
+        default=_record_default(parser, given),
+        help="record every event [off]",
+    )
+    parser.add_argument(
+        "--clock",
+        type=Clock,
+        choices=list(Clock),
+        help="what makes simulation time pass [the world's own choice]",
+    )
+    parser.add_argument(
+        "--exit-on-halt", action="store_true", help="exit with status 70 when the world halts"
+    )
+
+
+def _add_limit_flags(parser: argparse.ArgumentParser) -> None:
+    limits = parser.add_argument_group("limits of clients")
+    limits.add_argument(
         "--request-timeout",
-        type=_seconds,
+        type=_parse_seconds,
         default=REQUEST_TIMEOUT_S,
         metavar="SECONDS",
-        help="time within which a request has to come, head and body [%(default)g]",
+        help="time limit for a complete request to arrive [%(default)g]",
     )
-    limit(
+    limits.add_argument(
         "--answer-timeout",
-        type=_seconds,
+        type=_parse_seconds,
         default=ANSWER_TIMEOUT_S,
         metavar="SECONDS",
-        help="time in which a client may take nothing of its answer [%(default)g]",
+        help="close a connection whose client reads nothing of an answer for this time "
+        "[%(default)g]",
     )
-    limit(
+    limits.add_argument(
         "--max-connections",
-        type=_count,
+        type=_parse_count,
         default=_default_max_connections(),
         metavar="N",
-        help="connections at one time [%(default)s]",
+        help="maximum number of open connections; further ones wait [%(default)s]",
     )
-    parser.set_defaults(record=_record_default(parser, given))
-    return parser
+
+
+def _naming_variable(parse: _Parse, variable: str, value: str | None) -> _Parse:
+    """Return a parser whose complaint names the variable that a wrong value came from."""
+
+    def parse_value(text: str) -> object:
+        try:
+            return parse(text)
+        except argparse.ArgumentTypeError as error:
+            if text != value:
+                raise
+            raise argparse.ArgumentTypeError(f"{error} (from {variable})") from None
+
+    return parse_value
 
 
 def _record_default(parser: argparse.ArgumentParser, given: Mapping[str, str]) -> bool:
@@ -168,37 +203,39 @@ def _record_default(parser: argparse.ArgumentParser, given: Mapping[str, str]) -
     return _BOOLEANS[text.lower()]
 
 
-def _host(text: str) -> str:
+def _parse_host(text: str) -> str:
     if not text.strip():  # the empty address would mean every interface
-        raise argparse.ArgumentTypeError("an address is needed")
+        raise argparse.ArgumentTypeError("must be an address, not an empty text")
     return text.strip()
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     port = int(text) if text.isascii() and text.isdigit() else -1
     if not 0 <= port <= 65535:  # noqa: PLR2004, RUF100 - the range of ports
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0..65535)")
+        raise argparse.ArgumentTypeError(f"must be a port from 0 to 65535, not {text!r}")
     return port
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= _MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(
+            f"must be a number of seconds above 0 and up to {_MAX_SECONDS:g}, not {text!r}"
+        )
     return seconds
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text!r}")
     return int(text)
 
 
-def _seed(text: str) -> int:
+def _parse_seed(text: str) -> int:
     seed = int(text) if re.fullmatch("[0-9]{1,20}", text) else -1
     if seed not in SEEDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a seed (0..2**64-1)")
+        raise argparse.ArgumentTypeError(f"must be a seed from 0 to 2**64-1, not {text[:40]!r}")
     return seed

@@ -1,7 +1,7 @@
-"""What a world's author writes: one class, called by the kit and by nobody else.
+"""The class that the author of a world writes.
 
-Every call comes from one thread, and never while another one runs, so a simulation needs no
-lock. Everything around it (agents' sessions, time, HTTP, files) belongs to the kit.
+Only the kit calls it, from one thread and one call at a time, so a simulation needs no locks.
+Sessions, clocks, HTTP and files belong to the kit.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from typing import Any, TypeAlias
 __all__ = ["Clock", "InputError", "Json", "Simulation"]
 
 Json: TypeAlias = Any
-"""Any JSON-able value: None, bool, finite number, string, list, dict with string keys."""
+"""A JSON value: None, bool, finite number, string, list, or dict with string keys."""
 
 
 class Clock(StrEnum):
     """What makes simulation time pass."""
 
     REALTIME = "realtime"
-    """A tick every ``1 / tick_rate`` seconds of real time, whoever acts or does not."""
+    """A tick every ``1 / tick_rate`` seconds of real time, with or without input."""
     LOCKSTEP = "lockstep"
-    """``ticks_per_input`` ticks for every input that is accepted, and none otherwise.
+    """``ticks_per_input`` ticks for every accepted input, otherwise none.
 
     The same inputs in the same order give the same world, however long agents think.
     """
 
 
 class InputError(ValueError):
-    """An agent's input cannot be done; raised by :meth:`Simulation.act`.
+    """An agent's input is refused; raised by :meth:`Simulation.act`.
 
-    The agent gets the message with status 400. The simulation must be as it was before.
+    The agent gets the message with status 400. The simulation must be unchanged.
     """
 
 
 class Simulation(ABC):
-    """A world's rules and state.
+    """The rules and the state of a world.
 
-    It must be deterministic: the same state and the same calls give the same next state, in
-    this process and in another one. So it takes time from its own ticks, never from the
-    host, and chance from a generator whose state is part of :meth:`snapshot`.
+    A simulation must be deterministic: the same state and the same calls give the same next
+    state, in this process and in any other. Take time from your own ticks, never from the host,
+    and random numbers from a generator whose state is part of :meth:`snapshot`.
 
     Attributes:
-        clock: What makes time pass, unless ``--clock`` says otherwise.
-        tick_rate: Ticks per second of real time, under :attr:`Clock.REALTIME`.
-        ticks_per_input: Ticks that one input advances, under :attr:`Clock.LOCKSTEP`.
-        max_agents: How many agents may be joined at one time.
+        clock: What makes time pass, unless ``--clock`` overrides it.
+        tick_rate: Ticks per second of real time, with :attr:`Clock.REALTIME`.
+        ticks_per_input: Ticks that one accepted input advances, with :attr:`Clock.LOCKSTEP`.
+        max_agents: How many agents may be in the world at a time.
     """
 
     clock: Clock = Clock.REALTIME
@@ -58,12 +58,12 @@ class Simulation(ABC):
     @property
     @abstractmethod
     def format(self) -> str:
-        """Name of the snapshot's format, for example ``marbles-v1``; a class attribute will do."""
+        """Name of the snapshot's format, for example ``marbles-v1``; usually a class attribute."""
 
     @property
     @abstractmethod
     def api_doc(self) -> str:
-        """The Markdown that agents read, served as ``/api.md``; a class attribute will do."""
+        """The Markdown that agents read, served as ``/api.md``; usually a class attribute."""
 
     @property
     @abstractmethod
@@ -72,36 +72,35 @@ class Simulation(ABC):
 
     @abstractmethod
     def content_hash(self) -> str:
-        """Identify the world's content: whatever a state is meaningless without.
+        """Return a hash of the scene and the rules, but not of the state.
 
-        A snapshot is only restored where this is the same: hash the scene and the rules,
-        not the state.
+        A snapshot is restored only into a world with the same hash.
         """
 
     def join(self, agent_id: str, name: str) -> None:
-        """Take a new agent in, between two ticks. Not called for agents that are restored.
+        """Add an agent, between two ticks. Not called for agents that a snapshot restores.
 
         Args:
             agent_id: The agent's id, unique in this world.
-            name: The name to show.
+            name: Name to show to other agents.
         """
         return
 
     def leave(self, agent_id: str) -> None:
-        """Let an agent go, between two ticks."""
+        """Remove an agent, between two ticks."""
         return
 
     @abstractmethod
     def act(self, agent_id: str, action: str, data: Json) -> None:
-        """Take one input of an agent; its effect unfolds in the ticks that follow.
+        """Apply one input of an agent; the following ticks show its effect.
 
         Args:
-            agent_id: An agent that has joined.
+            agent_id: Id of an agent that has joined.
             action: The input's ``type``.
-            data: The input's ``data``: any JSON value with finite numbers, or None.
+            data: The input's ``data``: any JSON value; None when it has none.
 
         Raises:
-            InputError: The input cannot be done, and nothing was changed.
+            InputError: The input is refused; the simulation is unchanged.
         """
 
     @abstractmethod
@@ -110,26 +109,25 @@ class Simulation(ABC):
 
     @abstractmethod
     def observe(self, agent_id: str) -> Mapping[str, Json]:
-        """Return what an agent sees now, as JSON-able values.
+        """Return what an agent sees now, as JSON values.
 
-        The kit puts ``tick``, ``time`` and ``game_status`` in front; a key of the same name
-        takes their place.
+        The kit adds ``tick``, ``time`` and ``game_status``; keys returned here override them.
         """
 
     @abstractmethod
     def snapshot(self) -> Json:
-        """Return the complete state, as JSON-able values that no later call changes.
+        """Return the complete state, as JSON values that later calls do not change.
 
-        The document is written out while the world goes on: return copies of lists and
-        dicts, not the simulation's own. Python's floats survive JSON to the bit.
+        The kit encodes the state while the world runs on, so return copies of lists and dicts.
+        Python floats survive JSON exactly.
         """
 
     @abstractmethod
     def restore(self, state: Json) -> None:
-        """Become the world that :meth:`snapshot` saw. Called at most once, before anything.
+        """Take over a state. Called at most once, before every other method.
 
         Args:
-            state: What :meth:`snapshot` returned, after its way through JSON: tuples have
+            state: What :meth:`snapshot` returned, encoded and decoded as JSON: tuples have
                 become lists.
 
         Raises:
@@ -137,17 +135,17 @@ class Simulation(ABC):
         """
 
     def reseed(self, seed: int) -> None:
-        """Draw chance from ``seed`` from now on; the state is otherwise as it was.
+        """Restart the random generator from ``seed``; leave the rest of the state unchanged.
 
-        Called at most once, after :meth:`restore` where there is one, and only where somebody
-        asked for it: several worlds that are resumed from one snapshot then part ways, each by
-        its seed. What was drawn before stays. Optional; declare it in ``world.toml`` with
+        Called at most once, after :meth:`restore` if there is a snapshot, and only when
+        ``WORLD_RESEED`` or ``--reseed`` is given. Worlds that are resumed from one snapshot
+        with different seeds then diverge. Optional; declare it in ``world.toml`` with
         ``[run] reseed = true``.
 
         Args:
             seed: From 0 to 2**64 - 1.
 
         Raises:
-            NotImplementedError: The world has no chance in it, or cannot change it.
+            NotImplementedError: The world does not support reseeding.
         """
         raise NotImplementedError

@@ -1,8 +1,7 @@
 """Rigid discs on a table: walls, elastic collisions, rolling friction, thrust.
 
-Plain Python floats in a fixed order of operations, with nothing but + - * / and square root,
-which IEEE 754 defines to the bit: the same discs and the same steps give the same result in
-any process.
+Plain Python floats in a fixed order of operations, using only + - * / and square root, which
+IEEE 754 defines to the bit. The same discs and the same steps give the same result in any process.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ class Disc:
 
     Attributes:
         id: Its name on the table.
-        radius: In metres.
-        mass: In kilograms.
-        x: Place of its centre, in metres from the left wall.
-        y: Place of its centre, in metres from the bottom wall.
+        radius: Radius in metres.
+        mass: Mass in kilograms.
+        x: Position of its centre, in metres from the left wall.
+        y: Position of its centre, in metres from the bottom wall.
         vx: Speed to the right, in metres per second.
         vy: Speed to the top, in metres per second.
         thrust_x: Force to the right, in newtons.
@@ -44,12 +43,12 @@ class Disc:
     friction: float = 0.5
 
     def overlaps(self, other: Disc) -> bool:
-        """Say whether the two discs are in each other's place."""
+        """Return whether the two discs overlap."""
         dx, dy, reach = other.x - self.x, other.y - self.y, self.radius + other.radius
         return dx * dx + dy * dy < reach * reach
 
     def roll(self, dt: float) -> None:
-        """Move for ``dt`` seconds: thrust, friction, then place (semi-implicit Euler)."""
+        """Move for ``dt`` seconds: thrust, friction, then position (semi-implicit Euler)."""
         self.vx += self.thrust_x / self.mass * dt
         self.vy += self.thrust_y / self.mass * dt
         speed = sqrt(self.vx * self.vx + self.vy * self.vy)
@@ -63,14 +62,14 @@ class Disc:
 
 @dataclass
 class Table:
-    """A rectangle with walls, and what rolls on it.
+    """A rectangle with walls, and the discs on it.
 
     Attributes:
-        width: In metres.
-        height: In metres.
-        bounce: Part of the speed that a collision keeps.
+        width: Width in metres.
+        height: Height in metres.
+        bounce: Fraction of the speed that a collision keeps.
         on_touch: Called with the two discs of every collision.
-        discs: In the order in which they are moved and collide.
+        discs: The discs, in the order in which they move and collide.
     """
 
     width: float
@@ -83,37 +82,37 @@ class Table:
         """Advance everything by ``dt`` seconds."""
         for disc in self.discs:
             disc.roll(dt)
-        for one, other in combinations(self.discs, 2):
-            self._collide(one, other)
+        for first, second in combinations(self.discs, 2):
+            self._collide(first, second)
         for disc in self.discs:
             self._keep_inside(disc)
 
-    def _collide(self, one: Disc, other: Disc) -> None:
-        if not one.overlaps(other):
+    def _collide(self, first: Disc, second: Disc) -> None:
+        if not first.overlaps(second):
             return
-        dx, dy = other.x - one.x, other.y - one.y
+        dx, dy = second.x - first.x, second.y - first.y
         distance = sqrt(dx * dx + dy * dy)
         nx, ny = (dx / distance, dy / distance) if distance > 0.0 else (1.0, 0.0)
-        self._part(one, other, nx, ny, one.radius + other.radius - distance)
-        self._exchange_impulse(one, other, nx, ny)
-        self.on_touch(one, other)
+        self._separate(first, second, nx, ny, first.radius + second.radius - distance)
+        self._exchange_impulse(first, second, nx, ny)
+        self.on_touch(first, second)
 
-    def _part(self, one: Disc, other: Disc, nx: float, ny: float, overlap: float) -> None:
-        share = overlap / (one.mass + other.mass)
-        one.x -= nx * share * other.mass
-        one.y -= ny * share * other.mass
-        other.x += nx * share * one.mass
-        other.y += ny * share * one.mass
+    def _separate(self, first: Disc, second: Disc, nx: float, ny: float, overlap: float) -> None:
+        share = overlap / (first.mass + second.mass)
+        first.x -= nx * share * second.mass
+        first.y -= ny * share * second.mass
+        second.x += nx * share * first.mass
+        second.y += ny * share * first.mass
 
-    def _exchange_impulse(self, one: Disc, other: Disc, nx: float, ny: float) -> None:
-        approach = (other.vx - one.vx) * nx + (other.vy - one.vy) * ny
+    def _exchange_impulse(self, first: Disc, second: Disc, nx: float, ny: float) -> None:
+        approach = (second.vx - first.vx) * nx + (second.vy - first.vy) * ny
         if approach >= 0.0:
             return
-        impulse = -(1.0 + self.bounce) * approach / (1.0 / one.mass + 1.0 / other.mass)
-        one.vx -= impulse / one.mass * nx
-        one.vy -= impulse / one.mass * ny
-        other.vx += impulse / other.mass * nx
-        other.vy += impulse / other.mass * ny
+        impulse = -(1.0 + self.bounce) * approach / (1.0 / first.mass + 1.0 / second.mass)
+        first.vx -= impulse / first.mass * nx
+        first.vy -= impulse / first.mass * ny
+        second.vx += impulse / second.mass * nx
+        second.vy += impulse / second.mass * ny
 
     def _keep_inside(self, disc: Disc) -> None:
         disc.x, disc.vx = self._reflect(disc.x, disc.vx, disc.radius, self.width - disc.radius)

@@ -1,7 +1,7 @@
 """Marbles: agents steer pushers on a table and score by knocking marbles into pockets.
 
-An example of a world on ``clawblox.server``. The physics is in ``discs.py``; this file is the
-game: who plays, what scores, what agents see and do, what a snapshot holds.
+An example of a world on ``clawblox.server``. The physics is in ``discs.py``. This file holds the
+rules of the game: who plays, what scores, what agents see and do, what a snapshot holds.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from clawblox.server import Clock, InputError, Json, Simulation, serve
 
 @dataclass(frozen=True)
 class Scene:
-    """The game's numbers, in metres, kilograms, seconds and newtons.
+    """The numbers of the game, in metres, kilograms, seconds and newtons.
 
-    A state is meaningless without them, so their hash is in every snapshot. ``rules`` counts
-    the changes of behaviour that no number shows.
+    A state is meaningless without them, so every snapshot holds their hash. Increase ``rules``
+    with every change of behaviour that no number shows.
     """
 
     rules: int = 1
@@ -91,7 +91,7 @@ class Marbles(Simulation):
         self._place(Disc(agent_id, SCENE.pusher_radius, SCENE.pusher_mass))
 
     def leave(self, agent_id: str) -> None:
-        """Take the pusher off; what it touched last scores for nobody."""
+        """Take the pusher off; marbles that it touched last score no point."""
         del self._players[agent_id]
         self._table.discs.remove(self._disc(agent_id))
         self._last_touch = {
@@ -99,7 +99,7 @@ class Marbles(Simulation):
         }
 
     def act(self, agent_id: str, action: str, data: Json) -> None:
-        """Steer, brake or wait; it holds until the next steering or braking."""
+        """Steer, brake or wait; steering and braking hold until the next change."""
         disc = self._disc(agent_id)
         if action == "Steer":
             x, y = _read_direction(data)
@@ -121,7 +121,7 @@ class Marbles(Simulation):
         self._ticks += 1
 
     def observe(self, agent_id: str) -> Mapping[str, Json]:
-        """Return the whole table: nothing is hidden."""
+        """Return the whole table; nothing is hidden."""
         return {
             "player": self._describe_player(agent_id),
             "other_players": [
@@ -136,7 +136,7 @@ class Marbles(Simulation):
         }
 
     def snapshot(self) -> dict[str, Json]:
-        """Return discs in their order, players, touches, dice and time."""
+        """Return discs in their order, players, touches, random state and time."""
         version, words, gauss = self._random.getstate()
         return {
             "ticks": self._ticks,
@@ -147,7 +147,7 @@ class Marbles(Simulation):
         }
 
     def restore(self, state: Json) -> None:
-        """Become what :meth:`snapshot` saw."""
+        """Take over a state that :meth:`snapshot` returned."""
         version, words, gauss = state["random"]
         self._ticks = state["ticks"]
         self._table.discs = [Disc(**disc) for disc in state["discs"]]
@@ -156,7 +156,7 @@ class Marbles(Simulation):
         self._random.setstate((version, tuple(words), gauss))
 
     def reseed(self, seed: int) -> None:
-        """Throw other dice from now on: where pushers and pocketed marbles are put."""
+        """Choose later places of pushers and pocketed marbles by another seed."""
         self._random = Random(seed)  # noqa: S311 - dice, not secrets
 
     def _disc(self, disc_id: str) -> Disc:
@@ -166,7 +166,7 @@ class Marbles(Simulation):
         return [disc for disc in self._table.discs if disc.id not in self._players]
 
     def _place(self, disc: Disc) -> None:
-        """Put a disc somewhere free, at rest, away from walls and pockets."""
+        """Put a disc at rest on a free place, away from walls and pockets."""
         disc.vx = disc.vy = 0.0
         others = [other for other in self._table.discs if other is not disc]
         while True:
@@ -176,8 +176,8 @@ class Marbles(Simulation):
                 break
         self._table.discs = [*others, disc]
 
-    def _remember_touch(self, one: Disc, other: Disc) -> None:
-        for pusher, marble in ((one, other), (other, one)):
+    def _remember_touch(self, first: Disc, second: Disc) -> None:
+        for pusher, marble in ((first, second), (second, first)):
             if pusher.id in self._players and marble.id not in self._players:
                 self._last_touch[marble.id] = pusher.id
 
@@ -222,12 +222,12 @@ def _is_pocketed(marble: Disc) -> bool:
 
 
 def _read_direction(data: Json) -> tuple[float, float]:
-    """Read ``{"direction": [x, y]}``; longer than 1 means full thrust that way."""
+    """Read ``{"direction": [x, y]}``; a length above 1 means full thrust."""
     direction = data.get("direction") if isinstance(data, dict) else None
     if not (
         isinstance(direction, list)
         and len(direction) == 2
-        and all(type(each) in (int, float) for each in direction)
+        and all(type(number) in (int, float) for number in direction)
     ):
         raise InputError("Steer needs data.direction: [x, y]")
     x, y = float(direction[0]), float(direction[1])

@@ -1,8 +1,8 @@
 """Carts: cart-poles on one rail, in MuJoCo, each balanced by an agent.
 
-An example of a MuJoCo world on ``clawblox.server``. What makes its resume exact: the snapshot
-holds MuJoCo's whole integration state, warm start of the solver included, and agents see
-nothing that is not computed from it.
+An example of a MuJoCo world on ``clawblox.server``. Its resume is exact: the snapshot holds
+MuJoCo's whole integration state with the warm start of the solver, and agents see only what is
+computed from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
 
 
 class Carts(Simulation):
-    """Three cart-poles; whoever joins takes the first one that is free."""
+    """Three cart-poles; an agent that joins takes the first free one."""
 
     format = "mujoco-state-v1"
     api_doc = (HERE / "API.md").read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ class Carts(Simulation):
         return float(self._data.time)
 
     def content_hash(self) -> str:
-        """Hash the compiled model, which depends on MuJoCo's version as its states do."""
+        """Hash the compiled model and MuJoCo's version; a state depends on both."""
         compiled = np.zeros(mujoco.mj_sizeModel(self._model), np.uint8)
         mujoco.mj_saveModel(self._model, None, compiled)
         rules = f"{STEPS_PER_TICK} {FALLEN_RAD} {mujoco.__version__}"
@@ -65,7 +65,7 @@ class Carts(Simulation):
         self._data.actuator(f"motor-{cart}").ctrl[0] = 0.0
 
     def act(self, agent_id: str, action: str, data: Json) -> None:
-        """Set the motor's force, or wait; the force holds until it is set again."""
+        """Set the force of the motor, or wait; the force holds until it is set again."""
         if action == "Push":
             self._data.actuator(f"motor-{self._drivers[agent_id]}").ctrl[0] = _read_force(data)
         elif action != "Wait":
@@ -86,7 +86,7 @@ class Carts(Simulation):
         }
 
     def snapshot(self) -> dict[str, Json]:
-        """Return MuJoCo's integration state, who drives what, and the scores."""
+        """Return MuJoCo's integration state, the drivers and the scores."""
         state = np.empty(mujoco.mj_stateSize(self._model, INTEGRATION))
         mujoco.mj_getState(self._model, self._data, state, INTEGRATION)
         return {
@@ -97,7 +97,7 @@ class Carts(Simulation):
         }
 
     def restore(self, state: Json) -> None:
-        """Become what :meth:`snapshot` saw."""
+        """Take over a state that :meth:`snapshot` returned."""
         integration = np.array(state["integration"], dtype=np.float64)
         if integration.shape != (mujoco.mj_stateSize(self._model, INTEGRATION),):
             raise ValueError("the integration state has the wrong size")
@@ -116,7 +116,7 @@ class Carts(Simulation):
     def _describe(self, cart: int) -> dict[str, Json]:
         position, velocity = self._joint(f"slide-{cart}")
         angle, angular_velocity = self._joint(f"hinge-{cart}")
-        driver = next((agent for agent, its in self._drivers.items() if its == cart), None)
+        driver = next((agent for agent, driven in self._drivers.items() if driven == cart), None)
         return {
             "id": f"cart-{cart}",
             "driver": driver,

@@ -21,7 +21,7 @@ import attrs
 import pytest
 
 from clawblox.checkpoint.collect import plan as tiers
-from clawblox.checkpoint.collect.sessions import format_of_backend
+from clawblox.checkpoint.collect.sessions import find_format
 from tests.checkpoint.agents import archived_content, restore_session
 from tests.checkpoint.model_api import ANSWER, ModelApi, model_api
 from tests.support import wait_until
@@ -282,7 +282,7 @@ def test_a_program_resumes_a_carried_conversation_by_its_id(tmp_path, program, i
     far = tmp_path / f"another place {FISH}" / ("far-away-" * 20) / "run.2" / "rocky"
     new = Agent(far, program, installed, api)
     new.prepare()
-    restore_session(members, format_of_backend(program.backend), told, new.dir)
+    restore_session(members, find_format(program.backend), told, new.dir)
     assert new.turn("Which word was it?", resumed=told) == told
     assert "MELON" in json.dumps(api.requests[asked_before:])
     assert new.session_on_disk() == told

@@ -26,7 +26,7 @@ from clawblox.checkpoint import (
 )
 from clawblox.checkpoint import save as save_module
 from clawblox.checkpoint.collect.plan import Plan
-from clawblox.checkpoint.collect.sessions import format_of_backend
+from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Link, Source
 from clawblox.checkpoint.world_document import WorldDocument
@@ -368,7 +368,7 @@ def test_a_conversation_is_found_where_it_was_loaded(tmp_path: Path, backend: st
         tmp_path / "a.ckpt", agents={"rocky": agent.dir}, backend=backend if is_told else None
     )
     told = read_metadata(path)
-    assert told["session_format"] == format_of_backend(backend).name
+    assert told["session_format"] == find_format(backend).name
     assert told["agents"]["rocky"] == {
         "backend": backend,
         "session_format": told["session_format"],

@@ -87,7 +87,7 @@ def test_a_workspace_alone_needs_no_conversation(agent, backend):
 
 
 def test_an_unknown_driver_is_refused(agent):
-    with pytest.raises(ConfigError, match="unknown backend"):
+    with pytest.raises(ConfigError, match="backend must be one of"):
         plan(agent, backend="gemini")
 
 

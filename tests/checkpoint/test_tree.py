@@ -102,7 +102,7 @@ def test_the_root_itself_may_be_reached_through_a_link(tmp_path):
 def test_a_file_that_is_swapped_for_a_link_after_the_look_is_not_followed(tmp_path):
     (tmp_path / "file").write_bytes(b"mine")
     (tmp_path / "secret").write_bytes(b"not yours")
-    opener = tree.opener(tmp_path, "file")
+    opener = tree.file_opener(tmp_path, "file")
     assert content(opener()) == b"mine"
     (tmp_path / "file").unlink()
     (tmp_path / "file").symlink_to("secret")

@@ -14,7 +14,7 @@ import attrs
 import httpx
 import pytest
 
-from clawblox.server import Instance, Settings, create_app
+from clawblox.server import HostedWorld, Settings, create_app
 from tests.server.tally import Tally
 from tests.support import Answer, ask, wait_until, with_inherited_socket
 
@@ -29,8 +29,8 @@ def simulation() -> Tally:
 
 
 @pytest.fixture
-def instance(simulation: Tally) -> Instance:
-    return Instance(simulation)
+def hosted(simulation: Tally) -> HostedWorld:
+    return HostedWorld(simulation)
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-async def client(instance: Instance, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    """Speak to the routes of ``instance``, over no network."""
-    transport = httpx.ASGITransport(create_app(instance, settings), raise_app_exceptions=False)
+async def client(hosted: HostedWorld, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """Speak to the routes of ``hosted``, over no network."""
+    transport = httpx.ASGITransport(create_app(hosted, settings), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
         yield client
 

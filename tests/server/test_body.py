@@ -15,8 +15,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def test_a_body_without_end_is_refused_when_the_cap_is_passed(instance, settings):
-    session = instance.join("Rocky")
+async def test_an_endless_body_is_refused_at_the_size_limit(hosted, settings):
+    session = hosted.join("Rocky")
     scope = {
         "type": "http",
         "method": "POST",
@@ -38,6 +38,6 @@ async def test_a_body_without_end_is_refused_when_the_cap_is_passed(instance, se
     async def send(message):
         sent.append(message)
 
-    await create_app(instance, settings)(scope, receive, send)
+    await create_app(hosted, settings)(scope, receive, send)
     assert sent[0]["status"] == 413
     assert kilobytes == MAX_BODY_BYTES // 1024 + 1

@@ -7,8 +7,8 @@ import pytest
 
 from clawblox.server import Clock, InputError
 from clawblox.server.clocks import make_clock
-from clawblox.server.document import capture
-from clawblox.server.instance import Halted
+from clawblox.server.hosted_world import Halted
+from clawblox.server.snapshot_document import make_snapshot
 from tests.support import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -20,65 +20,65 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def realtime(instance):
-    return make_clock(instance, Clock.REALTIME)
+def realtime(hosted):
+    return make_clock(hosted, Clock.REALTIME)
 
 
 @pytest.fixture
-def lockstep(instance):
-    return make_clock(instance, Clock.LOCKSTEP)
+def lockstep(hosted):
+    return make_clock(hosted, Clock.LOCKSTEP)
 
 
-async def test_in_real_time_ticks_come_without_any_input(instance, realtime):
+async def test_in_real_time_the_world_ticks_without_input(hosted, realtime):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(realtime.run)
-        await wait_until_async(lambda: instance.tick > 5)
+        await wait_until_async(lambda: hosted.tick > 5)
         tasks.cancel_scope.cancel()
 
 
-async def test_in_real_time_an_input_returns_after_the_tick_that_took_it(
-    instance, simulation, realtime
+async def test_in_real_time_an_input_returns_after_the_tick_that_applied_it(
+    hosted, simulation, realtime
 ):
-    session = instance.join("Rocky")
+    session = hosted.join("Rocky")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(realtime.run)
         for total in range(1, 6):
-            before = instance.tick
+            before = hosted.tick
             await realtime.submit(session, "Add", 1)
             assert simulation.sums[session.agent_id] == total
-            assert instance.tick > before
-            assert instance.pending == []
+            assert hosted.tick > before
+            assert hosted.pending == []
         with pytest.raises(InputError, match="whole number"):
             await realtime.submit(session, "Add", "one")
         tasks.cancel_scope.cancel()
 
 
-async def test_in_real_time_inputs_of_one_tick_keep_their_order(instance, simulation, realtime):
-    session = instance.join("Rocky")
+async def test_in_real_time_inputs_of_one_tick_keep_their_order(hosted, simulation, realtime):
+    session = hosted.join("Rocky")
     async with anyio.create_task_group() as tasks:
         for number in range(10):
             tasks.start_soon(realtime.submit, session, "Keep", number)
-            await wait_until_async(lambda: len(instance.pending) == number + 1)  # noqa: B023
+            await wait_until_async(lambda: len(hosted.pending) == number + 1)  # noqa: B023
         tasks.start_soon(realtime.run)
-        await wait_until_async(lambda: instance.tick > 0)
+        await wait_until_async(lambda: hosted.tick > 0)
         tasks.cancel_scope.cancel()
     assert simulation.extra == 9
 
 
-async def test_a_waiting_input_is_in_the_snapshot(instance, realtime):
-    session = instance.join("Rocky")
+async def test_a_waiting_input_is_in_the_snapshot(hosted, realtime):
+    session = hosted.join("Rocky")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(realtime.submit, session, "Add", 4)
-        await wait_until_async(lambda: instance.pending)
-        document = capture(instance)
+        await wait_until_async(lambda: hosted.pending)
+        document = make_snapshot(hosted)
         tasks.cancel_scope.cancel()
     assert document["pending_inputs"] == [
         {"agent_id": session.agent_id, "action": "Add", "data": 4}
     ]
 
 
-async def test_a_halt_ends_the_clock_and_wakes_everybody(instance, realtime):
-    session = instance.join("Rocky")
+async def test_a_halt_ends_the_clock_and_all_waiting_inputs(hosted, realtime):
+    session = hosted.join("Rocky")
     finished = []
 
     async def wait_for(action):
@@ -88,36 +88,36 @@ async def test_a_halt_ends_the_clock_and_wakes_everybody(instance, realtime):
     async with anyio.create_task_group() as tasks:
         for action in ("Keep", "Divide", "Keep"):
             tasks.start_soon(wait_for, action)
-        await wait_until_async(lambda: len(instance.pending) == 3)
+        await wait_until_async(lambda: len(hosted.pending) == 3)
         with anyio.fail_after(5):
             await realtime.run()
         await wait_until_async(lambda: len(finished) == 3)
-    assert instance.failure == "ZeroDivisionError: Divide"
+    assert hosted.failure == "ZeroDivisionError: Divide"
     with pytest.raises(Halted):
         await realtime.submit(session, "Keep", None)
 
 
-async def test_in_lockstep_an_accepted_input_takes_its_ticks(instance, lockstep):
-    session = instance.join("Rocky")
+async def test_in_lockstep_an_accepted_input_advances_the_world(hosted, lockstep):
+    session = hosted.join("Rocky")
     await lockstep.submit(session, "Add", 1)
-    assert instance.tick == 3
+    assert hosted.tick == 3
     with pytest.raises(InputError):
         await lockstep.submit(session, "Add", None)
-    assert instance.tick == 3
+    assert hosted.tick == 3
 
 
-async def test_in_lockstep_time_stands_still_by_itself(instance, lockstep):
+async def test_in_lockstep_time_stands_still_without_input(hosted, lockstep):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lockstep.run)
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
-    assert instance.tick == 0
+    assert hosted.tick == 0
 
 
-async def test_in_lockstep_inputs_that_were_waiting_come_first(instance, simulation, lockstep):
-    session = instance.join("Rocky")
-    instance.queue(session, "Keep", "old")
-    instance.queue(session, "Add", 10)
+async def test_in_lockstep_waiting_inputs_are_applied_first(hosted, simulation, lockstep):
+    session = hosted.join("Rocky")
+    hosted.queue(session, "Keep", "old")
+    hosted.queue(session, "Add", 10)
     await lockstep.submit(session, "Keep", "new")
     assert simulation.extra == "new"
     assert simulation.sums[session.agent_id] == 10

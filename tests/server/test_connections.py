@@ -25,12 +25,12 @@ HASTY = ("--request-timeout", "0.2")
 def connections(world: LaunchedWorld, count: int, sent: bytes) -> Iterator[list[socket.socket]]:
     """Connect again and again and send the beginning of a request."""
     with contextlib.ExitStack() as stack:
-        found = []
+        peers = []
         for _ in range(count):
             peer = stack.enter_context(socket.create_connection(("127.0.0.1", world.port), HANG_S))
             peer.sendall(sent.replace(b"%port", str(world.port).encode()))
-            found.append(peer)
-        yield found
+            peers.append(peer)
+        yield peers
 
 
 def read_all(peer: socket.socket) -> bytes:
@@ -83,7 +83,7 @@ def poor(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("sent", [HALF_HEAD, b""], ids=["half a head", "nothing"])
-def test_two_hundred_unfinished_requests_block_nobody(
+def test_two_hundred_unfinished_requests_do_not_block_others(
     launch: Launch, poor: Path, sent: bytes
 ) -> None:
     world = launch(poor, *NEVER)
@@ -95,7 +95,7 @@ def test_two_hundred_unfinished_requests_block_nobody(
         assert cpu_ticks(world) < 500
 
 
-def test_without_room_for_it_a_connection_waits_and_its_failure_is_told_once(
+def test_a_connection_without_a_descriptor_waits_and_is_logged_once(
     launch: Launch, poor: Path
 ) -> None:
     world = launch(poor, *NEVER, "--max-connections", "1000")
@@ -111,9 +111,7 @@ def test_without_room_for_it_a_connection_waits_and_its_failure_is_told_once(
     assert len(world.log) - before < 1000
 
 
-def test_bodies_that_do_not_end_give_way_when_their_time_is_over(
-    launch: Launch, poor: Path
-) -> None:
+def test_unfinished_bodies_are_closed_after_their_time_limit(launch: Launch, poor: Path) -> None:
     world = launch(poor, *HASTY)
     with connections(world, 200, half_body(world)) as peers:
         assert world.ask("GET", "/api.md").status == 200
@@ -123,7 +121,7 @@ def test_bodies_that_do_not_end_give_way_when_their_time_is_over(
 
 
 @pytest.mark.parametrize("part", ["head", "body"])
-def test_a_request_that_does_not_end_in_time_is_told_so(launch: Launch, part: str) -> None:
+def test_a_late_request_is_answered_408(launch: Launch, part: str) -> None:
     world = launch(TALLY, *HASTY)
     sent = HALF_HEAD if part == "head" else half_body(world)
     with connections(world, 1, sent) as (peer,):
@@ -134,13 +132,13 @@ def test_a_request_that_does_not_end_in_time_is_told_so(launch: Launch, part: st
     assert "Traceback" not in world.log
 
 
-def test_a_connection_without_a_request_is_closed_without_a_word(launch: Launch) -> None:
+def test_a_connection_without_a_request_is_closed_without_an_answer(launch: Launch) -> None:
     world = launch(TALLY, *HASTY)
     with connections(world, 1, b"") as (peer,):
         assert read_all(peer) == b""
 
 
-def test_a_body_that_goes_on_after_its_answer_has_no_more_time(launch: Launch) -> None:
+def test_a_body_that_continues_after_its_answer_gets_no_more_time(launch: Launch) -> None:
     world = launch(TALLY, *HASTY)
     sent = b"POST /input HTTP/1.1\r\nHost: 127.0.0.1:%port\r\nContent-Length: 99999\r\n\r\n{"
     with connections(world, 1, sent) as (peer,):
@@ -154,7 +152,7 @@ def test_a_body_that_goes_on_after_its_answer_has_no_more_time(launch: Launch) -
                         break
 
 
-def test_a_client_that_leaves_in_the_middle_of_a_body_is_no_error_of_the_world(
+def test_a_client_that_disconnects_within_a_body_causes_no_error(
     launch: Launch,
 ) -> None:
     world = launch()
@@ -174,7 +172,7 @@ def test_malformed_requests_do_not_fill_the_log(launch: Launch) -> None:
     assert world.log.count("\n") == 1
 
 
-def test_the_time_of_a_request_begins_with_it(launch: Launch) -> None:
+def test_the_time_limit_of_a_request_starts_with_its_first_byte(launch: Launch) -> None:
     """On one connection many requests come, for longer than one of them may take."""
     world = launch(TALLY, "--request-timeout", "2")
     request = b"GET /api.md HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % world.port
@@ -189,7 +187,7 @@ def test_the_time_of_a_request_begins_with_it(launch: Launch) -> None:
             assert read_until(peer, b"Send Add.\n").startswith(b"HTTP/1.1 200")
 
 
-def test_a_slow_body_is_taken_within_its_time(launch: Launch) -> None:
+def test_a_slow_body_within_its_time_limit_is_accepted(launch: Launch) -> None:
     world = launch(TALLY, "--request-timeout", "20")
     session = world.ask("POST", "/join?name=a").json()["session"]
     body = b'{"type": "Add", "data": 5}' + b" " * 30
@@ -227,7 +225,7 @@ GET_SNAPSHOT = (
 )
 
 
-def test_a_large_snapshot_is_read_slowly_to_its_end(launch: Launch, large: Path) -> None:
+def test_a_slow_client_gets_a_whole_large_snapshot(launch: Launch, large: Path) -> None:
     world = launch(large, *HASTY, "--max-connections", "2")
     with connections(world, 1, GET_SNAPSHOT) as (slow,):
         received = len(slow.recv(1 << 10))
@@ -239,7 +237,7 @@ def test_a_large_snapshot_is_read_slowly_to_its_end(launch: Launch, large: Path)
     assert received > LARGE
 
 
-def test_an_answer_that_is_never_read_gives_way(launch: Launch, large: Path) -> None:
+def test_a_connection_whose_answer_is_never_read_is_closed(launch: Launch, large: Path) -> None:
     world = launch(large, "--answer-timeout", "0.5", "--max-connections", "1")
     with connections(world, 1, GET_SNAPSHOT) as (deaf,):
         assert deaf.recv(15) == b"HTTP/1.1 200 OK"
@@ -247,7 +245,7 @@ def test_an_answer_that_is_never_read_gives_way(launch: Launch, large: Path) -> 
         assert len(read_all(deaf)) < LARGE
 
 
-def test_who_is_between_two_requests_makes_room(launch: Launch) -> None:
+def test_an_idle_connection_makes_room_for_a_new_one(launch: Launch) -> None:
     world = launch(TALLY, *NEVER, "--max-connections", "1")
     get = b"GET /api.md HTTP/1.1\r\nHost: 127.0.0.1:%port\r\n\r\n"
     with connections(world, 1, get) as (first,):

@@ -88,7 +88,7 @@ def random_input(verb: str, dice: random.Random) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("name", "verb"), [("marbles", "Steer"), ("mujoco_carts", "Push")])
-def test_a_resumed_world_answers_the_same_acts_with_the_same_bytes(launch, tmp_path, name, verb):
+def test_a_resumed_world_answers_the_same_inputs_with_the_same_bytes(launch, tmp_path, name, verb):
     program = EXAMPLES / name / "world.py"
     original = launch(program)
     player = Player(original)
@@ -114,7 +114,7 @@ def test_a_resumed_world_answers_the_same_acts_with_the_same_bytes(launch, tmp_p
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_snapshot_of_the_other_example_is_refused(launch, tmp_path, name):
-    other = next(each for each in NAMES if each != name)
+    other = next(example for example in NAMES if example != name)
     path = tmp_path / "snapshot.json"
     path.write_bytes(launch(EXAMPLES / other / "world.py").snapshot().body)
     world = launch(EXAMPLES / name / "world.py", env={"WORLD_RESUME_PATH": str(path)})
@@ -146,7 +146,7 @@ def test_an_example_runs_in_real_time_too(launch, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_documents_fit_the_world(name):
+def test_the_documents_match_the_world(name):
     config = tomllib.loads((EXAMPLES / name / "world.toml").read_text())
     simulation = make_simulation(name)
     assert config["run"]["command"] == ["{python}", "world.py"]
@@ -237,7 +237,7 @@ def rolling_marble(game: Simulation, **changes: object) -> dict:
     return {**state, "discs": [marble, *pushers], **changes}
 
 
-def test_a_pocketed_marble_scores_for_whom_touched_it_last_and_comes_back():
+def test_a_pocketed_marble_scores_for_the_last_pusher_and_comes_back():
     game = make_simulation("marbles")
     game.join("a", "Rocky")
     game.restore(rolling_marble(game, last_touch={"marble-1": "a"}))
@@ -251,7 +251,7 @@ def test_a_pocketed_marble_scores_for_whom_touched_it_last_and_comes_back():
     assert 4 <= marble["position"][0] <= 20
 
 
-def test_a_marble_that_nobody_touched_scores_for_nobody():
+def test_an_untouched_marble_scores_no_point():
     game = make_simulation("marbles")
     game.join("a", "Rocky")
     game.restore(rolling_marble(game))
@@ -304,7 +304,7 @@ BAD_DIRECTIONS = (None, 5, {}, {"direction": 1}, {"direction": [1]}, {"direction
         ("mujoco_carts", "Steer", None),
     ],
 )
-def test_an_input_that_cannot_be_done_changes_nothing(name, action, data):
+def test_a_refused_input_changes_nothing(name, action, data):
     simulation = make_simulation(name)
     simulation.join("agent", "Rocky")
     before = simulation.snapshot()
@@ -321,20 +321,20 @@ def test_huge_numbers_steer_like_any_direction():
     assert x == -y == pytest.approx(0.5**0.5)
 
 
-def test_a_left_cart_is_free_and_its_motor_stands_still():
+def test_a_cart_without_a_driver_is_free_and_its_motor_is_off():
     carts = make_simulation("mujoco_carts")
     for agent in "abc":
         carts.join(agent, agent)
     carts.act("b", "Push", {"force": 1})
     carts.leave("b")
     entities = carts.observe("a")["world"]["entities"]
-    assert [each["driver"] for each in entities] == ["a", None, "c"]
+    assert [cart["driver"] for cart in entities] == ["a", None, "c"]
     assert entities[1]["force"] == 0.0
     carts.join("d", "d")
     assert carts.observe("d")["player"]["cart"] == 2
 
 
-def test_a_pole_that_has_fallen_scores_no_more():
+def test_a_fallen_pole_scores_no_longer():
     carts = make_simulation("mujoco_carts")
     carts.join("a", "a")
     carts.act("a", "Push", {"force": 1})

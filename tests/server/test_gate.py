@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawblox.server.gate import Address
+from clawblox.server.gate import WorldAddress
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def test_a_foreign_host_is_misdirected(client, host):
 
 
 @pytest.mark.parametrize("origin", ["http://127.0.0.1:8080", "http://localhost:8080"])
-async def test_our_own_origin_is_let_through(client, origin):
+async def test_our_own_origin_is_accepted(client, origin):
     assert (await client.get("/api.md", headers={"Origin": origin})).status_code == 200
 
 
@@ -60,10 +60,10 @@ async def test_our_own_origin_is_let_through(client, origin):
     ],
 )
 @pytest.mark.parametrize("path", ["/join?name=a", "/nothing"])
-async def test_a_foreign_origin_is_forbidden(client, instance, origin, path):
+async def test_a_foreign_origin_is_forbidden(client, hosted, origin, path):
     answer = await client.post(path, headers={"Origin": origin})
     assert answer.status_code == 403
-    assert len(instance.sessions) == 0
+    assert len(hosted.sessions) == 0
 
 
 async def test_no_answer_allows_another_origin(client):
@@ -86,10 +86,10 @@ async def test_no_answer_allows_another_origin(client):
         ("::", "10.0.0.1:8081", False),
     ],
 )
-async def test_a_world_bound_elsewhere_answers_to_where_it_is_bound(bound, authority, is_ours):
-    assert Address(bound, 8080).is_ours(authority) is is_ours
-    assert Address(bound, 8080).is_ours("localhost:8080")
+async def test_a_world_answers_to_the_address_it_is_bound_to(bound, authority, is_ours):
+    assert WorldAddress(bound, 8080).matches(authority) is is_ours
+    assert WorldAddress(bound, 8080).matches("localhost:8080")
 
 
-async def test_the_port_may_be_left_out_where_it_is_the_one_of_http():
-    assert Address("127.0.0.1", 80).is_ours("127.0.0.1")
+async def test_port_80_may_be_left_out():
+    assert WorldAddress("127.0.0.1", 80).matches("127.0.0.1")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
 
 from clawblox.server import Clock, Simulation
 from clawblox.server.app import _Api
-from clawblox.server.settings import _parser
+from clawblox.server.settings import _build_parser
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 JSON = {"Content-Type": "application/json"}
@@ -29,9 +34,22 @@ def test_the_world_of_the_guide_runs_and_resumes(launch, tmp_path):
     assert resumed.ask("GET", "/observe", headers=headers).json()["sum"] == 2
 
 
+@pytest.mark.parametrize("block", [-2, -1], ids=["of the simulation", "of the routes"])
+def test_a_test_of_the_guide_passes(monkeypatch, block):
+    blocks = [block.split("```")[0] for block in GUIDE.split("```python\n")[1:]]
+    world = ModuleType("world")
+    exec(blocks[0], world.__dict__)
+    monkeypatch.setitem(sys.modules, "world", world)
+    names: dict[str, Any] = {}
+    exec(blocks[block], names)
+    for name, value in names.items():
+        if name.startswith("test_"):
+            value()
+
+
 def test_the_guide_names_every_member_flag_and_route():
     members = {name for name in vars(Simulation) if not name.startswith("_")}
-    flags = {flag for action in _parser({})._actions for flag in action.option_strings}
+    flags = {flag for action in _build_parser({})._actions for flag in action.option_strings}
     routes = {f"{method} {path}" for method, path, _ in _Api.table(_Api.__new__(_Api))}
     spoken = re.sub(r"[`(|]", " ", GUIDE)
     for name in {*members, *(f"Clock.{clock.name}" for clock in Clock)}:

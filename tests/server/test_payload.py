@@ -1,4 +1,4 @@
-"""JSON at the border: whatever is let in can be written out again, and read by anybody."""
+"""Strict JSON: what is accepted can be written again and read by any parser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_number_that_is_not_finite_is_never_written(encode, value):
         encode(value)
 
 
-def test_a_key_that_would_come_back_as_another_one_is_not_written():
+def test_a_key_that_is_not_a_string_is_not_written():
     with pytest.raises(TypeError, match="keys must be strings, not int: 7"):
         encode_large_json({"agents": {7: "seven"}})
 
@@ -54,7 +54,7 @@ def test_a_key_that_would_come_back_as_another_one_is_not_written():
 @example("[1e308, 1e309]")
 @example('{"a": "\\ud83d\\ude00"}')
 @example('{"\\udc00": 1}')
-def test_what_is_let_in_is_strict_json_for_every_parser(text):
+def test_accepted_json_is_strict_for_every_parser(text):
     body = text.encode("utf-8", "surrogatepass")
     try:
         value = read_json(body)
@@ -70,7 +70,7 @@ def test_a_number_survives_to_the_bit(value):
 
 
 @pytest.mark.parametrize("brackets", ["[]", ("{", "}")])
-def test_nesting_ends_at_the_limit(brackets):
+def test_nesting_beyond_the_limit_is_refused(brackets):
     opening, closing = ('{"a":', "}") if brackets != "[]" else brackets
     inner = "null"
     for _ in range(MAX_DEPTH):
@@ -81,7 +81,7 @@ def test_nesting_ends_at_the_limit(brackets):
 
 
 @pytest.mark.parametrize("digits", [308, 309, 5000])
-def test_a_whole_number_that_no_double_can_hold_is_refused(digits):
+def test_an_integer_beyond_a_double_is_refused(digits):
     body = b"9" * digits
     if digits == 308:
         assert math.isfinite(float(read_json(body)))

@@ -36,7 +36,7 @@ def manifest(run_dir: Path) -> Path:
     return run_dir / ".clawblox" / "manifest.json"
 
 
-def test_a_recorded_world_leaves_every_event_with_its_simulation_time(launch, run_dir, manifest):
+def test_a_recording_holds_every_event_with_its_simulation_time(launch, run_dir, manifest):
     manifest.write_text('{"schema_version": 1, "run": {"id": "r1"}, "unknown": [1]}')
     env = {
         "PYTHONWARNINGS": "always::ResourceWarning",
@@ -62,13 +62,13 @@ def test_a_recorded_world_leaves_every_event_with_its_simulation_time(launch, ru
     assert (start["world_format"], start["scene_hash"]) == ("tally-v1", "tally")
     assert (start["resumed"], start["reseed"]) == (False, None)
     assert join == {"tick": 0, "time": 0.0, "event": "join", "name": "Rocky", **agent}
-    assert [(each["tick"], each["event"]) for each in rest] == [
+    assert [(event["tick"], event["event"]) for event in rest] == [
         (0, "input"),
         (3, "input"),
         (3, "chat"),
         (3, "leave"),
     ]
-    assert [each.get("refusal") for each in rest[:2]] == [None, "Add needs a whole number"]
+    assert [event.get("refusal") for event in rest[:2]] == [None, "Add needs a whole number"]
     assert joined["session"] not in path.read_text()
 
     registered = json.loads(manifest.read_text())
@@ -79,7 +79,7 @@ def test_a_recorded_world_leaves_every_event_with_its_simulation_time(launch, ru
         "unknown": [1],
         "recordings": [{"path": entry, "events": entry, "format": "clawblox-events-v1"}],
     }
-    assert [each.name for each in manifest.parent.iterdir()] == ["manifest.json"]
+    assert [path.name for path in manifest.parent.iterdir()] == ["manifest.json"]
 
 
 def test_events_reach_the_file_while_the_world_runs(launch, run_dir):
@@ -89,21 +89,21 @@ def test_events_reach_the_file_while_the_world_runs(launch, run_dir):
     wait_until(lambda: path.read_text().count("\n") == 2)
     world.process.send_signal(signal.SIGKILL)
     world.process.wait(10)
-    assert [each["event"] for each in read_events(path)] == ["start", "join"]
+    assert [event["event"] for event in read_events(path)] == ["start", "join"]
 
 
-def test_every_launch_has_a_recording_of_its_own(launch, run_dir):
+def test_every_launch_writes_its_own_recording(launch, run_dir):
     for _ in range(2):
         world = launch(TALLY, "--record", "--record-dir", str(run_dir))
         assert world.port
         world.stop()
-    assert sorted(each.name for each in run_dir.glob("*.jsonl")) == [
+    assert sorted(path.name for path in run_dir.glob("*.jsonl")) == [
         "recording-0001.jsonl",
         "recording-0002.jsonl",
     ]
 
 
-def test_a_world_that_cannot_record_says_so_and_ends(launch, tmp_path):
+def test_a_world_that_cannot_record_exits_with_a_reason(launch, tmp_path):
     (tmp_path / "file").write_text("")
     world = launch(TALLY, "--record", "--record-dir", str(tmp_path / "file"))
     assert world.process.wait(10) == 1
@@ -111,12 +111,12 @@ def test_a_world_that_cannot_record_says_so_and_ends(launch, tmp_path):
     assert world.log.count("\n") == 1
 
 
-def test_a_broken_manifest_is_left_alone_and_the_world_serves(launch, run_dir, manifest):
+def test_a_broken_manifest_is_unchanged_and_the_world_serves(launch, run_dir, manifest):
     manifest.write_text("[broken")
     env = {"CLAWBLOX_MANIFEST_PATH": str(manifest)}
     world = launch(TALLY, "--record", "--record-dir", str(run_dir), env=env)
     assert world.ask("GET", "/api.md").status == 200
-    assert f"ERROR: the recording is not in {manifest}" in world.log
+    assert f"ERROR: {manifest}: cannot register the recording: " in world.log
     assert manifest.read_text() == "[broken"
     assert not manifest.with_name("manifest.json.tmp").exists()
 
@@ -127,21 +127,21 @@ def test_a_path_outside_the_run_is_registered_absolute(manifest, tmp_path):
     assert entry["path"] == str(tmp_path / "elsewhere.jsonl")
 
 
-def test_a_manifest_is_written_as_tools_expect_it(manifest, run_dir):
+def test_a_manifest_is_written_in_the_documented_form(manifest, run_dir):
     register_recording(manifest, run_dir / "a.jsonl")
     text = manifest.read_text()
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
     assert json.loads(text)["schema_version"] == 1
 
 
-def test_one_path_is_registered_once(manifest, run_dir):
+def test_a_path_is_registered_once(manifest, run_dir):
     for _ in range(2):
         register_recording(manifest, run_dir / "a.jsonl")
     assert len(json.loads(manifest.read_text())["recordings"]) == 1
 
 
 @pytest.mark.parametrize("text", ["[]", '{"recordings": {}}', ""])
-def test_what_is_no_manifest_is_not_overwritten(manifest, run_dir, text):
+def test_a_file_that_is_not_a_manifest_is_not_overwritten(manifest, run_dir, text):
     manifest.write_text(text)
     with pytest.raises(ValueError, match=r"manifest|Expecting value"):
         register_recording(manifest, run_dir / "a.jsonl")
@@ -156,26 +156,26 @@ def test_many_worlds_register_without_losing_an_entry(manifest, run_dir):
     for thread in threads:
         thread.join()
     registered = json.loads(manifest.read_text())["recordings"]
-    assert sorted(each["path"] for each in registered) == sorted(path.name for path in paths)
+    assert sorted(entry["path"] for entry in registered) == sorted(path.name for path in paths)
 
 
-def test_a_temporary_file_that_was_left_behind_is_taken_over(manifest, run_dir, monkeypatch):
+def test_a_stale_temporary_file_is_replaced(manifest, run_dir, monkeypatch):
     monkeypatch.setattr(recording_module, "LOCK_WAIT_S", 0.02)
     manifest.with_name("manifest.json.tmp").write_text("half")
     register_recording(manifest, run_dir / "a.jsonl")
     assert len(json.loads(manifest.read_text())["recordings"]) == 1
 
 
-def test_the_first_event_tells_what_the_world_started_from(instance, tmp_path):
-    recording = open_recording(tmp_path, instance, resumed=True, reseed=7)
+def test_the_first_event_says_how_the_world_started(hosted, tmp_path):
+    recording = open_recording(tmp_path, hosted, resumed=True, reseed=7)
     recording.close()
     (start,) = read_events(recording.path)
     assert (start["resumed"], start["reseed"]) == (True, 7)
 
 
 @pytest.mark.anyio
-async def test_no_event_is_lost_when_the_writer_is_cancelled(instance, tmp_path, monkeypatch):
-    recording = await to_thread.run_sync(partial(open_recording, tmp_path, instance, resumed=False))
+async def test_no_event_is_lost_when_the_writer_is_cancelled(hosted, tmp_path, monkeypatch):
+    recording = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
     take = recording._take
 
     with anyio.CancelScope() as scope:
@@ -188,12 +188,12 @@ async def test_no_event_is_lost_when_the_writer_is_cancelled(instance, tmp_path,
         await recording.run()
     recording.write({"number": 1})
     await to_thread.run_sync(recording.close)
-    assert [each.get("number") for each in read_events(recording.path)] == [None, 1]
+    assert [event.get("number") for event in read_events(recording.path)] == [None, 1]
 
 
 @pytest.mark.anyio
-async def test_events_are_written_in_their_order_while_others_come(instance, tmp_path):
-    recording = await to_thread.run_sync(partial(open_recording, tmp_path, instance, resumed=False))
+async def test_events_are_written_in_order_while_new_ones_arrive(hosted, tmp_path):
+    recording = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(recording.run)
         for number in range(100):
@@ -202,15 +202,15 @@ async def test_events_are_written_in_their_order_while_others_come(instance, tmp
         await wait_until_async(lambda: recording.path.stat().st_size > 0)
         tasks.cancel_scope.cancel()
     await to_thread.run_sync(recording.close)
-    assert [each["number"] for each in read_events(recording.path)[1:]] == [*range(100)]
+    assert [event["number"] for event in read_events(recording.path)[1:]] == [*range(100)]
 
 
-def test_a_full_disk_costs_the_recording_and_not_the_world(instance, caplog):
+def test_a_full_disk_ends_the_recording_but_not_the_world(hosted, caplog):
     recording = recording_module.Recording(Path("/dev/full"), Path("/dev/full").open("w"))  # noqa: SIM115
-    instance.record = recording.write
+    hosted.record = recording.write
     for name in ("Rocky", "Molly"):
-        instance.join(name)
+        hosted.join(name)
         recording._append(recording._take())
     recording.close()
-    assert caplog.messages == ["the recording /dev/full ends here; the world goes on"]
-    assert len(instance.sessions) == 2
+    assert caplog.messages == ["/dev/full: the recording ends here; the world runs on"]
+    assert len(hosted.sessions) == 2

@@ -30,7 +30,7 @@ def play(world: LaunchedWorld, session: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("directory", [EXAMPLES / "marbles", STARTER], ids=lambda path: path.name)
-def test_a_seed_decides_how_a_resumed_world_goes_on(launch, tmp_path, directory):
+def test_a_seed_decides_how_a_resumed_world_continues(launch, tmp_path, directory):
     program = directory / "world.py"
     declared = tomllib.loads((directory / "world.toml").read_text())["run"]
     assert (declared["reseed"], declared["listen"]) == (True, "inherit")
@@ -66,7 +66,7 @@ def test_a_fresh_world_can_be_reseeded_too(launch):
     assert reseeded["time"] == 0
 
 
-def test_a_recording_tells_the_seed_that_the_world_took(launch, tmp_path):
+def test_a_recording_holds_the_seed(launch, tmp_path):
     env = {"WORLD_RECORD": "1", "WORLD_RECORD_DIR": str(tmp_path), "WORLD_RESEED": "7"}
     assert launch(EXAMPLES / "marbles" / "world.py", env=env).port
     (recording,) = tmp_path.glob("*.jsonl")
@@ -75,7 +75,7 @@ def test_a_recording_tells_the_seed_that_the_world_took(launch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["marbles", "mujoco_carts"])
-def test_an_example_declares_what_its_simulation_can(name):
+def test_an_example_declares_reseed_if_it_supports_it(name):
     config = tomllib.loads((EXAMPLES / name / "world.toml").read_text())["run"]
     can = type(make_simulation(name)).reseed is not Simulation.reseed
     assert config.get("reseed", False) is can

@@ -8,7 +8,7 @@ import attrs
 import httpx
 import pytest
 
-from clawblox.server import Instance, Settings, create_app
+from clawblox.server import HostedWorld, Settings, create_app
 from clawblox.server.app import MAX_BODY_BYTES
 from tests.server.conftest import TOKEN
 
@@ -37,17 +37,17 @@ async def test_join_answers_a_session_and_an_agent_id(client):
     assert answer.json()["session"] != answer.json()["agent_id"]
 
 
-async def test_a_known_session_rejoins_as_the_same_agent(client, instance):
+async def test_a_known_session_rejoins_as_the_same_agent(client, hosted):
     first = (await client.post("/join?name=Rocky")).json()
     again = await client.post("/join?name=Other", headers={"X-Session": first["session"]})
     assert again.json() == first
-    assert [each.name for each in instance.sessions] == ["Rocky"]
+    assert [session.name for session in hosted.sessions] == ["Rocky"]
 
 
-async def test_an_unknown_session_cannot_rejoin(client, instance):
+async def test_an_unknown_session_cannot_rejoin(client, hosted):
     answer = await client.post("/join?name=Rocky", headers={"X-Session": "stale"})
     assert (answer.status_code, answer.text) == (401, "Invalid session")
-    assert len(instance.sessions) == 0
+    assert len(hosted.sessions) == 0
 
 
 @pytest.mark.parametrize("query", ["", "?name=", "?name=%20%20"])
@@ -61,14 +61,14 @@ async def test_join_refuses_a_name_that_cannot_be_shown(client, name):
     assert (await client.post("/join", params={"name": name})).status_code == 400
 
 
-async def test_a_full_instance_refuses_newcomers_but_not_its_own(client):
+async def test_a_full_world_refuses_new_agents_but_not_rejoining_ones(client):
     sessions = [await join(client, name) for name in "abc"]
     answer = await client.post("/join?name=d")
     assert (answer.status_code, answer.text) == (400, "Instance is full")
     assert (await client.post("/join?name=a", headers=sessions[0])).status_code == 200
 
 
-async def test_leaving_frees_the_place_and_ends_the_session(client, simulation):
+async def test_leaving_ends_the_session_and_makes_room(client, simulation):
     session = await join(client)
     assert (await client.post("/leave", headers=session)).json() == {"success": True}
     assert simulation.sums == {}
@@ -80,7 +80,7 @@ async def test_leaving_frees_the_place_and_ends_the_session(client, simulation):
     ("method", "path"),
     [("POST", "/leave"), ("GET", "/observe"), ("POST", "/input"), ("POST", "/chat")],
 )
-async def test_a_session_is_needed(client, method, path):
+async def test_agent_routes_need_a_session(client, method, path):
     answer = await client.request(method, path)
     assert (answer.status_code, answer.text) == (401, "Missing X-Session header")
     answer = await client.request(method, path, headers={"X-Session": "é".encode()})
@@ -110,15 +110,15 @@ async def test_an_input_is_answered_with_a_fresh_observation(client):
     assert (await client.get("/observe", headers=session)).content == answer.content
 
 
-async def test_in_lockstep_only_an_accepted_input_takes_time(client, instance):
+async def test_in_lockstep_only_an_accepted_input_takes_time(client, hosted):
     session = await join(client)
     await client.get("/observe", headers=session)
     await client.post("/chat", headers=session, json={"content": "hello"})
     refused = await send(client, session, "Add", "five")
     assert (refused.status_code, refused.text) == (400, "Add needs a whole number")
-    assert instance.tick == 0
+    assert hosted.tick == 0
     await send(client, session, "Add", 1)
-    assert instance.tick == 3
+    assert hosted.tick == 3
 
 
 async def test_data_may_be_left_out(client, simulation):
@@ -147,13 +147,13 @@ async def test_data_may_be_left_out(client, simulation):
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_an_input_that_cannot_be_read_is_refused(client, instance, body, status, text):
+async def test_a_malformed_input_is_refused(client, hosted, body, status, text):
     session = await join(client)
     answer = await client.post("/input", headers={**session, **JSON}, content=body)
     assert answer.status_code == status
     assert text in answer.text
     assert answer.headers["content-type"].startswith("text/plain")
-    assert instance.tick == 0
+    assert hosted.tick == 0
 
 
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
@@ -169,15 +169,15 @@ async def test_the_content_type_may_have_parameters(client):
     assert answer.status_code == 200
 
 
-async def test_a_body_beyond_the_cap_is_refused(client):
+async def test_a_body_beyond_the_size_limit_is_refused(client):
     headers = {**await join(client), **JSON}
     fits = b'{"type":"Keep"}'.ljust(MAX_BODY_BYTES)
     assert (await client.post("/input", headers=headers, content=fits)).status_code == 200
     assert (await client.post("/input", headers=headers, content=fits + b" ")).status_code == 413
 
 
-async def test_routes_live_below_the_base_path(instance, settings):
-    app = create_app(instance, attrs.evolve(settings, base_path="worlds/one/"))
+async def test_routes_are_below_the_base_path(hosted, settings):
+    app = create_app(hosted, attrs.evolve(settings, base_path="worlds/one/"))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
         assert (await client.get("/worlds/one/api.md")).status_code == 200
@@ -185,11 +185,11 @@ async def test_routes_live_below_the_base_path(instance, settings):
 
 
 @pytest.mark.parametrize("path", ["/observe/", "//observe", "/nothing"])
-async def test_no_other_path_exists_and_none_redirects(client, path):
+async def test_other_paths_are_not_found_and_never_redirect(client, path):
     assert (await client.get(path)).status_code == 404
 
 
-async def test_a_route_has_one_method(client):
+async def test_a_route_accepts_one_method(client):
     assert (await client.get("/join?name=a")).status_code == 405
 
 
@@ -203,7 +203,7 @@ async def test_chat_is_kept_in_order_with_simulation_time(client):
     assert posted.json() == {"id": "m1", "created_at": pytest.approx(0.3)}
     await client.post("/chat", headers=rocky, json={"content": "two"})
     messages = (await client.get("/chat/messages")).json()["messages"]
-    assert [(each["id"], each["agent_name"], each["content"]) for each in messages] == [
+    assert [(said["id"], said["agent_name"], said["content"]) for said in messages] == [
         ("m1", "Molly", "hé"),
         ("m2", "Rocky", "two"),
     ]
@@ -214,13 +214,13 @@ async def test_chat_is_kept_in_order_with_simulation_time(client):
     ("body", "status"),
     [({"content": ""}, 400), ({"content": "x" * 501}, 400), ({"content": 1}, 422), ({}, 422)],
 )
-async def test_chat_refuses_what_is_no_message(client, instance, body, status):
+async def test_chat_refuses_malformed_messages(client, hosted, body, status):
     answer = await client.post("/chat", headers=await join(client), json=body)
     assert answer.status_code == status
-    assert instance.chat.latest(1) == []
+    assert hosted.chat.latest(1) == []
 
 
-async def test_chat_takes_five_hundred_characters(client):
+async def test_chat_accepts_five_hundred_characters(client):
     answer = await client.post("/chat", headers=await join(client), json={"content": "é" * 500})
     assert answer.status_code == 200
 
@@ -246,11 +246,11 @@ async def test_messages_are_paged_by_id_or_time(client, query, ids):
     for content in ("c", "d"):
         await client.post("/chat", headers=session, json={"content": content})
     messages = (await client.get("/chat/messages" + query)).json()["messages"]
-    assert [each["id"] for each in messages] == ids
+    assert [said["id"] for said in messages] == ids
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "limit=" + 5000 * "9"])
-async def test_a_limit_that_is_no_positive_number_is_refused(client, query):
+async def test_a_limit_that_is_not_a_positive_number_is_refused(client, query):
     assert (await client.get("/chat/messages?" + query)).status_code == 400
 
 
@@ -269,7 +269,7 @@ async def test_a_cursor_that_is_neither_id_nor_time_is_refused(client):
         ("ShowNan", "ValueError: Out of range float values are not JSON compliant"),
     ],
 )
-async def test_an_error_of_the_simulation_halts_the_game(client, instance, caplog, action, error):
+async def test_an_error_of_the_simulation_halts_the_game(client, hosted, caplog, action, error):
     session = await join(client)
     answers = [
         await send(client, session, action),
@@ -287,16 +287,16 @@ async def test_an_error_of_the_simulation_halts_the_game(client, instance, caplo
     assert health.status_code == 503
     assert health.json()["status"] == "halted"
     assert health.json()["reason"].startswith(error)
-    assert instance.failure.startswith(error)
+    assert hosted.failure.startswith(error)
     assert "Traceback" in caplog.text
 
 
-async def test_a_world_that_runs_is_healthy_for_everybody(client):
+async def test_a_running_world_is_healthy(client):
     answer = await client.get("/health")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
 
-async def test_a_time_that_is_no_number_halts_the_game(client, simulation, monkeypatch):
+async def test_a_time_that_is_not_finite_halts_the_game(client, simulation, monkeypatch):
     session = await join(client)
     monkeypatch.setattr(type(simulation), "time", float("nan"))
     answer = await send(client, session, "Add", 1)
@@ -304,11 +304,11 @@ async def test_a_time_that_is_no_number_halts_the_game(client, simulation, monke
     assert answer.text.startswith("Game halted: ValueError: the simulation's time is nan")
 
 
-async def test_an_agent_that_could_not_join_is_not_in_the_world(client, instance):
+async def test_an_agent_that_could_not_join_is_not_in_the_world(client, hosted):
     answer = await client.post("/join?name=Jonah")
     assert answer.status_code == 503
     assert "no room on the ship" in answer.text
-    assert len(instance.sessions) == 0
+    assert len(hosted.sessions) == 0
 
 
 # ------------------------------------------------------------------------- operator's gate
@@ -334,15 +334,15 @@ async def test_a_snapshot_needs_exactly_the_operator_token(client, headers):
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Operator-Token": ""}, {"X-Operator-Token": "None"}])
-async def test_without_a_configured_token_nobody_gets_a_snapshot(instance, headers):
-    transport = httpx.ASGITransport(create_app(instance, Settings()))
+async def test_without_a_configured_token_every_snapshot_is_refused(hosted, headers):
+    transport = httpx.ASGITransport(create_app(hosted, Settings()))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
         assert (await client.get("/snapshot", headers=headers)).status_code == 401
 
 
-async def test_a_token_may_have_any_characters(instance):
+async def test_a_token_may_have_any_characters(hosted):
     token = "schlüssel€".encode()
-    transport = httpx.ASGITransport(create_app(instance, Settings(operator_token=token)))
+    transport = httpx.ASGITransport(create_app(hosted, Settings(operator_token=token)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
         answer = await client.get("/snapshot", headers=[(b"X-Operator-Token", token)])
         assert answer.status_code == 200
@@ -367,7 +367,7 @@ async def test_a_snapshot_is_json_of_known_length(client):
         (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
     ],
 )
-async def test_a_state_that_cannot_be_saved_fails_the_save_and_not_the_world(
+async def test_a_failed_save_does_not_halt_the_world(
     client, simulation, monkeypatch, caplog, snapshot, error
 ):
     session = await join(client)
@@ -379,10 +379,10 @@ async def test_a_state_that_cannot_be_saved_fails_the_save_and_not_the_world(
     assert (await client.get("/observe", headers=session)).status_code == 200
 
 
-async def test_the_token_shows_in_no_settings(settings):
+async def test_the_repr_of_settings_hides_the_token(settings):
     assert TOKEN not in repr(settings)
 
 
-async def test_an_instance_counts_its_own_ids(instance: Instance):
-    ids = [instance.ids.issue() for _ in range(50)]
-    assert len({each for pair in ids for each in pair}) == 100
+async def test_issued_ids_are_distinct(hosted: HostedWorld):
+    ids = [hosted.ids.issue() for _ in range(50)]
+    assert len({id_ for pair in ids for id_ in pair}) == 100

@@ -24,7 +24,7 @@ FULL = {
 }
 
 
-def test_without_anything_the_defaults_hold():
+def test_without_flags_and_variables_the_defaults_apply():
     assert read_settings([], {}) == Settings()
 
 
@@ -62,7 +62,7 @@ def test_recording_can_be_switched_off_by_flag():
     assert read_settings(["--no-record"], dict(FULL)).record_dir is None
 
 
-def test_what_clients_may_take_is_set_by_flags():
+def test_flags_set_the_limits_of_clients():
     flags = ["--request-timeout", "2.5", "--answer-timeout", "7", "--max-connections", "3"]
     settings = read_settings(flags, {})
     assert (settings.request_timeout, settings.answer_timeout) == (2.5, 7.0)
@@ -94,24 +94,25 @@ def test_record_is_a_switch(text, is_on):
 @pytest.mark.parametrize(
     ("argv", "environ", "complaint"),
     [
-        (["--port", "65536"], {}, "'65536' is not a port"),
-        (["--port", "-1"], {}, "'-1' is not a port"),
-        (["--port", "²"], {}, "'²' is not a port"),
-        ([], {"WORLD_PORT": "http"}, "'http' is not a port"),
+        (["--port", "65536"], {}, "--port: must be a port from 0 to 65535, not '65536'\n"),
+        (["--port", "-1"], {}, "must be a port from 0 to 65535, not '-1'\n"),
+        (["--port", "²"], {}, "must be a port from 0 to 65535, not '²'\n"),
+        ([], {"WORLD_PORT": "http"}, "from 0 to 65535, not 'http' (from WORLD_PORT)\n"),
+        (["--port", "x"], {"WORLD_PORT": "http"}, "from 0 to 65535, not 'x'\n"),
         ([], {"WORLD_RECORD": "maybe"}, "WORLD_RECORD must be 1 or 0, not 'maybe'"),
-        (["--host", ""], {}, "an address is needed"),
-        (["--reseed", "-1"], {}, "'-1' is not a seed"),
-        (["--reseed", "1.0"], {}, "'1.0' is not a seed"),
-        ([], {"WORLD_RESEED": str(2**64)}, f"'{2**64}' is not a seed"),
-        ([], {"WORLD_RESEED": "9" * 5000}, "9' is not a seed"),
-        ([], {"WORLD_RESEED": "random"}, "'random' is not a seed"),
+        (["--host", ""], {}, "must be an address, not an empty text"),
+        (["--reseed", "-1"], {}, "must be a seed from 0 to 2**64-1, not '-1'\n"),
+        (["--reseed", "1.0"], {}, "must be a seed from 0 to 2**64-1, not '1.0'\n"),
+        ([], {"WORLD_RESEED": str(2**64)}, f"not '{2**64}' (from WORLD_RESEED)\n"),
+        ([], {"WORLD_RESEED": "9" * 5000}, f"not '{'9' * 40}' (from WORLD_RESEED)\n"),
+        ([], {"WORLD_RESEED": "random"}, "not 'random' (from WORLD_RESEED)\n"),
         (["--clock", "sundial"], {}, "sundial"),
-        (["--request-timeout", "0"], {}, "'0' is not a number of seconds above 0"),
-        (["--request-timeout", "soon"], {}, "'soon' is not a number of seconds above 0"),
-        (["--answer-timeout", "nan"], {}, "'nan' is not a number of seconds above 0"),
-        (["--answer-timeout", "inf"], {}, "'inf' is not a number of seconds above 0"),
-        (["--max-connections", "0"], {}, "'0' is not a number above 0"),
-        (["--max-connections", "1.5"], {}, "'1.5' is not a number above 0"),
+        (["--request-timeout", "0"], {}, "must be a number of seconds above 0"),
+        (["--request-timeout", "soon"], {}, "--request-timeout: must be a number of seconds"),
+        (["--answer-timeout", "nan"], {}, "up to 86400, not 'nan'\n"),
+        (["--answer-timeout", "inf"], {}, "up to 86400, not 'inf'\n"),
+        (["--max-connections", "0"], {}, "must be a whole number above 0, not '0'\n"),
+        (["--max-connections", "1.5"], {}, "must be a whole number above 0, not '1.5'\n"),
         (["--operator-token", "secret"], {}, "unrecognized arguments"),
         (["--res", "x"], {}, "unrecognized arguments"),
         (["extra"], {}, "unrecognized arguments"),
@@ -124,7 +125,7 @@ def test_a_wrong_value_is_refused_with_its_name(capsys, argv, environ, complaint
     assert complaint in capsys.readouterr().err
 
 
-def test_the_secrets_are_taken_out_of_the_environment():
+def test_secrets_are_removed_from_the_environment():
     environ = dict(FULL)
     read_settings([], environ)
     assert environ.keys() == FULL.keys() - {"WORLD_OPERATOR_TOKEN", "WORLD_SPECTATOR_TOKEN"}

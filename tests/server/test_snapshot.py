@@ -8,80 +8,80 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.server import Instance
-from clawblox.server.document import SnapshotRefusal, capture, restore
+from clawblox.server import HostedWorld
 from clawblox.server.payload import encode_large_json
+from clawblox.server.snapshot_document import SnapshotRefusal, make_snapshot, restore_snapshot
 from tests.server.tally import Tally
 
 
-def written(instance: Instance) -> bytes:
-    return encode_large_json(capture(instance))
+def written(hosted: HostedWorld) -> bytes:
+    return encode_large_json(make_snapshot(hosted))
 
 
-def restored(body: bytes, simulation: Tally | None = None) -> Instance:
-    instance = Instance(simulation or Tally())
-    restore(instance, body)
-    return instance
+def restored(body: bytes, simulation: Tally | None = None) -> HostedWorld:
+    hosted = HostedWorld(simulation or Tally())
+    restore_snapshot(hosted, body)
+    return hosted
 
 
 @pytest.fixture
-def lived(instance: Instance) -> Instance:
-    """An instance with everything in it, a waiting input too."""
-    rocky, molly = instance.join("Rocky"), instance.join("Mölly")
-    instance.queue(rocky, "Add", 5)
-    instance.apply_inputs()
+def lived(hosted: HostedWorld) -> HostedWorld:
+    """An hosted with everything in it, a waiting input too."""
+    rocky, molly = hosted.join("Rocky"), hosted.join("Mölly")
+    hosted.queue(rocky, "Add", 5)
+    hosted.apply_inputs()
     for _ in range(7):
-        instance.step()
-    instance.say(rocky, "hällo")
-    instance.queue(molly, "Add", 3)
-    instance.queue(rocky, "Keep", {"deep": [1.5, None]})
-    return instance
+        hosted.step()
+    hosted.say(rocky, "hällo")
+    hosted.queue(molly, "Add", 3)
+    hosted.queue(rocky, "Keep", {"deep": [1.5, None]})
+    return hosted
 
 
-def test_a_restored_instance_writes_the_same_snapshot(lived):
+def test_a_restored_world_writes_the_same_snapshot(lived):
     body = written(lived)
     assert written(restored(body)) == body
 
 
-def test_a_restored_instance_goes_on_like_the_original(lived):
+def test_a_restored_world_continues_like_the_original(lived):
     copy = restored(written(lived))
     assert copy.simulation is not lived.simulation
-    for instance in (lived, copy):
-        instance.apply_inputs()
-        instance.step()
-        late = instance.join("late")
-        instance.say(late, "me too")
-        instance.leave(late)
-        instance.join("later")
+    for hosted in (lived, copy):
+        hosted.apply_inputs()
+        hosted.step()
+        late = hosted.join("late")
+        hosted.say(late, "me too")
+        hosted.leave(late)
+        hosted.join("later")
     assert written(copy) == written(lived)
     assert copy.simulation.extra == {"deep": [1.5, None]}
 
 
-def test_sessions_keep_their_secret_their_id_and_their_order(lived):
+def test_sessions_keep_their_ids_and_their_order(lived):
     copy = restored(written(lived))
     assert [*copy.sessions] == [*lived.sessions]
     session = next(iter(lived.sessions))
     assert copy.observe(session) == lived.observe(session)
 
 
-def test_join_hooks_are_not_called_for_agents_that_are_restored(instance):
-    instance.join("Rocky")
+def test_join_hooks_are_not_called_for_agents_that_are_restored(hosted):
+    hosted.join("Rocky")
 
     class Picky(Tally):
         def join(self, agent_id, name):
             raise AssertionError("not for the restored")
 
-    assert len(restored(written(instance), Picky()).sessions) == 1
+    assert len(restored(written(hosted), Picky()).sessions) == 1
 
 
-def test_a_left_agents_inputs_are_not_in_the_snapshot(lived):
+def test_inputs_of_an_agent_that_left_are_not_in_the_snapshot(lived):
     molly = list(lived.sessions)[1]
     lived.leave(molly)
     document = json.loads(written(lived))
-    assert [each["action"] for each in document["pending_inputs"]] == ["Keep"]
+    assert [item["action"] for item in document["pending_inputs"]] == ["Keep"]
 
 
-def test_the_document_says_what_it_is(lived):
+def test_the_document_names_its_format_and_version(lived):
     document = json.loads(written(lived))
     assert [*document] == [
         "format",
@@ -100,14 +100,14 @@ def test_the_document_says_what_it_is(lived):
     assert document["tick"] == 7
 
 
-def test_the_chat_history_is_bounded_and_its_numbers_go_on(instance, monkeypatch):
+def test_the_chat_history_is_bounded_and_its_numbers_continue(hosted, monkeypatch):
     monkeypatch.setattr("clawblox.server.chat.MAX_HISTORY", 3)
-    instance = Instance(Tally())
-    rocky = instance.join("Rocky")
+    hosted = HostedWorld(Tally())
+    rocky = hosted.join("Rocky")
     for number in range(5):
-        instance.say(rocky, str(number))
-    copy = restored(written(instance))
-    assert [each.id for each in copy.chat.latest(10)] == ["m3", "m4", "m5"]
+        hosted.say(rocky, str(number))
+    copy = restored(written(hosted))
+    assert [message.id for message in copy.chat.latest(10)] == ["m3", "m4", "m5"]
     assert copy.say(rocky, "next").id == "m6"
 
 
@@ -115,7 +115,7 @@ def test_the_chat_history_is_bounded_and_its_numbers_go_on(instance, monkeypatch
     "body",
     [b"", b"not json", b"<html></html>", b"\xff\xfe", b'{"format":', b"[1]", b"null", b"[" * 9999],
 )
-def test_what_is_no_json_object_is_refused(body):
+def test_a_snapshot_that_is_not_a_json_object_is_refused(body):
     with pytest.raises(SnapshotRefusal, match="it is not"):
         restored(body)
 
@@ -143,7 +143,7 @@ def test_what_is_no_json_object_is_refused(body):
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_foreign_document_is_refused_and_the_text_says_why(lived, changes, complaint):
+def test_a_foreign_document_is_refused_with_the_reason(lived, changes, complaint):
     document = {**json.loads(written(lived)), **changes}
     with pytest.raises(SnapshotRefusal, match=f"^{_escaped(complaint)}"):
         restored(json.dumps(document).encode())
@@ -187,8 +187,8 @@ ACTIONS = st.one_of(
 
 
 @given(before=st.lists(ACTIONS, max_size=15), after=st.lists(ACTIONS, max_size=15))
-def test_whatever_happened_before_and_happens_after_the_copy_is_the_same(before, after):
-    original = Instance(Tally())
+def test_a_copy_continues_like_the_original_at_any_moment(before, after):
+    original = HostedWorld(Tally())
     for action in before:
         perform(original, *action)
     copy = restored(written(original))
@@ -197,21 +197,21 @@ def test_whatever_happened_before_and_happens_after_the_copy_is_the_same(before,
     assert written(copy) == written(original)
 
 
-def perform(instance: Instance, kind: str, *arguments):
+def perform(hosted: HostedWorld, kind: str, *arguments):
     if kind == "join":
-        return instance.join(*arguments) if len(instance.sessions) < 3 else None
+        return hosted.join(*arguments) if len(hosted.sessions) < 3 else None
     if kind == "tick":
-        instance.apply_inputs()
-        return instance.step()
+        hosted.apply_inputs()
+        return hosted.step()
     place, *rest = arguments
-    sessions = [*instance.sessions]
+    sessions = [*hosted.sessions]
     if place >= len(sessions):
         return None
     if kind == "leave":
-        return instance.leave(sessions[place])
+        return hosted.leave(sessions[place])
     if kind == "say":
-        return instance.say(sessions[place], *rest)
-    return instance.queue(sessions[place], "Add", *rest)
+        return hosted.say(sessions[place], *rest)
+    return hosted.queue(sessions[place], "Add", *rest)
 
 
 def _escaped(text: str) -> str:

@@ -1,8 +1,10 @@
-"""What of an agent travels, read from directories that change meanwhile.
+"""Selects the files of agents that an archive may hold.
 
-- ``plan``: workspaces and conversations of all agents.
-- ``tree``: walking through directory descriptors.
-- ``policy``: what never travels.
-- ``policy_names``: its names, as data.
-- ``sessions``: the conversations of each program.
+The directories belong to agents and may change while they are read.
+
+- ``plan``: the workspaces and conversations of all agents.
+- ``tree``: walks directories through descriptors, never through links.
+- ``policy``: which names of a workspace are left out.
+- ``policy_names``: those names, as data.
+- ``sessions``: the conversations of each agent program.
 """

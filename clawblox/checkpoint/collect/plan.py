@@ -1,7 +1,7 @@
-"""What of all agents goes into an archive: their workspaces, and with them their conversations.
+"""Which files of all agents go into an archive: their workspaces and their conversations.
 
-It joins what ``policy`` lets travel, what ``tree`` finds and what ``sessions`` collects. Reading
-the files, and writing them, is the writer's. Everything here blocks.
+It combines ``tree``, which lists workspaces, ``policy``, which leaves names out, and ``sessions``,
+which collects conversations. The writer reads the files. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import attrs
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import policy, tree
-from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, format_of_backend
+from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, find_format
 from clawblox.checkpoint.model import AgentState, Excluded, Link, Source
 from clawblox.errors import CheckpointError
 
 __all__ = ["Plan", "is_idle", "plan"]
 
 WORKSPACE: Final = "workspace"
-_NO_PART: Final = "no part of a session that travels"
+_NOT_IN_FORMAT: Final = "no part of a session that travels"
 
 _T = TypeVar("_T")
 
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What is to go into an archive.
+    """What goes into an archive.
 
     Attributes:
         sources: The files.
-        agents: What is to be said of each agent.
-        excluded: What stays out on purpose.
+        agents: Metadata of each agent, by name.
+        excluded: What is left out on purpose.
         links: Symbolic links of the workspaces.
-        directories: Directories that no file makes necessary.
-        unarchivable: Names of what should be in it, and cannot; raw, of any bytes.
-        unreadable: Names of what should be in it, and may not be looked at.
+        directories: Directories that hold no other entry of the plan.
+        unarchivable: Names that belong in the archive but that it cannot hold; any bytes.
+        unreadable: Names that belong in the archive but that this process may not read.
     """
 
     sources: tuple[Source, ...] = ()
@@ -53,77 +53,82 @@ class Plan:
 
 
 def plan(agents: Mapping[str, Path], *, backend: str | None, workspace_only: bool) -> Plan:
-    """Look at the agents' directories and say what is to go into an archive.
+    """Read the agents' directories and decide what goes into an archive.
 
     Args:
-        agents: Agent directories by name, which can stand in an archive.
-        backend: The driver of all agents. None takes each agent's from the session id that its
-            directory records; one without has no session tier.
+        agents: Agent directories by name; the names must be valid in an archive.
+        backend: The driver of all agents. None detects each agent's driver by the session id that
+            its directory records; an agent without one has no session tier.
         workspace_only: Leave out the session tiers.
 
     Raises:
-        ConfigError: There is no such driver.
-        CheckpointError: A directory cannot be read, or an agent of ``backend`` has no
-            conversation.
+        ConfigError: ``backend`` is not a known driver.
+        CheckpointError: A directory cannot be read, or an agent has no conversation although
+            ``backend`` or its session id asks for one.
     """
     parts = [
-        _agent_plan(name, directory, None if workspace_only else _format_of(directory, backend))
+        _agent_plan(name, directory, None if workspace_only else _choose_format(directory, backend))
         for name, directory in agents.items()
     ]
     return Plan(
-        sources=_joined(part.sources for part in parts),
+        sources=_concatenate(part.sources for part in parts),
         agents={name: state for part in parts for name, state in part.agents.items()},
-        excluded=_joined(part.excluded for part in parts),
-        links=_joined(part.links for part in parts),
-        directories=_joined(part.directories for part in parts),
-        unarchivable=_joined(part.unarchivable for part in parts),
-        unreadable=_joined(part.unreadable for part in parts),
+        excluded=_concatenate(part.excluded for part in parts),
+        links=_concatenate(part.links for part in parts),
+        directories=_concatenate(part.directories for part in parts),
+        unarchivable=_concatenate(part.unarchivable for part in parts),
+        unreadable=_concatenate(part.unreadable for part in parts),
     )
 
 
 def is_idle(agents: Mapping[str, Path], backend: str | None) -> bool:
-    """Say whether no agent is in the middle of a turn; one without a conversation is not.
+    """Return whether no agent is in the middle of a turn.
+
+    An agent whose conversation cannot be read counts as idle.
 
     Args:
         agents: Agent directories by name.
         backend: As in :func:`plan`.
+
+    Raises:
+        ConfigError: ``backend`` is not a known driver.
     """
     for directory in agents.values():
         with contextlib.suppress(CheckpointError):
-            form = _format_of(directory, backend)
-            if form is not None and form.is_mid_turn(directory):
+            session_format = _choose_format(directory, backend)
+            if session_format is not None and session_format.is_mid_turn(directory):
                 return False
     return True
 
 
-def _format_of(agent_dir: Path, backend: str | None) -> SessionFormat | None:
+def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | None:
     if backend is not None:
-        return format_of_backend(backend)
-    recorded = [form for form in FORMATS.values() if tree.is_file(agent_dir, form.id_file)]
+        return find_format(backend)
+    recorded = [known for known in FORMATS.values() if tree.is_file(agent_dir, known.id_file)]
     if len(recorded) > 1:
         raise CheckpointError(
-            "sessions of several drivers are recorded",
+            f"{agent_dir.name}: session ids of several drivers are recorded",
             path=agent_dir,
-            hint="say which one with backend=",
+            hint="choose one with backend=",
         )
     return recorded[0] if recorded else None
 
 
-def _agent_plan(name: str, agent_dir: Path, form: SessionFormat | None) -> Plan:
+def _agent_plan(name: str, agent_dir: Path, session_format: SessionFormat | None) -> Plan:
     workspace = _workspace_plan(name, agent_dir)
-    if form is None:
+    if session_format is None:
         return attrs.evolve(workspace, agents={name: AgentState()})
-    session = form.collect(agent_dir)
+    session = session_format.collect(agent_dir)
     state = AgentState(
-        backend=form.backend,
-        session_format=form.name,
+        backend=session_format.backend,
+        session_format=session_format.name,
         session_id=session.id,
         state_dir=session.state_dir,
         mid_turn=session.mid_turn,
     )
     prefix = f"agents/{name}/session/"
-    members = (attrs.evolve(each, name=prefix + each.name) for each in session.sources)
-    left_out = (Excluded(path=prefix + path, reason=_NO_PART) for path in session.excluded)
+    members = (attrs.evolve(source, name=prefix + source.name) for source in session.sources)
+    left_out = (Excluded(path=prefix + path, reason=_NOT_IN_FORMAT) for path in session.excluded)
     return attrs.evolve(
         workspace,
         agents={name: state},
@@ -135,45 +140,45 @@ def _agent_plan(name: str, agent_dir: Path, form: SessionFormat | None) -> Plan:
 def _workspace_plan(name: str, agent_dir: Path) -> Plan:
     prefix = f"agents/{name}/{WORKSPACE}/"
     try:
-        found = tree.walk(agent_dir, WORKSPACE, _judge, lambda path: names.is_name(prefix + path))
+        listing = tree.walk(agent_dir, WORKSPACE, _judge, lambda path: names.is_name(prefix + path))
     except OSError as error:
         raise CheckpointError(
             f"the workspace of {name} cannot be read: {error.strerror}", path=agent_dir / WORKSPACE
         ) from None
-    found = _without_repository_settings(found)
+    listing = _without_repository_settings(listing)
     return Plan(
         sources=tuple(
             Source(
                 name=prefix + path,
                 path=agent_dir / WORKSPACE / path,
-                open=tree.opener(agent_dir, f"{WORKSPACE}/{path}"),
+                open=tree.file_opener(agent_dir, f"{WORKSPACE}/{path}"),
             )
-            for path in found.files
+            for path in listing.files
         ),
-        excluded=tuple(Excluded(path=prefix + path, reason=why) for path, why in found.excluded),
-        links=tuple(Link(path=prefix + path, target=target) for path, target in found.links),
-        directories=tuple(prefix + path for path in found.directories),
-        unarchivable=tuple(prefix + path for path in found.unarchivable),
-        unreadable=tuple(prefix + path for path in found.unreadable),
+        excluded=tuple(Excluded(path=prefix + path, reason=why) for path, why in listing.excluded),
+        links=tuple(Link(path=prefix + path, target=target) for path, target in listing.links),
+        directories=tuple(prefix + path for path in listing.directories),
+        unarchivable=tuple(prefix + path for path in listing.unarchivable),
+        unreadable=tuple(prefix + path for path in listing.unreadable),
     )
 
 
-def _without_repository_settings(found: tree.Tree) -> tree.Tree:
-    """Leave out what git would run in directories that turn out to be repositories."""
-    repositories = policy.find_repositories((*found.files, *(path for path, _ in found.links)))
+def _without_repository_settings(listing: tree.Tree) -> tree.Tree:
+    """Leave out what git would run in directories that are repositories without a ``.git``."""
+    repositories = policy.find_repositories((*listing.files, *(path for path, _ in listing.links)))
     if not repositories:
-        return found
+        return listing
     judge = functools.partial(policy.workspace_exclusion, repositories=repositories)
-    files = {path: judge(path) for path in found.files}
-    links = {path: judge(path) for path, _ in found.links}
-    directories = {path: judge(path, directory=True) for path in found.directories}
+    files = {path: judge(path) for path in listing.files}
+    links = {path: judge(path) for path, _ in listing.links}
+    directories = {path: judge(path, directory=True) for path in listing.directories}
     verdicts = files | links | directories
     return attrs.evolve(
-        found,
-        files=tuple(path for path in found.files if not files[path]),
-        links=tuple(link for link in found.links if not links[link[0]]),
-        directories=tuple(path for path in found.directories if not directories[path]),
-        excluded=(*found.excluded, *((path, why) for path, why in verdicts.items() if why)),
+        listing,
+        files=tuple(path for path in listing.files if not files[path]),
+        links=tuple(link for link in listing.links if not links[link[0]]),
+        directories=tuple(path for path in listing.directories if not directories[path]),
+        excluded=(*listing.excluded, *((path, why) for path, why in verdicts.items() if why)),
     )
 
 
@@ -181,5 +186,5 @@ def _judge(path: str, is_directory: bool) -> str | None:
     return policy.workspace_exclusion(path, directory=is_directory)
 
 
-def _joined(parts: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
+def _concatenate(parts: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
     return tuple(itertools.chain.from_iterable(parts))

@@ -1,11 +1,10 @@
-"""What of a workspace never travels, told by its name alone.
+"""Which names of a workspace are left out of archives.
 
-The same list is asked when an archive is made and when one is loaded, so what an archive says
-cannot bring back what a save would have left out. Three kinds of things stay out: credentials,
-configuration that grants capabilities or runs commands by itself, and what can be built anew;
-``policy_names`` lists them.
-Names are compared folded (:func:`clawblox.checkpoint.names.fold`), because a file system or an
-agent's program may take two spellings for one. Pure: how a directory is read is ``tree``'s.
+Save and load ask the same policy, so an archive cannot bring back what a save leaves out. Three
+kinds of names are left out: credentials, configuration that grants capabilities or runs commands
+by itself, and what can be rebuilt. ``policy_names`` lists them. Names are compared folded
+(:func:`clawblox.checkpoint.names.fold`), because a file system or an agent's program may treat
+two spellings as one. Pure; ``tree`` reads the directories.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from clawblox.checkpoint.collect.policy_names import (
 
 __all__ = ["find_repositories", "git_config", "link_stays_inside", "workspace_exclusion"]
 
-Parts = tuple[str, ...]
-"""A path below a workspace, its components folded."""
+FoldedPath = tuple[str, ...]
+"""The folded components of a path below a workspace."""
 
 _REBUILT: Final = "can be built anew"
 _CREDENTIALS: Final = "holds credentials"
@@ -35,7 +34,7 @@ _CAPABILITY: Final = "grants capabilities or runs by itself"
 _REPOSITORY: Final = "no part of a repository's content"
 _REDIRECT: Final = "would lead to configuration elsewhere"
 
-# Of a repository: what makes its history, and nothing that git runs or that leads elsewhere.
+# The history of a repository, without anything that git runs or that leads elsewhere.
 _GIT_CONTENT: Final = re.compile(
     r"head|[a-z_]+_head|packed-refs|index|shallow|description|merge_mode"
     r"|(commit_edit|merge_|squash_)msg|(refs|objects|logs|info)(/.*)?"
@@ -47,13 +46,13 @@ _SHA256_OBJECT: Final = re.compile(
 _BARE_GIT_DENIED: Final = re.compile(r"config(\..*)?|commondir|hooks|modules|worktrees")
 
 
-def find_repositories(paths: Iterable[str]) -> frozenset[Parts]:
-    """Return the directories that git may take for repositories although they are no ``.git``.
+def find_repositories(paths: Iterable[str]) -> frozenset[FoldedPath]:
+    """Return the directories that git may treat as repositories although no ``.git`` contains them.
 
-    Git runs what the ``config`` in such a directory says, and a ``HEAD`` beside it makes it one.
+    Such a directory holds a ``HEAD``; git runs what the ``config`` beside it says.
 
     Args:
-        paths: The files and links of a workspace, by their names below it.
+        paths: The files and links of a workspace, relative to it.
     """
     heads = (path for path in paths if names.fold(path.rpartition("/")[2]) == "head")
     directories = (_fold_parts(head)[:-1] for head in heads)
@@ -61,18 +60,18 @@ def find_repositories(paths: Iterable[str]) -> frozenset[Parts]:
 
 
 def workspace_exclusion(
-    path: str, *, directory: bool = False, repositories: Container[Parts] = ()
+    path: str, *, directory: bool = False, repositories: Container[FoldedPath] = ()
 ) -> str | None:
-    """Say why something of a workspace stays out.
+    """Return why an entry of a workspace is left out.
 
     Args:
-        path: Its name below the workspace, ``/`` between components.
-        directory: Whether it is itself a directory; a link is none, wherever it leads.
-        repositories: What :func:`find_repositories` found in that workspace.
+        path: Path below the workspace, ``/`` between components.
+        directory: Whether the entry is a directory; a link never is, wherever it leads.
+        repositories: Result of :func:`find_repositories` for that workspace.
 
     Returns:
-        The reason in a few words, also when it lies below something that stays out; None when
-        it travels.
+        The reason in a few words, also for an entry below one that is left out; None if the
+        entry is archived.
     """
     parts = _fold_parts(path)
     for end in range(1, len(parts) + 1):
@@ -84,11 +83,11 @@ def workspace_exclusion(
 
 
 def git_config(paths: Iterable[str]) -> bytes:
-    """Return what a restored repository has for its ``.git/config``, which itself never travels.
+    """Return a new ``.git/config`` for a restored repository; the old one is never archived.
 
     Args:
-        paths: Its files, by their names below ``.git``: what objects are called tells their hash,
-            as in the gitrepository-layout(5) manual.
+        paths: Files of the repository, relative to ``.git``. The names of its objects tell which
+            hash it uses, see gitrepository-layout(5).
     """
     is_sha256 = any(map(_SHA256_OBJECT.fullmatch, paths))
     extensions = "[extensions]\n\tobjectformat = sha256\n" if is_sha256 else ""
@@ -97,30 +96,32 @@ def git_config(paths: Iterable[str]) -> bytes:
 
 
 def link_stays_inside(path: str, target: str) -> bool:
-    """Say whether a symbolic link may be made again.
+    """Return whether a symbolic link may be restored.
 
     Args:
-        path: Its name below the directory that it must not lead out of.
-        target: What it says.
+        path: Path of the link below the directory that it must not lead out of.
+        target: Target of the link.
 
     Returns:
-        Whether it is relative and no step of it leaves that directory, whatever other links of
-        which the same is true stand on the way.
+        Whether the target is relative and stays inside the directory at every step, also through
+        other links that this function accepts.
     """
     if target.startswith("/") or not target or "\0" in target or "\\" in target:
         return False
     steps = [step for step in target.split("/") if step not in {"", "."}]
     upwards = sum(1 for _ in itertools.takewhile(lambda step: step == "..", steps))
-    # Behind a name, which may be a link itself, ".." is not the directory that it seems.
+    # After a name, which may be a link, ".." may be another directory than the one before it.
     return upwards <= path.count("/") and ".." not in steps[upwards:]
 
 
-def _fold_parts(path: str) -> Parts:
+def _fold_parts(path: str) -> FoldedPath:
     return tuple(map(names.fold, path.split("/")))
 
 
-def _exclusion(parts: Parts, repositories: Container[Parts], *, is_directory: bool) -> str | None:
-    """Judge the last of folded ``parts``; those before it are directories that travel."""
+def _exclusion(
+    parts: FoldedPath, repositories: Container[FoldedPath], *, is_directory: bool
+) -> str | None:
+    """Return why the last of ``parts`` is left out; its parents are archived directories."""
     name = parts[-1]
     if is_directory and name in REBUILT_DIRS:
         return _REBUILT
@@ -133,7 +134,7 @@ def _exclusion(parts: Parts, repositories: Container[Parts], *, is_directory: bo
     return _program_exclusion(parts) or _git_exclusion(parts, repositories)
 
 
-def _program_exclusion(parts: Parts) -> str | None:
+def _program_exclusion(parts: FoldedPath) -> str | None:
     *_, directory, name = ("", *parts)
     capabilities = PROGRAM_CAPABILITIES.get(directory)
     if capabilities is None:
@@ -143,7 +144,7 @@ def _program_exclusion(parts: Parts) -> str | None:
     return _CAPABILITY if capabilities.fullmatch(name) else None
 
 
-def _git_exclusion(parts: Parts, repositories: Container[Parts]) -> str | None:
+def _git_exclusion(parts: FoldedPath, repositories: Container[FoldedPath]) -> str | None:
     *_, directory, name = ("", *parts)
     if ".git" in parts[:-1]:
         inner = "/".join(parts[parts.index(".git") + 1 :])

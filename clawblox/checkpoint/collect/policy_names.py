@@ -1,10 +1,10 @@
-"""The names by which programs find credentials, and what they run or obey unasked. Data.
+"""Names by which programs find credentials, and names that they run or obey unasked. Data.
 
-What counts is that a program looks for such a name by itself, where it is started, where a
-directory is opened, or in a home directory. What runs only when somebody builds, tests or runs
-the project that it belongs to (a makefile, ``package.json``, ``conftest.py``) is the project's
-code, which travels, and so are texts that instruct an agent (``AGENTS.md``, skills, commands,
-rules). All names are folded, as in :func:`clawblox.checkpoint.names.fold`.
+A name is listed if a program looks for it by itself: where it is started, where a directory is
+opened, or in a home directory. Not listed is code that runs only when its project is built, tested
+or run (a makefile, ``package.json``, ``conftest.py``), and text that instructs an agent
+(``AGENTS.md``, skills, commands, rules): both are archived. All names are folded, as in
+:func:`clawblox.checkpoint.names.fold`.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ REBUILT_DIRS: Final = frozenset(
         "venv",
     ]
 )
-"""Directories that can be built anew."""
+"""Directories that can be rebuilt."""
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
-    """Return a pattern that matches what one of the patterns, separated by blanks, does."""
+def _compile_any(*patterns: str) -> re.Pattern[str]:
+    """Return a pattern that matches what any of the blank-separated patterns matches."""
     return re.compile("|".join(part for pattern in patterns for part in pattern.split()), re.DOTALL)
 
 
-CREDENTIAL_NAMES: Final = _any(
+CREDENTIAL_NAMES: Final = _compile_any(
     # The programs of agents.
     r"\.claude\.json \.credentials\.json",
-    # Settings of services. The templates that are committed hold none.
+    # Settings of services. Committed templates hold no credentials.
     r"\.env (?!.*\.(?:dist|example|sample|template)$)\.env\..* \.flaskenv",
     # Remote logins and keys.
     r"\.ssh \.gnupg \.password-store id_(?:dsa|ecdsa|ed25519|rsa)(?:_sk)? [._]netrc",
@@ -64,9 +64,9 @@ CREDENTIAL_NAMES: Final = _any(
     r"\.git-credentials \.npmrc \.pypirc \.yarnrc(?:\.yml)? \.mylogin\.cnf \.my\.cnf \.pgpass",
     r"\.pg_service\.conf",
 )
-"""Files and directories that hold credentials, wherever they are."""
+"""Files and directories that hold credentials, anywhere in a workspace."""
 
-CAPABILITY_NAMES: Final = _any(
+CAPABILITY_NAMES: Final = _compile_any(
     # The programs of agents.
     r"\.codex \.mcp\.json \.?crush\.json \.?opencode\.jsonc? \.aider\.conf\.ya?ml",
     # Editors, and what they open a project with.
@@ -83,15 +83,15 @@ CAPABILITY_NAMES: Final = _any(
     r"\.rprofile \.renviron \.irbrc \.pryrc \.psqlrc \.sqliterc \.tclshrc \.curlrc \.wgetrc",
     r"\.screenrc \.tmux\.conf \.gitconfig \.?hgrc",
 )
-"""Files and directories that grant capabilities or run by themselves, wherever they are."""
+"""Files and directories that grant capabilities or run by themselves, anywhere in a workspace."""
 
 PROGRAM_CREDENTIALS: Final = re.compile(
     r"auth\.json|credentials(\..*)?|google_accounts\.json|oauth_creds\.json"
 )
-"""What holds credentials directly in a directory of :data:`PROGRAM_CAPABILITIES`."""
+"""Names that hold credentials directly inside a directory of :data:`PROGRAM_CAPABILITIES`."""
 
-# Of the programs that can be resumed, what is known; of the others, what is no text.
-_NO_TEXT: Final = re.compile(
+# Programs that can be resumed list their names; of other programs only texts are archived.
+_NOT_TEXT: Final = re.compile(
     r"(?!.*\.mdc?$|(?:commands?|docs|memory|memories|plans|prompts|rules(?:-.*)?|skills|specs"
     r"|steering)$).*",
     re.DOTALL,
@@ -124,7 +124,7 @@ PROGRAM_CAPABILITIES: Final[Mapping[str, re.Pattern[str]]] = {
     ".agents": re.compile(r"agents|hooks.*|mcp\.json|plugins"),
     ".claude": re.compile(r"agents|hooks.*|plugins|settings.*"),
     ".kimi-code": re.compile(r"agents|hooks.*|mcp\.json|plugins|.*\.toml"),
-    **dict.fromkeys(_OTHER_PROGRAMS, _NO_TEXT),
+    **dict.fromkeys(_OTHER_PROGRAMS, _NOT_TEXT),
     ".cargo": _NOTHING,
     ".config": re.compile(
         r"autostart|containers|direnv|doctl|emacs|environment\.d|fish|gcloud|gh|git|glab-cli|helix"
@@ -135,4 +135,4 @@ PROGRAM_CAPABILITIES: Final[Mapping[str, re.Pattern[str]]] = {
     ".m2": re.compile(r"settings.*\.xml"),
     ".pip": re.compile(r"pip\.conf"),
 }
-"""What grants capabilities directly in a directory that a program reads, by the directory."""
+"""By directory that a program reads: names directly inside it that grant capabilities."""

@@ -1,9 +1,9 @@
-"""Reading directories that belong to an agent, who may change them at any moment.
+"""Reads directories that belong to an agent, which may change them at any moment.
 
-Every path is walked through directory descriptors, one component at a time and never through a
-symbolic link, so a directory that is swapped for a link leads nowhere else; and nothing but a
-regular file is ever opened for reading, so a pipe cannot hold a save up. What may travel is
-``policy``'s. Everything here blocks.
+Every path is walked through directory descriptors, one component at a time, never through a
+symbolic link. So a directory that is swapped for a link leads nowhere else. Only regular files are
+opened for reading, so a pipe cannot block a save. ``policy`` decides what is left out. Everything
+here blocks.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from clawblox.errors import CheckpointError
 
 __all__ = [
     "Tree",
+    "file_opener",
     "is_file",
     "list_files",
     "open_directory",
     "open_file",
-    "opener",
     "read_head",
+    "unreadable_error",
     "walk",
 ]
 
@@ -36,14 +37,14 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC 
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 _REPLACED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""What opening a directory says when it has vanished since it was seen, or was replaced."""
+"""Errors of opening a directory that has vanished or was replaced since it was listed."""
 
 _NO_FILE: Final = (*_REPLACED, errno.EINVAL, errno.ENXIO)
-"""What opening a file says when there is none, or something else."""
+"""Errors of opening a file that is absent or is not a regular file."""
 
 _CACHE_TAG: Final = "CACHEDIR.TAG"
 _CACHE_SIGNATURE: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
-"""How a directory says itself that it can be built anew (bford.info/cachedir)."""
+"""Marks a directory as a cache that can be rebuilt (bford.info/cachedir)."""
 
 _KINDS: Final = {
     stat.S_IFIFO: "a pipe",
@@ -53,20 +54,21 @@ _KINDS: Final = {
 }
 
 Judge = Callable[[str, bool], str | None]
-"""Says why something stays out, by its path and whether it is a directory; None lets it in."""
+"""Returns why an entry is left out, by its path and whether it is a directory; None keeps it."""
 
 
 @attrs.frozen(kw_only=True)
 class Tree:
-    """What a directory holds. Paths are relative to it, in the order of their names.
+    """What a directory holds. Paths are relative to it, sorted by name.
 
     Attributes:
         files: Regular files.
-        links: Symbolic links with what they say.
-        directories: Those with neither a file nor another directory below that travels.
-        excluded: What stays out, with the reason; a directory stands for all below it.
-        unarchivable: What has a name, or a link's target, that no archive can hold; raw.
-        unreadable: What this process may not look at; a directory stands for all below it.
+        links: Symbolic links with their targets.
+        directories: Directories without any listed file or directory below them.
+        excluded: Entries left out, with the reason; a directory stands for everything below it.
+        unarchivable: Entries whose name or link target no archive can hold; raw.
+        unreadable: Entries that this process may not read; a directory stands for everything
+            below it.
     """
 
     files: tuple[str, ...]
@@ -81,11 +83,11 @@ def open_directory(root: Path, path: str = "") -> int:
     """Open a directory and return its descriptor.
 
     Args:
-        root: A directory whose own path is trusted.
-        path: Below ``root``, ``/`` between components; no link is followed.
+        root: A directory; its own path is trusted.
+        path: Path below ``root``, ``/`` between components; no link is followed.
 
     Raises:
-        OSError: It is not there, or no directory.
+        OSError: It does not exist or is not a directory.
     """
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in filter(None, path.split("/")):
@@ -101,11 +103,11 @@ def open_file(root: Path, path: str) -> int:
     """Open a regular file for reading and return its descriptor; it never blocks.
 
     Args:
-        root: A directory whose own path is trusted.
-        path: Below ``root``, ``/`` between components; no link is followed.
+        root: A directory; its own path is trusted.
+        path: Path below ``root``, ``/`` between components; no link is followed.
 
     Raises:
-        OSError: It is not there, or no regular file.
+        OSError: It does not exist or is not a regular file.
     """
     directory, _, name = path.rpartition("/")
     parent = open_directory(root, directory)
@@ -115,27 +117,27 @@ def open_file(root: Path, path: str) -> int:
         os.close(parent)
 
 
-def opener(root: Path, path: str) -> Callable[[], int]:
-    """Return a function that does :func:`open_file` each time it is called."""
+def file_opener(root: Path, path: str) -> Callable[[], int]:
+    """Return a function that opens a regular file, as :func:`open_file` does."""
     return functools.partial(open_file, root, path)
 
 
 def is_file(root: Path, path: str) -> bool:
-    """Say whether there is a regular file.
+    """Return whether a regular file exists.
 
     Args:
-        root: A directory whose own path is trusted.
-        path: Below ``root``; no link is followed.
+        root: A directory; its own path is trusted.
+        path: Path below ``root``; no link is followed.
 
     Raises:
-        CheckpointError: There may be one, but it cannot be read.
+        CheckpointError: It may exist, but cannot be read.
     """
     try:
         os.close(open_file(root, path))
     except OSError as error:
         if error.errno in _NO_FILE:
             return False
-        raise _unreadable(root / path, error) from None
+        raise unreadable_error(root / path, error) from None
     return True
 
 
@@ -143,44 +145,44 @@ def read_head(root: Path, path: str, size: int) -> bytes:
     """Return the first ``size`` bytes of a regular file, or all of a shorter one.
 
     Raises:
-        OSError: It is not there, no regular file, or cannot be read.
+        OSError: It does not exist, is not a regular file, or cannot be read.
     """
     with os.fdopen(open_file(root, path), "rb") as file:
         return file.read(size)
 
 
 def list_files(root: Path, path: str) -> tuple[str, ...]:
-    """Return the regular files below a directory, relative to it; none when it is not there.
+    """Return the regular files below a directory, relative to it; nothing if it does not exist.
 
     Raises:
         CheckpointError: A directory cannot be read.
     """
     try:
-        found = walk(root, path, lambda _path, _is_directory: None, _is_session_name)
+        listing = walk(root, path, lambda _path, _is_directory: None, _is_session_name)
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise _unreadable(root / path, error) from None
-    if found.unreadable:
+        raise unreadable_error(root / path, error) from None
+    if listing.unreadable:
         denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        raise _unreadable(root / path / found.unreadable[0], denied)
-    return found.files
+        raise unreadable_error(root / path / listing.unreadable[0], denied)
+    return listing.files
 
 
 def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) -> Tree:
-    """Look at everything below a directory.
+    """List everything below a directory.
 
-    What vanishes meanwhile is left out; what appears meanwhile may be.
+    Entries that vanish meanwhile are left out; entries that appear meanwhile may be.
 
     Args:
-        root: A directory whose own path is trusted.
-        path: The directory, below ``root``; no link is followed.
-        judge: Says why something stays out.
-        is_name: Says whether an archive can hold a path.
+        root: A directory; its own path is trusted.
+        path: Path of the directory below ``root``; no link is followed.
+        judge: Returns why an entry is left out.
+        is_name: Returns whether an archive can hold a path.
 
     Raises:
         OSError: The directory itself cannot be opened.
-        CheckpointError: One below it cannot be read.
+        CheckpointError: A directory below it cannot be read.
     """
     top = open_directory(root, path)
     walker = _Walker(root / path, judge, is_name)
@@ -192,7 +194,7 @@ def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) ->
 
 
 class _Walker:
-    """One look at a directory tree."""
+    """One walk of a directory tree."""
 
     def __init__(self, top: Path, judge: Judge, is_name: Callable[[str], bool]) -> None:
         self._top = top
@@ -206,7 +208,7 @@ class _Walker:
         self._unreadable: list[str] = []
 
     def tree(self) -> Tree:
-        """Return what was found."""
+        """Return what the walk has listed."""
         return Tree(
             files=tuple(self._files),
             links=tuple(self._links),
@@ -217,22 +219,22 @@ class _Walker:
         )
 
     def visit(self, fd: int, prefix: str) -> None:
-        """Look at the directory behind ``fd``; ``prefix`` ends in a slash or is empty."""
+        """List the directory behind ``fd``; ``prefix`` ends in a slash or is empty."""
         with os.scandir(fd) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = prefix + entry.name
                 try:
-                    self._look_at(fd, entry, path)
+                    self._list_entry(fd, entry, path)
                 except FileNotFoundError:
                     pass
                 except PermissionError:
                     self._unreadable.append(path)
 
-    def _look_at(self, fd: int, entry: os.DirEntry[str], path: str) -> None:
+    def _list_entry(self, fd: int, entry: os.DirEntry[str], path: str) -> None:
         is_directory = entry.is_dir(follow_symlinks=False)
         reason = self._judge(path, is_directory)
         if reason is not None:
-            self._excluded.append((_shown(path), reason))
+            self._excluded.append((_printable(path), reason))
         elif not self._is_name(path):
             self._unarchivable.append(path)
         elif is_directory:
@@ -260,7 +262,7 @@ class _Walker:
         except OSError as error:
             if error.errno in _REPLACED:
                 return
-            raise _unreadable(self._top / path, error) from None
+            raise unreadable_error(self._top / path, error) from None
         try:
             self._enter(fd, path)
         finally:
@@ -300,10 +302,11 @@ def _is_session_name(path: str) -> bool:
     return names.is_name(f"agents/any/session/{path}")
 
 
-def _shown(path: str) -> str:
-    """Return what may stand in a document and on a terminal; a name may be any bytes."""
+def _printable(path: str) -> str:
+    """Return a path that is safe in a document and on a terminal; a name may be any bytes."""
     return path if path.isprintable() else ascii(path)[1:-1]
 
 
-def _unreadable(path: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(f"cannot be read: {error.strerror}", path=path)
+def unreadable_error(path: Path, error: OSError) -> CheckpointError:
+    """Return the error for a file or directory that cannot be read."""
+    return CheckpointError(f"{path.name!a:.60} cannot be read: {error.strerror}", path=path)

@@ -1,22 +1,19 @@
-"""Finding secrets in what is about to leave.
+"""Searches files for secrets before they go into an archive.
 
-Which module answers what:
+- ``scanner``: all files of an archive, and the summary.
+- ``content``: one file, or what is inside a container.
+- ``windows``: cuts a content of any size into overlapping windows.
+- ``verdicts``: remembers which windows are clean.
+- ``matching``: searches one window.
+- ``patterns``: finds secrets in a piece of content, by shape and by value.
+- ``containers``: decodes what is packed or compressed.
+- ``allowances``: the findings that an operator allows.
 
-- ``rules``, ``credible``: what credentials look like, and what only looks like one;
-- ``known``: which secrets are known by value, and how a value can be written;
-- ``shapes``, ``views``, ``base64_runs``, ``matching``: what is in a piece of memory;
-- ``accelerator``: in which pieces no shape can be;
-- ``windows``, ``verdicts``: how a content of any size becomes pieces, and which are known clean;
-- ``beginnings``, ``parts``: where something compressed begins, and opening it;
-- ``container``, ``containers``, ``streams``, ``zips``, ``tars``, ``packs``, ``pngs``: what is
-  inside;
-- ``content``, ``scanner``: one file; all of them.
-
-What cannot be searched is refused, as a finding of the rule ``unscannable``: encrypted members,
-formats without a decoder, more than four containers inside one another, what decodes to too
-much, and what begins with a right header and is damaged later. Not refused are a container that
-merely ends too soon, because all of it that there is has been searched, and bytes that begin like
-a container and are none. The bytes of a container are always searched as they are, too.
+What cannot be searched is a finding of the rule ``unscannable``: encrypted members, formats without
+a decoder, more than four containers inside one another, content that decodes to too much, and
+containers with a valid header that are damaged later. A container that merely ends too soon is not
+refused, because everything in it has been searched; nor are bytes that only begin like a container.
+The bytes of a container itself are always searched too.
 """
 
 from __future__ import annotations

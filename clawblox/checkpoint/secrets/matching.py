@@ -1,6 +1,6 @@
-"""Everything that can be told of one piece of content that is in memory: a window of a file.
+"""Searches one piece of content in memory: a window of a file.
 
-Pure. What begins like a container is returned, not opened.
+Pure. Containers are returned, not opened.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from clawblox.checkpoint.secrets.patterns.accelerator import can_match
 from clawblox.checkpoint.secrets.patterns.base64_runs import base64_runs, decode_base64
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
 from clawblox.checkpoint.secrets.patterns.shapes import Match, find_shapes, long_words
-from clawblox.checkpoint.secrets.patterns.views import views_of
+from clawblox.checkpoint.secrets.patterns.views import find_views
 
 __all__ = ["MAX_DEPTH", "UNFINISHED", "Base64Runs", "find_matches", "read_base64"]
 
 MAX_DEPTH: Final = 4
-"""How many containers may be inside one another."""
+"""Maximum number of containers inside one another."""
 
 UNFINISHED: Final = 160
-"""A run that comes so near to the end of a window may go on, after an escaped line end, say."""
+"""A run that ends this close to the end of a window may continue, for example after a newline."""
 
 
 @attrs.frozen
@@ -34,9 +34,9 @@ class Base64Runs:
     """The base64 of a window.
 
     Attributes:
-        matches: Secrets in what it decodes to; they stand where the base64 does.
-        containers: What decodes to a container, or to something with one in it.
-        long_run: Where a run begins that the window does not end; None when there is none.
+        matches: Secrets in the decoded bytes, with the positions of the base64.
+        containers: Decoded bytes that are a container or contain one.
+        long_run: Start of a run that continues after the window; None without one.
     """
 
     matches: list[Match]
@@ -45,10 +45,10 @@ class Base64Runs:
 
 
 def find_matches(text: bytes, known: KnownSecrets) -> Iterator[Match]:
-    """Yield the secrets that stand in a text, in any reading of it."""
+    """Yield the secrets in a text, in every reading of it."""
     yield from _find_in_one_reading(text, known)
-    for view in views_of(text):
-        # Base64 in such a reading is decoded as far as the text goes, not beyond its window.
+    for view in find_views(text):
+        # Base64 in such a reading is decoded up to the end of the window only.
         encoded = read_base64(view.text, 0, len(view.text), True, known).matches
         for match in (*_find_in_one_reading(view.text, known), *encoded):
             yield _moved(match, view.origin(match.start), view.origin(match.end - 1) + 1)
@@ -57,13 +57,13 @@ def find_matches(text: bytes, known: KnownSecrets) -> Iterator[Match]:
 def read_base64(
     text: bytes, begin: int, stop: int, is_last: bool, known: KnownSecrets
 ) -> Base64Runs:
-    """Decode the base64 runs of a text and search what they say.
+    """Decode the base64 runs of a text and search the decoded bytes.
 
     Args:
-        text: Where they stand.
-        begin: Only runs that begin here or later.
-        stop: Only runs that begin before.
-        is_last: Whether nothing follows the text, so that a run at its end ends there.
+        text: The text.
+        begin: First position at which a run may begin.
+        stop: Runs that begin here or later are skipped.
+        is_last: Whether nothing follows the text, so that a run at its end is complete.
         known: Secrets known by value.
     """
     spans: list[tuple[int, int]] = []
@@ -89,14 +89,14 @@ def read_base64(
 def _search_pieces(
     pieces: list[bytes], spans: list[tuple[int, int]], known: KnownSecrets
 ) -> tuple[list[Match], list[bytes]]:
-    # Together they are searched in a few steps; apart, every short digest would cost as many.
+    # One search for all pieces: searching each short digest by itself would cost as much.
     text = b"\n".join(pieces)
     starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
     inside = beginnings(text, 0, len(text), is_start=False, is_deepest=False)
     holders = dict.fromkeys(bisect_right(starts, at) - 1 for at in inside)
     nested = read_base64(text, 0, len(text), True, known)
-    found = (*find_matches(text, known), *nested.matches)
-    moved = [_moved(match, *spans[bisect_right(starts, match.start) - 1]) for match in found]
+    matches = (*find_matches(text, known), *nested.matches)
+    moved = [_moved(match, *spans[bisect_right(starts, match.start) - 1]) for match in matches]
     return moved, [*(pieces[index] for index in holders), *nested.containers]
 
 
@@ -114,8 +114,8 @@ def _moved(match: Match, start: int, end: int) -> Match:
 
 
 def _without_overlaps(matches: Iterable[Match]) -> list[Match]:
-    """Return the strongest matches: one secret that fits several rules is one finding."""
-    kept: list[Match] = []  # in order, none overlaps another
+    """Return the strongest matches: a secret that matches several rules is one finding."""
+    kept: list[Match] = []  # in order, without overlaps
     for match in sorted(matches, key=lambda match: (match.rank, match.start - match.end)):
         at = bisect_right(kept, match.start, key=lambda other: other.start)
         follows = at == 0 or kept[at - 1].end <= match.start

@@ -1,4 +1,4 @@
-"""The scan itself: one file after another, what was found, and what is said about it at the end."""
+"""The scan: one file after another, and the summary of all of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import attrs
 
 from clawblox.checkpoint.model import Allowance
-from clawblox.checkpoint.secrets.content import UNSCANNABLE, Content
+from clawblox.checkpoint.secrets.content import UNSCANNABLE, ScannedContent
 from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets, KnownValues
 from clawblox.checkpoint.secrets.patterns.rules import RULESET
 from clawblox.checkpoint.secrets.verdicts import PROCESS_KEY, content_verdicts, verdict_key
-from clawblox.checkpoint.secrets.windows import finding_of, preview_of
+from clawblox.checkpoint.secrets.windows import make_preview
 from clawblox.errors import CheckpointError
 from clawblox.results import Finding
 
@@ -23,14 +23,14 @@ __all__ = ["Scanner"]
 
 
 class Scanner:
-    """Searches files for secrets, every byte of them, whatever they are called.
+    """Searches files for secrets, every byte of them, whatever their names.
 
-    What is compressed or encoded is decoded and searched too; what cannot be is a finding of the
-    rule ``unscannable``. Not to be used from several threads at once.
+    Compressed and encoded content is decoded and searched too. What cannot be searched is a finding
+    of the rule ``unscannable``. Not thread-safe.
 
     Args:
-        known: Secrets by a label that may be shown; those shorter than 12 characters are ignored.
-        allow: Findings that are let through.
+        known: Secrets by a label that may be shown; secrets shorter than 12 characters are ignored.
+        allow: Findings that are allowed.
         remembers_windows: Whether clean windows are remembered, so that a file that changes is
             searched only where it did. It costs a digest of all that is searched.
     """
@@ -69,29 +69,29 @@ class Scanner:
         """Search one file.
 
         Args:
-            path: What findings call it; it is searched too.
+            path: Its path in findings; the path is searched too.
             chunks: Its content, in pieces of any size.
             sha256: Digest of the content, which ``chunks`` must verify: they must raise at their
                 end when it is wrong. A clean content is then known by it. None when there is none.
 
         Returns:
-            What was found, the first place of each secret, without what is allowed.
+            The findings that are not allowed, each at its first place.
 
         Raises:
-            CheckpointError: The scan itself failed. No part of the content is in the error.
+            CheckpointError: The scan itself failed. The error holds no part of the content.
         """
-        report = self._new_report()
-        intake = _Intake(path, report)
-        fed = map(intake.feed, chunks)
+        collector = self._new_collector()
+        content = _GuardedContent(path, collector)
+        fed = map(content.feed, chunks)
         del chunks  # what raises meanwhile must not show content to who prints its locals
         for size in fed:
             self._bytes += size
-        intake.close()
+        content.close()
         self._files += 1
-        self._containers += report.containers
-        if sha256 is not None and not report.has_findings:
-            self.remember(sha256, report.containers)
-        return self._not_allowed(report)
+        self._containers += collector.containers
+        if sha256 is not None and not collector.has_findings:
+            self.remember(sha256, collector.containers)
+        return self._not_allowed(collector)
 
     def recall(self, sha256: str) -> int | None:
         """Return how many containers are in a content; None unless it is known to be clean.
@@ -127,12 +127,12 @@ class Scanner:
         self._files += 1
         self._bytes += size
         self._containers += containers
-        report = self._new_report()
-        report.search_path(path)
-        return self._not_allowed(report)
+        collector = self._new_collector()
+        collector.search_path(path)
+        return self._not_allowed(collector)
 
     def summary(self) -> dict[str, object]:
-        """Return what an archive's metadata says about the scan so far."""
+        """Return the summary of the scan so far, for the metadata of an archive."""
         allowed = sorted(self._allowed)
         return {
             "ruleset": RULESET,
@@ -151,16 +151,16 @@ class Scanner:
             "unscanned": [path for path, rule, _ in allowed if rule == UNSCANNABLE],
         }
 
-    def _new_report(self) -> _Report:
-        return _Report(self._known, self._circumstances if self._remembers_windows else None)
+    def _new_collector(self) -> _FileFindings:
+        return _FileFindings(self._known, self._circumstances if self._remembers_windows else None)
 
-    def _not_allowed(self, report: _Report) -> list[Finding]:
-        return [finding for finding in report.findings() if not self._lets_through(finding)]
+    def _not_allowed(self, collector: _FileFindings) -> list[Finding]:
+        return [finding for finding in collector.findings() if not self._allows(finding)]
 
     def _content_key(self, sha256: str) -> bytes:
         return verdict_key(bytes.fromhex(sha256), self._circumstances)
 
-    def _lets_through(self, finding: Finding) -> bool:
+    def _allows(self, finding: Finding) -> bool:
         key = (finding.path, finding.rule, finding.fingerprint)
         if key not in self._allow:
             return False
@@ -168,8 +168,8 @@ class Scanner:
         return True
 
 
-class _Report:
-    """What is found in one file and in what is inside it."""
+class _FileFindings:
+    """What is found in one file and in the containers inside it."""
 
     def __init__(self, known: KnownSecrets, circumstances: bytes | None) -> None:
         self.known = known
@@ -195,7 +195,7 @@ class _Report:
 
     def search_path(self, path: str) -> None:
         for match in find_matches(path.encode(errors="surrogateescape"), self.known):
-            self.add(finding_of(match, path, None, 0))
+            self.add(make_finding(match, path, None, 0))
 
     def count_containers(self, count: int) -> None:
         self.containers += count
@@ -204,49 +204,57 @@ class _Report:
         self.decoded_bytes += count
 
     def findings(self) -> list[Finding]:
-        """Return them, without those that stand in a container as they do inside of it."""
+        """Return the findings, without those of a container that recur inside it."""
         places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for path, rule, fingerprint in sorted(self._findings):
             places[rule, fingerprint].append(path)
         return [
-            attrs.evolve(finding, path=_shown(path, self.known))
+            attrs.evolve(finding, path=_mask_secrets(path, self.known))
             for (path, rule, fingerprint), finding in self._findings.items()
             if not _recurs_inside(path, places[rule, fingerprint])
         ]
 
 
-class _Intake:
-    """Keeps content out of tracebacks: an error while it is searched comes out as a bare name.
+class _GuardedContent:
+    """Keeps content out of tracebacks: an error of the search is reduced to its name and place.
 
     Args:
-        path: What findings call the file.
-        report: Where they go.
+        path: Path of the file in findings.
+        collector: Collects what is found.
     """
 
-    def __init__(self, path: str, report: _Report) -> None:
-        self._path = _shown(path, report.known)
-        self._content = Content(path, report)
-        report.search_path(path)
+    def __init__(self, path: str, collector: _FileFindings) -> None:
+        self._path = _mask_secrets(path, collector.known)
+        self._content = ScannedContent(path, collector)
+        collector.search_path(path)
 
     def feed(self, data: bytes) -> int:
-        """Search the next bytes; return how many they were."""
+        """Search the next bytes; return their number.
+
+        Raises:
+            CheckpointError: The search failed.
+        """
         failure = None
         size = len(data)
         try:
             self._content.feed(data)
         except Exception as error:  # noqa: BLE001 - its frames hold content
-            failure = _place_of(error)
+            failure = _describe_place(error)
         del data
         self._raise_if(failure)
         return size
 
     def close(self) -> None:
-        """Search what is left."""
+        """Search the rest.
+
+        Raises:
+            CheckpointError: The search failed.
+        """
         failure = None
         try:
             self._content.close()
         except Exception as error:  # noqa: BLE001 - its frames hold content
-            failure = _place_of(error)
+            failure = _describe_place(error)
         self._raise_if(failure)
 
     def _raise_if(self, failure: str | None) -> None:
@@ -255,20 +263,20 @@ class _Intake:
 
 
 def _recurs_inside(path: str, places: Sequence[str]) -> bool:
-    """Return whether one of ``places``, which are sorted, is inside of what is at ``path``."""
+    """Return whether one of the sorted ``places`` is inside the container at ``path``."""
     inside = f"{path}!"
     first = bisect_left(places, inside)
     return first < len(places) and places[first].startswith(inside)
 
 
-def _place_of(error: Exception) -> str:
+def _describe_place(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {frame.name}, line {frame.lineno}"
 
 
-def _shown(path: str, known: KnownSecrets) -> str:
-    """Return the path without the secrets that it says itself."""
+def _mask_secrets(path: str, known: KnownSecrets) -> str:
+    """Return a path with the secrets in it replaced by previews."""
     text = path.encode(errors="surrogateescape")
     for match in sorted(find_matches(text, known), key=lambda match: -match.start):
-        text = text[: match.start] + preview_of(match.secret).encode() + text[match.end :]
+        text = text[: match.start] + make_preview(match.secret).encode() + text[match.end :]
     return text.decode(errors="replace")

@@ -1,7 +1,7 @@
-"""What is remembered of contents, and of windows of contents, in which nothing was found.
+"""Remembers which contents, and which windows of contents, are clean.
 
-In memory, for the life of the process, bounded. Nothing is on disk, because what is scanned
-belongs to an agent that could write there. Keys are digests under a random key of this process.
+In memory only, bounded, for the life of the process: an agent could write to a cache on disk. Keys
+are digests under a random key of this process.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PROCESS_KEY: Final = secrets.token_bytes(32)
 
 @attrs.frozen
 class Verdict:
-    """What a clean window holds.
+    """What a clean window contains.
 
     Attributes:
-        newlines: How many lines end in it.
-        containers: How many containers were decoded in it.
-        long_run: Where base64 begins that does not end in it; None when there is none.
-        beginnings: Where something compressed begins in it.
+        newlines: Number of newlines.
+        containers: Number of containers decoded in it.
+        long_run: Start of a base64 run that continues after the window; None without one.
+        beginnings: Positions at which containers begin.
     """
 
     newlines: int
@@ -45,10 +45,10 @@ class Verdict:
 
 
 class Verdicts(Generic[_T]):
-    """The most recent verdicts by their keys; safe to use from several threads.
+    """The most recent verdicts by their keys; thread-safe.
 
     Args:
-        capacity: The number of verdicts to remember.
+        capacity: Maximum number of verdicts.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -57,35 +57,35 @@ class Verdicts(Generic[_T]):
         self._lock = threading.Lock()
 
     def recall(self, key: bytes) -> _T | None:
-        """Return the verdict with a key; None when there is none."""
+        """Return the verdict with a key; None if none is remembered."""
         with self._lock:
             verdict = self._verdicts.pop(key, None)
             if verdict is not None:
-                self._verdicts[key] = verdict  # it is the most recent one now
+                self._verdicts[key] = verdict  # now the most recent one
             return verdict
 
     def remember(self, key: bytes, verdict: _T) -> None:
-        """Keep a verdict, and forget the oldest one when there are too many."""
+        """Keep a verdict; drop the oldest one if there are too many."""
         with self._lock:
             self._verdicts[key] = verdict
             if len(self._verdicts) > self._capacity:
                 del self._verdicts[next(iter(self._verdicts))]
 
 
-def verdict_key(window: bytes, *circumstances: bytes | int) -> bytes:
+def verdict_key(content: bytes, *circumstances: bytes | int) -> bytes:
     """Return the key of a window, or of the digest of a whole content.
 
     Args:
-        window: What was searched.
-        *circumstances: Everything else that decides about the verdict.
+        content: What was searched.
+        *circumstances: Everything else that the verdict depends on.
     """
     state = hashlib.blake2b(repr(circumstances).encode(), key=PROCESS_KEY, digest_size=24)
-    state.update(window)
+    state.update(content)
     return state.digest()
 
 
 verdicts: Final = Verdicts[Verdict](capacity=1 << 17)
-"""Those on windows: at 128 KiB a window, enough for 16 GiB in about 30 MB."""
+"""The verdicts on windows: with windows of 128 KiB, 16 GiB of content in about 30 MB."""
 
 content_verdicts: Final = Verdicts[int](capacity=1 << 16)
-"""Those on whole contents, by the keys of their digests: how many containers were decoded."""
+"""The verdicts on whole contents: how many containers were decoded in each."""

@@ -1,4 +1,4 @@
-"""The windows through which a content is searched: they overlap, so no edge hides anything."""
+"""Cuts a content into windows and searches each; windows overlap, so no edge hides a secret."""
 
 from __future__ import annotations
 
@@ -24,58 +24,71 @@ from clawblox.checkpoint.secrets.patterns.shapes import Match
 from clawblox.checkpoint.secrets.verdicts import Verdict, verdict_key, verdicts
 from clawblox.results import Finding
 
-__all__ = ["LEAD", "OVERLAP", "STRIDE", "Report", "Windows", "finding_of", "preview_of"]
+__all__ = [
+    "LEAD",
+    "OVERLAP",
+    "STRIDE",
+    "FindingCollector",
+    "Windows",
+    "make_finding",
+    "make_preview",
+]
 
 STRIDE: Final = 128 << 10
-"""A window answers for so many bytes: for the secrets that begin in them."""
+"""Number of new bytes in a window; it reports the secrets that begin in them."""
 
 OVERLAP: Final = 12 << 10
-"""It sees so many more: the longest secret, also in UTF-16."""
+"""Number of further bytes after them: the longest secret, also in UTF-16."""
 
 LEAD: Final = 64
-"""And so many before, for what has to be to the left of a secret."""
+"""Number of bytes before them, for what must precede a secret."""
 
 
-class Report(Protocol):
-    """Where the contents of one file tell what they find."""
+class FindingCollector(Protocol):
+    """Collects what is found in one file and in the containers inside it."""
 
     known: KnownSecrets
     circumstances: bytes | None
-    """What names rule set and known secrets; None when no window is remembered."""
+    """Identifies the rule set and the known secrets; None if no window is remembered."""
 
     decoded_bytes: int
     containers: int
 
     @property
     def is_clean_since(self) -> Callable[[], bool]:
-        """Return a question: whether nothing has been found since now."""
+        """Return a function that tells whether nothing has been found from now on."""
 
     def add(self, finding: Finding) -> None:
-        """Take note of a finding."""
+        """Add a finding."""
 
     def count_containers(self, count: int) -> None:
-        """Take note of containers that were opened."""
+        """Count containers that were opened."""
 
     def count_decoded(self, count: int) -> None:
-        """Take note of bytes that were inside."""
+        """Count bytes that were decoded."""
 
 
 class Windows:
     """Searches a content that comes in pieces of any size.
 
     Args:
-        path: What findings call it.
-        report: Where they go.
-        depth: In how many containers the content is.
-        spawn: Makes a content of what is inside.
-        parts: Opens what is compressed in it.
+        path: Its path in findings.
+        findings: Collects what is found.
+        depth: Number of containers around the content.
+        spawn: Makes the content of something inside, by its name.
+        parts: Decodes the containers inside.
     """
 
     def __init__(
-        self, path: str, report: Report, depth: int, spawn: Callable[[str], Sink], parts: Parts
+        self,
+        path: str,
+        findings: FindingCollector,
+        depth: int,
+        spawn: Callable[[str], Sink],
+        parts: Parts,
     ) -> None:
         self._path = path
-        self._report = report
+        self._findings = findings
         self._depth = depth
         self._spawn = spawn
         self._parts = parts
@@ -94,20 +107,20 @@ class Windows:
                 self._search(self._lead + STRIDE, is_last=False)
 
     def close(self) -> None:
-        """Search what is left."""
+        """Search the rest."""
         self._search(len(self._data), is_last=True)
 
     def _search(self, end: int, *, is_last: bool) -> None:
         text = bytes(self._data[: end + OVERLAP])
         self._is_binary = self._is_binary or b"\0" in text
         offset = self._base + self._lead
-        runs_from = self._go_on(text, is_last)
+        runs_from = self._continue_long_run(text, is_last)
         window = _Window(text, self._lead, runs_from, end, not offset, is_last)
         verdict = self._judge(window)
         self._parts.take(text, self._lead, end, offset, verdict.beginnings)
         if verdict.long_run is not None:
             self._run = _LongRun(self._spawn("base64"), self._base + verdict.long_run)
-            self._go_on(text, is_last)
+            self._continue_long_run(text, is_last)
         self._line += verdict.newlines
         kept_from = max(0, end - LEAD)
         self._base += kept_from
@@ -115,22 +128,22 @@ class Windows:
         del self._data[:kept_from]
 
     def _judge(self, window: _Window) -> Verdict:
-        circumstances = self._report.circumstances
+        circumstances = self._findings.circumstances
         if circumstances is None:
             return self._search_window(window)
         key = window.key(circumstances, self._depth)
         verdict = verdicts.recall(key)
         if verdict is not None:
-            self._report.count_containers(verdict.containers)
+            self._findings.count_containers(verdict.containers)
             return verdict
-        is_clean = self._report.is_clean_since
+        is_clean = self._findings.is_clean_since
         verdict = self._search_window(window)
         if is_clean():
             verdicts.remember(key, verdict)
         return verdict
 
     def _search_window(self, window: _Window) -> Verdict:
-        containers = self._report.containers
+        containers = self._findings.containers
         long_run = self._inspect(window)
         newlines = window.text.count(b"\n", window.begin, window.end)
         starts = beginnings(
@@ -140,16 +153,16 @@ class Windows:
             is_start=window.is_start,
             is_deepest=self._depth >= MAX_DEPTH,
         )
-        return Verdict(newlines, self._report.containers - containers, long_run, starts)
+        return Verdict(newlines, self._findings.containers - containers, long_run, starts)
 
     def _inspect(self, window: _Window) -> int | None:
-        known = self._report.known
+        known = self._findings.known
         runs = Base64Runs([], [], None)
         if self._depth < MAX_DEPTH:
             runs = read_base64(window.text, window.runs_from, window.end, window.is_last, known)
         for match in (*find_matches(window.text, known), *runs.matches):
             if window.begin <= match.start < window.end:
-                self._report.add(self._finding(match, window))
+                self._findings.add(self._finding(match, window))
         for decoded in runs.containers:
             content = self._spawn("base64")
             content.feed(decoded)
@@ -159,10 +172,10 @@ class Windows:
     def _finding(self, match: Match, window: _Window) -> Finding:
         lines_before = window.text.count(b"\n", window.begin, match.start)
         line = None if self._is_binary else self._line + lines_before
-        return finding_of(match, self._path, line, self._base + match.start)
+        return make_finding(match, self._path, line, self._base + match.start)
 
-    def _go_on(self, text: bytes, is_last: bool) -> int:
-        """Decode the base64 run that goes on here; return where the search for others begins."""
+    def _continue_long_run(self, text: bytes, is_last: bool) -> int:
+        """Decode the long run that continues here; return where the search for others begins."""
         if not self._run:
             return skip_run(text, self._lead)
         start = self._run.at - self._base
@@ -189,11 +202,11 @@ class _Window:
 
 
 class _LongRun:
-    """Base64 that goes on beyond its window.
+    """A base64 run that continues after its window.
 
     Args:
-        content: What it decodes to.
-        at: Where in the outer content it goes on.
+        content: Takes the decoded bytes.
+        at: Position in the outer content at which the run continues.
     """
 
     def __init__(self, content: Sink, at: int) -> None:
@@ -210,19 +223,19 @@ class _LongRun:
         self._content.close()
 
 
-def finding_of(match: Match, path: str, line: int | None, offset: int) -> Finding:
-    """Return what may be said of a secret: a digest, its first characters and its length."""
+def make_finding(match: Match, path: str, line: int | None, offset: int) -> Finding:
+    """Return a finding, which shows only a digest, the first characters and the length."""
     secret = match.rule.encode() + b"\0" + match.secret
     return Finding(
         path=path,
         rule=match.rule,
         fingerprint=hashlib.sha256(secret).hexdigest()[:16],
-        preview=preview_of(match.secret),
+        preview=make_preview(match.secret),
         line=line,
         offset=offset,
     )
 
 
-def preview_of(secret: bytes) -> str:
+def make_preview(secret: bytes) -> str:
     """Return the first characters of a secret and its length."""
     return f"{ascii(secret[:4].decode('latin-1'))[1:-1]}... ({len(secret)} bytes)"

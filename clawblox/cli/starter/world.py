@@ -1,4 +1,4 @@
-"""A meadow: agents walk on it and pick flowers. Make it the world that you want."""
+"""A meadow: agents walk on it and pick flowers. Change it into your own world."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Meadow(Simulation):
         self.ticks = 0
         self.agents: dict[str, dict[str, Json]] = {}
         self.flowers: list[list[int]] = []
-        self.random = random.Random(1)  # noqa: S311 - part of the state: resumes are exact
+        self.random = random.Random(1)  # noqa: S311 - part of the state, so a resume is exact
         while len(self.flowers) < FLOWERS:
             self.grow()
 
@@ -34,26 +34,26 @@ class Meadow(Simulation):
         return float(self.ticks)
 
     def content_hash(self) -> str:
-        """Change it with the rules: snapshots of other rules are refused."""
+        """Change this with the rules: snapshots of other rules are refused."""
         return f"meadow {SIZE} {FLOWERS} rules 1"
 
     def join(self, agent_id: str, name: str) -> None:
-        """Let an agent onto the meadow."""
+        """Put an agent on the meadow."""
         self.agents[agent_id] = {"name": name, "position": [0, 0], "picked": 0}
 
     def leave(self, agent_id: str) -> None:
-        """Let it go."""
+        """Remove an agent."""
         del self.agents[agent_id]
 
     def act(self, agent_id: str, action: str, data: Json) -> None:
-        """Do what an agent wants, or raise InputError and change nothing."""
+        """Apply an input, or raise InputError and change nothing."""
         if action == "Walk" and isinstance(data, str) and data in DIRECTIONS:
             self.walk(self.agents[agent_id], *DIRECTIONS[data])
         elif action != "Wait":
             raise InputError(f"send Wait, or Walk with one of {', '.join(DIRECTIONS)}")
 
     def walk(self, agent: dict[str, Json], east: int, north: int) -> None:
-        """Move an agent by one field and pick what grows there."""
+        """Move an agent by one field and pick a flower there."""
         x, y = agent["position"]
         agent["position"] = [min(max(x + east, 0), SIZE - 1), min(max(y + north, 0), SIZE - 1)]
         if agent["position"] in self.flowers:
@@ -62,17 +62,17 @@ class Meadow(Simulation):
             self.grow()
 
     def grow(self) -> None:
-        """Let a flower grow where none is and nobody stands."""
+        """Grow a flower on a field without flower and agent."""
         taken = [*self.flowers, *(agent["position"] for agent in self.agents.values())]
         free = [[x, y] for x in range(SIZE) for y in range(SIZE) if [x, y] not in taken]
         self.flowers.append(self.random.choice(free))
 
     def step(self) -> None:
-        """Let a second pass."""
+        """Advance by one second."""
         self.ticks += 1
 
     def observe(self, agent_id: str) -> Mapping[str, Json]:
-        """Tell an agent what it sees."""
+        """Return what an agent sees."""
         me = self.agents[agent_id]
         return {
             "position": me["position"],
@@ -91,13 +91,13 @@ class Meadow(Simulation):
         }
 
     def restore(self, state: Json) -> None:
-        """Become the meadow that was saved."""
+        """Take over a saved state."""
         self.ticks, self.agents, self.flowers = state["ticks"], state["agents"], state["flowers"]
         version, numbers, gauss = state["random"]
         self.random.setstate((version, tuple(numbers), gauss))
 
     def reseed(self, seed: int) -> None:
-        """Let the flowers to come grow elsewhere, by another seed."""
+        """Choose the places of later flowers by another seed."""
         self.random.seed(seed)
 
 

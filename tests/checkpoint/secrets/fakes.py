@@ -173,7 +173,7 @@ PHRASES: Mapping[str, Callable[[Maker], str]] = {
 FAMILIES = {**TOKENS, **PHRASES}
 
 
-def rule_of(family: str) -> str:
+def rule_name(family: str) -> str:
     """Return the rule that must find a family."""
     return family.split("/")[0]
 

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from clawblox.checkpoint.secrets import matching
 from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.patterns import accelerator
-from clawblox.checkpoint.secrets.patterns.accelerator import Untranslatable, can_match, superset_of
+from clawblox.checkpoint.secrets.patterns.accelerator import (
+    Untranslatable,
+    can_match,
+    widen_pattern,
+)
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
 from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES, Rule
-from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_of
+from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_name
 from tests.checkpoint.secrets.test_clean import CLEAN
 from tests.checkpoint.secrets.wrapping import ENCODINGS
 
@@ -45,37 +49,37 @@ def assert_same(text: bytes) -> None:
         assert matches(text, known) == matches(text, known, search=lambda _: True)
 
 
-def search_of(pattern: re.Pattern[bytes]):
+def make_search(pattern: re.Pattern[bytes]):
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    return re2.compile(superset_of(pattern), options).search
+    return re2.compile(widen_pattern(pattern), options).search
 
 
-def test_it_is_used_where_the_package_is() -> None:
+def test_re2_is_used_if_it_is_installed() -> None:
     assert accelerator.is_accelerated()
     assert not can_match(b"Nothing to be seen in this line, and 7 words more.\n" * 3000)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_every_rule_is_translated(rule: Rule) -> None:
-    search = search_of(rule.pattern)
+def test_every_rule_is_widened(rule: Rule) -> None:
+    search = make_search(rule.pattern)
     assert not search(b"")
-    found = [text for text in FAKES if rule.pattern.search(text)]
-    assert all(search(text) for text in found)
+    matching = [text for text in FAKES if rule.pattern.search(text)]
+    assert all(search(text) for text in matching)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_fake_gives_the_same(family: str) -> None:
+def test_every_fake_is_found_with_and_without_re2(family: str) -> None:
     for embedding, embed in EMBEDDINGS.items():
         text = embed(fake(family, embedding)).encode()
-        assert rule_of(family) in {match.rule for match in matches(text, UNKNOWN)}
+        assert rule_name(family) in {match.rule for match in matches(text, UNKNOWN)}
         assert_same(text)
     for encode in ENCODINGS.values():
         assert_same(encode(b"some text\n" + fake(family).encode()))
 
 
 @pytest.mark.parametrize("kind", CLEAN)
-def test_what_holds_no_secret_gives_the_same(kind: str) -> None:
+def test_clean_text_is_clean_with_and_without_re2(kind: str) -> None:
     text = CLEAN[kind]()
     for at in range(0, len(text), 128 << 10):
         assert_same(text[at : at + (140 << 10)])
@@ -105,14 +109,14 @@ NOISE = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.one_of(fragments(), NOISE), max_size=8).map(b"".join))
-def test_a_random_embedding_gives_the_same(text: bytes) -> None:
+def test_a_random_embedding_is_found_with_and_without_re2(text: bytes) -> None:
     assert_same(text)
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_whatever_a_rule_matches_is_searched(rule: Rule, data: st.DataObject) -> None:
+def test_a_text_that_a_rule_matches_is_never_skipped(rule: Rule, data: st.DataObject) -> None:
     before, after = data.draw(st.binary(max_size=4)), data.draw(st.binary(max_size=4))
     text = before + data.draw(st.from_regex(rule.pattern)) + after
     assert rule.pattern.search(text) is None or can_match(text)
@@ -128,13 +132,13 @@ PATTERNS = (
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: ascii(pattern.pattern))
-def test_a_translation_matches_wherever_the_pattern_does(pattern: re.Pattern[bytes]) -> None:
-    search = search_of(pattern)
+def test_a_widened_pattern_matches_wherever_the_original_does(pattern: re.Pattern[bytes]) -> None:
+    search = make_search(pattern)
     choose = random.Random(1)
     texts = [bytes(choose.choices(b"aAbBkK\n\x0b .\xe0\xc0\xe9", k=5)) for _ in range(20_000)]
-    found = [text for text in texts if pattern.search(text)]
-    assert found
-    assert all(search(text) for text in found)
+    matching = [text for text in texts if pattern.search(text)]
+    assert matching
+    assert all(search(text) for text in matching)
     assert not all(search(text) for text in texts)
 
 
@@ -142,12 +146,12 @@ UNTRANSLATABLE = (rb"(a)\1", rb"a++", rb"(?>a)b", rb"(?m)a", rb"(?L)a", rb"(a)?(
 
 
 @pytest.mark.parametrize("body", UNTRANSLATABLE)
-def test_one_rule_that_cannot_be_translated_ends_it(
+def test_one_rule_that_cannot_be_widened_disables_re2(
     monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
     rule = Rule(name="new", keywords=(b"a",), pattern=re.compile(body))
     with pytest.raises(Untranslatable):
-        superset_of(rule.pattern)
+        widen_pattern(rule.pattern)
     monkeypatch.setattr(accelerator, "WORD_RULES", (*WORD_RULES, rule))
     assert not accelerator.is_accelerated()
     assert can_match(b"")
@@ -156,7 +160,7 @@ def test_one_rule_that_cannot_be_translated_ends_it(
 @pytest.mark.parametrize(
     ("name", "module"), [("re2", None), ("re2", re), ("re2", 7), ("re._parser", None)]
 )
-def test_without_what_it_needs_every_text_is_searched(
+def test_without_re2_every_text_is_searched(
     monkeypatch: pytest.MonkeyPatch, name: str, module: object
 ) -> None:
     monkeypatch.setitem(sys.modules, name, module)
@@ -164,7 +168,7 @@ def test_without_what_it_needs_every_text_is_searched(
     assert can_match(b"")
 
 
-def test_a_pattern_that_re2_refuses_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accelerator, "superset_of", lambda _: b"(")
+def test_a_pattern_that_re2_refuses_disables_re2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerator, "widen_pattern", lambda _: b"(")
     assert not accelerator.is_accelerated()
     assert can_match(b"")

@@ -145,7 +145,7 @@ CLEAN = {
 
 
 @pytest.mark.parametrize("kind", CLEAN)
-def test_what_holds_no_secret_passes(kind: str) -> None:
+def test_clean_content_passes(kind: str) -> None:
     assert rules_in(CLEAN[kind]()) == []
 
 

@@ -73,13 +73,13 @@ def test_what_cannot_be_searched_is_a_finding(what: str) -> None:
         assert finding.fingerprint == hashlib.sha256(data).hexdigest()[:16]
 
 
-def test_no_file_decodes_to_any_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_decodes_to_too_many_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "MAX_DECODED_BYTES", 1 << 20)
     data = gzip.compress(LONG_NOISE) * 8
     assert rules_in(data) == ["unscannable"]
 
 
-def test_what_can_be_searched_of_it_is_searched() -> None:
+def test_the_readable_part_of_a_refused_container_is_searched() -> None:
     file = io.BytesIO(encrypted_zip())
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("open.txt", TOKEN)
@@ -107,12 +107,12 @@ def test_a_truncated_container_is_searched_as_far_as_it_goes(compress: str) -> N
 
 
 @pytest.mark.parametrize("data", [SCRIPT, b"\x7fELF" + bytes(600), b"MZ", b"x^2 + y^2 = z^2\n"])
-def test_no_program_and_no_text_is_one_container_too_many(data: bytes) -> None:
+def test_a_program_or_text_is_not_a_container_too_many(data: bytes) -> None:
     assert rules_in(four_containers(data)) == []
     assert rules_in(four_containers(data + b" " + TOKEN)) == ["github-token"]
 
 
-def test_digests_in_a_compressed_archive_are_no_containers() -> None:
+def test_digests_in_a_compressed_archive_are_not_containers() -> None:
     noise = random.Random(3)
     # One digest in two thousand begins like a zlib stream.
     digests = (b"\x78\x9c" + noise.randbytes(62) for _ in range(100))
@@ -122,7 +122,7 @@ def test_digests_in_a_compressed_archive_are_no_containers() -> None:
 
 @pytest.mark.parametrize("inner", ["gzip", "zip", "tar-gzip", "utf-16-le"])
 @pytest.mark.parametrize("outer", ["git-loose", "git-pack"])
-def test_what_was_committed_is_opened_like_any_file(outer: str, inner: str) -> None:
+def test_a_committed_file_is_opened_like_any_other(outer: str, inner: str) -> None:
     committed = wrapping.ENCODINGS[inner](b"a line\n" + TOKEN)
     for size in (1, 100_000):
         assert rules_in(wrapping.ENCODINGS[outer](committed), size=size) == ["github-token"]
@@ -143,7 +143,7 @@ def test_a_file_that_only_begins_like_a_container_passes(magic: bytes) -> None:
 
 
 @pytest.mark.parametrize("module", ["compression.zstd", "zstandard"])
-def test_either_decoder_of_zstd_is_as_good(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_both_zstd_decoders_find_the_same(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     pytest.importorskip(module)
     if module == "zstandard":
         monkeypatch.setitem(sys.modules, "compression.zstd", None)
@@ -183,8 +183,8 @@ def test_a_repository_that_git_wrote_is_searched(tmp_path) -> None:
     def rules() -> set[str]:
         scanner = Scanner()
         files = [path for path in (tmp_path / ".git").rglob("*") if path.is_file()]
-        found = [scanner.scan(str(path), pieces(path.read_bytes())) for path in files]
-        return {finding.rule for findings in found for finding in findings}
+        scans = [scanner.scan(str(path), pieces(path.read_bytes())) for path in files]
+        return {finding.rule for findings in scans for finding in findings}
 
     git("init", "-q")
     text = "".join(f"line {n} of a file\n" for n in range(400))
@@ -237,3 +237,19 @@ def test_no_damage_anywhere_makes_the_scan_itself_fail() -> None:
         assert set(rules_in(bytes(data), size=choose.choice((1, 97, 100_000)))) <= {
             "github-token", "unscannable",
         }  # fmt: skip
+
+
+MAGICS = (
+    b"PACK\0\0\0\2\0\0\0\1", b"PK\3\4", b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\0",
+    b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07\0", b"Rar!\x1a\x07\1\0",
+    b"\x89PNG\r\n\x1a\n", b"\x78\x9c", b"stream\n\x68\x81",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_senseless_bytes_after_the_magic_of_a_container_do_not_end_the_scan(magic: bytes) -> None:
+    for byte in (0x00, 0x60, 0x7F, 0x80, 0xE0, 0xFF):
+        for size in (0, 1, 9, 20, 80, 600):
+            data = magic + bytes((byte,)) * size + b" " + TOKEN
+            assert set(rules_in(data)) <= {"github-token", "unscannable"}
+            assert "github-token" in rules_in(b"\0 before " + data)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from clawblox.checkpoint.secrets.windows import LEAD, OVERLAP, STRIDE
-from tests.checkpoint.secrets.fakes import FAMILIES, fake, rule_of, scan
+from tests.checkpoint.secrets.fakes import FAMILIES, fake, rule_name, scan
 
 EDGES = (
     STRIDE - LEAD, STRIDE, STRIDE + LEAD, STRIDE + OVERLAP, 2 * STRIDE - LEAD, 2 * STRIDE,
@@ -21,7 +21,7 @@ def filler(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("edge", EDGES)
-def test_a_token_on_an_edge_is_found_once_at_every_displacement(edge: int) -> None:
+def test_a_token_on_an_edge_is_found_once_at_every_offset(edge: int) -> None:
     token = fake("github-token")
     for displacement in range(-len(token) - 2, 3):
         before = filler(edge + displacement)
@@ -38,8 +38,8 @@ def test_a_secret_is_found_once_at_edges_and_ends(family: str) -> None:
     places = [0, *(edge - choose.randrange(len(secret) + 1) for edge in choose.sample(EDGES, 2))]
     for place in places:
         for after in (b"", b"\n" + filler(STRIDE)):
-            found = [finding.rule for finding in scan(filler(place) + secret + after)]
-            assert found.count(rule_of(family)) == 1, place
+            rules = [finding.rule for finding in scan(filler(place) + secret + after)]
+            assert rules.count(rule_name(family)) == 1, place
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
@@ -60,7 +60,7 @@ def test_the_size_of_the_pieces_does_not_matter(size: int) -> None:
     assert Scanner().scan("file", pieces) == scan(data, "file")
 
 
-def test_empty_pieces_and_empty_files_are_nothing() -> None:
+def test_empty_pieces_and_empty_files_are_clean() -> None:
     from clawblox.checkpoint.secrets import Scanner
 
     scanner = Scanner()

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from clawblox.checkpoint.secrets.windows import STRIDE
-from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_of, scan
+from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_name, scan
 from tests.checkpoint.secrets.wrapping import ENCODINGS, as_is, columns
 
 SEED = random.randrange(1 << 32)
@@ -31,20 +31,20 @@ def test_every_family_is_found_in_every_encoding(encoding: str) -> None:
     for family in FAMILIES:
         embedding, kind = choose.choice(sorted(EMBEDDINGS)), choose.choice(KINDS)
         text = "# some text before\n" + EMBEDDINGS[embedding](fake(family, embedding))
-        found = scan(ENCODINGS[encoding](text.encode()), f"agents/a/workspace/{kind}")
+        findings = scan(ENCODINGS[encoding](text.encode()), f"agents/a/workspace/{kind}")
         case = (SEED, family, embedding, kind)
-        assert rule_of(family) in {finding.rule for finding in found}, case
+        assert rule_name(family) in {finding.rule for finding in findings}, case
 
 
 @pytest.mark.parametrize("prefix", [b"", b"# "])
-def test_the_few_characters_of_a_last_line_belong_to_a_token(prefix: bytes) -> None:
+def test_a_short_last_line_belongs_to_a_token(prefix: bytes) -> None:
     token = fake("firecrawl-key").encode()
     sizes = set()
     for before in range(40, 80):
         lines = columns(b"." * before + b"\n" + token, 70).rstrip(b"\n=").split(b"\n")
         sizes.add(len(lines[-1]))
-        found = scan(b"\n".join(prefix + line for line in lines), "agents/a/workspace/.hidden")
-        assert {finding.rule for finding in found} == {rule_of("firecrawl-key")}, lines
+        findings = scan(b"\n".join(prefix + line for line in lines), "agents/a/workspace/.hidden")
+        assert {finding.rule for finding in findings} == {rule_name("firecrawl-key")}, lines
     assert {1, 2, 3} & sizes
 
 
@@ -67,19 +67,19 @@ def test_base64_on_the_edge_of_a_window_is_found(encoding: str, displacement: in
     token = fake("github-token").encode()
     run = ENCODINGS[encoding](b"some text " * 5 + token + b" and more" * 10)
     before = b"A line of text before it.\n" * 9000
-    found = scan(before[: STRIDE + displacement - 1] + b"\n" + run + b"\n" + before)
-    assert [finding.rule for finding in found] == ["github-token"]
+    findings = scan(before[: STRIDE + displacement - 1] + b"\n" + run + b"\n" + before)
+    assert [finding.rule for finding in findings] == ["github-token"]
 
 
-def test_a_short_base64_run_is_no_place_to_hide_two() -> None:
+def test_secrets_in_short_base64_runs_are_all_found() -> None:
     tokens = [fake("github-token", n) for n in range(3)]
     text = "\n".join(f"value: {base64.b64encode(token.encode()).decode()}" for token in tokens)
-    found = scan(text)
-    assert [finding.line for finding in found] == [1, 2, 3]
-    assert len({finding.fingerprint for finding in found}) == 3
+    findings = scan(text)
+    assert [finding.line for finding in findings] == [1, 2, 3]
+    assert len({finding.fingerprint for finding in findings}) == 3
 
 
-def test_what_is_inside_is_named_by_its_way() -> None:
+def test_a_nested_finding_is_named_by_its_path() -> None:
     token = f"first line\n{fake('github-token')}"
     ways = {
         "zip-in-zip": "file!a.jar!b.txt",
@@ -94,7 +94,7 @@ def test_what_is_inside_is_named_by_its_way() -> None:
         assert finding.line == 2
 
 
-def test_the_same_bytes_are_the_same_whatever_the_encoding() -> None:
+def test_a_secret_has_one_fingerprint_in_every_encoding() -> None:
     secret = fake("npm-token")
     fingerprints = {
         finding.fingerprint

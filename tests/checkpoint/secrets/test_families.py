@@ -9,7 +9,7 @@ from tests.checkpoint.secrets.fakes import (
     FAMILIES,
     TOKENS,
     fake,
-    rule_of,
+    rule_name,
     rules_in,
     scan,
 )
@@ -17,19 +17,19 @@ from tests.checkpoint.secrets.fakes import (
 
 def test_every_rule_has_a_fake() -> None:
     rules = {rule.name for rule in (*WORD_RULES, *CONTEXT_RULES)}
-    assert rules == {rule_of(family) for family in FAMILIES}
+    assert rules == {rule_name(family) for family in FAMILIES}
     assert len(rules) > 45
 
 
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_secret_is_found_however_it_stands_in_a_text(family: str, embedding: str) -> None:
+def test_a_secret_is_found_in_any_text(family: str, embedding: str) -> None:
     secret = fake(family, embedding)
-    assert rule_of(family) in rules_in(EMBEDDINGS[embedding](secret))
+    assert rule_name(family) in rules_in(EMBEDDINGS[embedding](secret))
 
 
 @pytest.mark.parametrize("family", TOKENS)
-def test_a_token_is_one_finding_whatever_surrounds_it(family: str) -> None:
+def test_a_token_is_one_finding_in_any_surroundings(family: str) -> None:
     token = fake(family)
     texts = (
         f"<{token}>", f"'{token}'", f"({token})", f"={token}&", f"\x1b[32m{token}\x1b[0m",
@@ -38,17 +38,17 @@ def test_a_token_is_one_finding_whatever_surrounds_it(family: str) -> None:
         f"\x1b[01;31m\x1b[K{token}\x1b[m\x1b[K", f"\\u001b[01;31m\\u001b[K{token}",
     )  # fmt: skip
     for text in texts:
-        assert rules_in(text) == [rule_of(family)], ascii(text).replace(token, "…")
+        assert rules_in(text) == [rule_name(family)], ascii(text).replace(token, "…")
 
 
 @pytest.mark.parametrize("family", TOKENS)
 def test_the_length_of_a_text_in_a_binary_file_does_not_hide_a_token(family: str) -> None:
     token = fake(family).encode()
     for before in (b"\x80\x04\x95\0\x8cl", b"\x8c4", b"\x02\x81e", b"\0\0\0\0Z"):
-        assert rules_in(before + token + b"\x94.") == [rule_of(family)], before
+        assert rules_in(before + token + b"\x94.") == [rule_name(family)], before
 
 
-def test_a_finding_says_where_and_what_but_not_the_secret() -> None:
+def test_a_finding_names_place_and_rule_but_not_the_secret() -> None:
     token = fake("github-token")
     (finding,) = scan(f"one\ntwo {token}\n")
     assert (finding.line, finding.offset) == (2, 8)
@@ -57,7 +57,7 @@ def test_a_finding_says_where_and_what_but_not_the_secret() -> None:
     assert token[4:] not in repr(finding) + str(finding)
 
 
-def test_the_fingerprint_is_the_same_wherever_the_secret_stands() -> None:
+def test_the_fingerprint_does_not_depend_on_the_place() -> None:
     token = fake("anthropic-api-key")
     fingerprints = {
         finding.fingerprint
@@ -67,14 +67,14 @@ def test_the_fingerprint_is_the_same_wherever_the_secret_stands() -> None:
     assert len(fingerprints) == 1
 
 
-def test_a_secret_that_stands_often_is_one_finding_at_its_first_place() -> None:
+def test_a_repeated_secret_is_one_finding_at_its_first_place() -> None:
     token = fake("github-token")
     (finding,) = scan(f"\n{token}\n" * 9_000)
     assert finding.line == 2
 
 
 @pytest.mark.parametrize("sample", sorted(SAMPLES))
-def test_what_vendors_print_in_their_documentation_passes(sample: bytes) -> None:
+def test_samples_of_vendor_documentation_pass(sample: bytes) -> None:
     assert rules_in(b"aws_secret_access_key = " + sample + b"\n" + sample) == []
 
 
@@ -86,7 +86,7 @@ def test_what_vendors_print_in_their_documentation_passes(sample: bytes) -> None
         "%SERVICE_KEY1%abc",
     ],
 )  # fmt: skip
-def test_a_placeholder_passes_where_the_shape_alone_is_weak(value: str) -> None:
+def test_a_placeholder_passes_for_weak_shapes(value: str) -> None:
     texts = (
         "SERVICE_" + f"KEY={value}\n", '"refresh_' + f'token": "{value}"',
         f"https://me:{value}@host/", "//host/:_auth" + f"Token={value}",
@@ -95,6 +95,6 @@ def test_a_placeholder_passes_where_the_shape_alone_is_weak(value: str) -> None:
         assert rules_in(text) == []
 
 
-def test_no_placeholder_filter_applies_to_a_strong_shape() -> None:
+def test_a_placeholder_does_not_pass_for_strong_shapes() -> None:
     assert rules_in("gh" + "p_" + "x" * 36) == ["github-token"]
     assert rules_in("AK" + "IA" + "EXAMPLEEXAMPLEAA") == ["aws-access-key-id"]

@@ -106,7 +106,7 @@ def test_a_known_value_on_the_edge_of_a_window_is_found(form: str) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_text_like_a_known_value_takes_time_in_proportion_to_its_size(value: str) -> None:
+def test_text_like_a_known_value_takes_linear_time(value: str) -> None:
     anchored = value[: len(value) // 2]
     for almost in ("\\" * 70_000, anchored * 9000, (anchored + "\\" * 31) * 2000, "&amp;" * 20_000):
         assert rules_in(almost[:200_000], known={"k": value}) == []
@@ -127,7 +127,7 @@ def test_a_known_value_that_is_a_token_too_is_one_finding() -> None:
     assert rules_in(f"GITHUB_{'TOKEN'}={token}", known={"k": token}) == ["known-value:k"]
 
 
-def test_the_environment_is_asked_by_name() -> None:
+def test_variables_count_by_their_names() -> None:
     environ = {
         "SERVICE_API_KEY": PLAIN,
         "session_cookie": PLAIN[::-1],
@@ -162,12 +162,12 @@ def test_credential_files_of_agents_are_read(tmp_path) -> None:
         path.write_text(text)
     os.mkfifo(agent / "home" / "auth.json")
     (agent / "home" / "config.toml").symlink_to(agent / "session" / "other.json")
-    found = known_values({}, [agent, tmp_path / "absent"])
-    assert sorted(found.values()) == sorted(secrets)
-    assert "ada:.credentials.json:accessToken" in found
+    values = known_values({}, [agent, tmp_path / "absent"])
+    assert sorted(values.values()) == sorted(secrets)
+    assert "ada:.credentials.json:accessToken" in values
 
 
-def test_a_credential_file_of_one_endless_word_holds_nobody_up(tmp_path) -> None:
+def test_a_credential_file_of_one_endless_word_is_read_quickly(tmp_path) -> None:
     (tmp_path / "session").mkdir()
     # Tried from each of its letters, it would take days.
     text = f"{'a' * (1 << 20)}\n--api-key = '{PLAIN}'\n"
@@ -175,7 +175,7 @@ def test_a_credential_file_of_one_endless_word_holds_nobody_up(tmp_path) -> None
     assert list(known_values({}, [tmp_path]).values()) == [PLAIN]
 
 
-def test_the_name_of_a_credential_file_does_not_reach_the_terminal_as_it_is(tmp_path) -> None:
+def test_an_odd_name_of_a_credential_file_is_printed_escaped(tmp_path) -> None:
     odd = tmp_path / "session" / "credentials" / "a\x1b[2J.json"
     odd.parent.mkdir(parents=True)
     odd.write_text(json.dumps({"token": PLAIN}))
@@ -183,7 +183,7 @@ def test_the_name_of_a_credential_file_does_not_reach_the_terminal_as_it_is(tmp_
     assert str(finding).isprintable()
 
 
-def test_values_do_not_show_themselves() -> None:
+def test_no_repr_shows_a_known_value() -> None:
     rich_pretty = pytest.importorskip("rich.pretty")
     known = known_values({"A_TOKEN": PLAIN}, []) | {"other": ODD}
     scanner = Scanner(known)

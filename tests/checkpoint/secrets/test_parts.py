@@ -111,9 +111,9 @@ PARTS: Mapping[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("size", [1000, 100_000])
-def test_a_compressed_part_is_opened_wherever_it_is(part: str, size: int) -> None:
-    found = scan(PARTS[part](LINES + TOKEN + b"\n"), "file", size)
-    assert {finding.rule for finding in found} == {"github-token"}
+def test_a_compressed_part_is_opened_at_any_position(part: str, size: int) -> None:
+    findings = scan(PARTS[part](LINES + TOKEN + b"\n"), "file", size)
+    assert {finding.rule for finding in findings} == {"github-token"}
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -137,7 +137,7 @@ def test_a_part_that_begins_or_ends_on_an_edge_is_opened(compress, displacement:
     assert rules_in(at_its_end) == ["github-token", "npm-token"]
 
 
-def test_a_part_is_named_by_its_place() -> None:
+def test_a_part_is_named_by_its_position() -> None:
     data = SCRIPT + gzip.compress(wrapping.tarred(b"first\n" + TOKEN))
     (finding,) = scan(data, "install.sh")
     assert finding.path == f"install.sh!gzip at {len(SCRIPT)}!inner/file"
@@ -163,8 +163,10 @@ def test_a_bundle_that_git_wrote_is_searched(tmp_path, hash_name: str) -> None:
     git(tmp_path, "bundle", "create", "thin.bundle", "main~2..middle")
     git(tmp_path, "bundle", "create", "clean.bundle", "main~1..main")
     assert b"PACK" in (tmp_path / "thin.bundle").read_bytes()
-    found = [scan((tmp_path / f"{name}.bundle").read_bytes()) for name in ("all", "thin", "clean")]
-    rules = [{finding.rule for finding in findings} for findings in found]
+    bundles = [
+        scan((tmp_path / f"{name}.bundle").read_bytes()) for name in ("all", "thin", "clean")
+    ]
+    rules = [{finding.rule for finding in findings} for findings in bundles]
     assert rules == [{"github-token"}, {"github-token"}, set()]
 
 
@@ -214,7 +216,7 @@ def test_a_part_that_cannot_be_opened_is_refused(what: str, before: bytes) -> No
         assert other.fingerprint == finding.fingerprint != changed.fingerprint
 
 
-def test_zstd_behind_something_is_refused_without_a_decoder(monkeypatch) -> None:
+def test_zstd_inside_a_file_is_refused_without_a_decoder(monkeypatch) -> None:
     import sys
 
     for module in ("compression.zstd", "zstandard"):
@@ -247,9 +249,7 @@ def test_noise_holds_no_compressed_parts() -> None:
         b"x\x9c\x00\x01\x00\xfe\xff.",
     ],
 )
-def test_what_begins_everywhere_is_tried_a_bounded_number_of_bytes(
-    magic: bytes, monkeypatch
-) -> None:
+def test_a_file_of_false_beginnings_takes_bounded_work(magic: bytes, monkeypatch) -> None:
     decoded = []
     original = zlib.decompressobj
 
@@ -277,7 +277,7 @@ def test_a_compressed_blob_that_continues_on_other_pages_is_refused() -> None:
     assert rules_in(database(1, "text", zlib.compress(dense))) == ["unscannable"]
 
 
-def test_what_is_not_compressed_is_no_stream_because_its_first_bytes_fit() -> None:
+def test_plain_data_with_fitting_first_bytes_is_not_a_stream() -> None:
     block = b"x\x01\0\xff\x0f\0\xf0" + bytes(range(256)) * 20
     assert rules_in(b"\xff" * 99 + block + b"\xff" * 9000) == []
     whole = zlib.compress(LINES + gzip.compress(TOKEN), 0)
@@ -300,7 +300,7 @@ CLEAN: Mapping[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("what", CLEAN)
-def test_what_is_compressed_in_parts_and_holds_no_secret_passes(what: str) -> None:
+def test_clean_compressed_parts_pass(what: str) -> None:
     assert rules_in(CLEAN[what]()) == []
 
 
@@ -310,7 +310,7 @@ def test_an_office_document_in_an_archive_passes() -> None:
     assert rules_in(gzip.compress(wrapping.tarred(document))) == []
 
 
-def test_an_archive_of_only_plain_text_is_one_all_the_same() -> None:
+def test_an_archive_of_only_plain_text_passes() -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a", b"plain")

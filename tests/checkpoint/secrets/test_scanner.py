@@ -50,7 +50,7 @@ def test_an_allowance_is_for_one_place_one_rule_and_one_secret(field: str) -> No
     assert scanner.summary()["allowed"] == []
 
 
-def test_an_allowed_unscannable_file_is_said_to_be_unscanned() -> None:
+def test_an_allowed_unscannable_file_is_listed_as_unscanned() -> None:
     data = b"7z\xbc\xaf\x27\x1c" + bytes(100)
     (finding,) = scan(data, "x.7z")
     scanner = Scanner(allow=[allow(finding)])
@@ -69,12 +69,12 @@ def test_allowances_are_read_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("{", "is no JSON"), ("[" * 100_000, "is no JSON"), ("{}", "must be a list"),
-        ("[1]", "must be an object"), ('[{"path": "a"}]', "[0].rule"),
+        ("{", "must be JSON"), ("[" * 100_000, "must be JSON"), ("{}", "must be a JSON list"),
+        ("[1]", "must be a JSON object"), ('[{"path": "a"}]', "[0].rule"),
         ('[{"path": "a", "rule": "b", "fingerprint": "c", "reason": " "}]', "[0].reason"),
         ('[{"path": "a", "rule": "b", "fingerprint": "c", "reason": 1}]', "[0].reason"),
         ('[{"path":"a","rule":"b","fingerprint":"c","reason":"d","glob":"*"}]', "[0].glob"),
-        ("\ud800", "is no JSON"),
+        ("\ud800", "must be JSON"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_of_allowances_is_refused(tmp_path: Path, text: str, part: str) -> None:
@@ -100,18 +100,18 @@ def test_a_path_is_searched_and_shown_without_its_secret() -> None:
         assert TOKEN not in str(finding) + repr(finding) + finding.path
 
 
-def test_any_number_of_secrets_is_told_once_each() -> None:
+def test_each_of_many_secrets_is_reported_once() -> None:
     make = Maker("many")
     tokens = ["gh" + "p_" + make(36) for _ in range(20_000)]
     lines = [finding.line for finding in scan("\n".join(tokens))]
     assert lines == list(range(1, 20_001))
 
 
-def test_what_is_in_a_container_is_told_where_it_is_inside() -> None:
+def test_a_finding_in_a_container_is_reported_at_its_place_inside() -> None:
     stored = zipped(f" {TOKEN}\n".encode(), "b!c", method=zipfile.ZIP_STORED)
-    assert [one.path for one in scan(stored, "a")] == ["a!b!c"]
+    assert [finding.path for finding in scan(stored, "a")] == ["a!b!c"]
     beside = stored + fake("npm-token").encode()
-    told = {(one.path, one.rule) for one in scan(beside, "a")}
+    told = {(finding.path, finding.rule) for finding in scan(beside, "a")}
     assert told == {("a!b!c", "github-token"), ("a", "npm-token")}
 
 
@@ -159,7 +159,7 @@ def _save(scanner: Scanner, known: object, chunks: object) -> None:
     raise CheckpointSecretError("refused", findings=findings)
 
 
-def test_a_failure_of_the_scan_itself_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_the_scan_shows_no_content(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ValueError(f"cannot cope with {TOKEN}")
 
@@ -177,7 +177,7 @@ def test_a_failure_of_the_scan_itself_shows_nothing(monkeypatch: pytest.MonkeyPa
     assert "ValueError" in str(caught.value)
 
 
-def test_findings_travel_in_a_pickled_error() -> None:
+def test_findings_survive_pickling_of_the_error() -> None:
     error = CheckpointSecretError("refused", findings=scan(TOKEN))
     assert pickle.loads(pickle.dumps(error)).findings == error.findings
 
@@ -217,7 +217,7 @@ def test_clean_windows_are_searched_once(judged: list[int]) -> None:
     assert len(judged) == windows + 1
 
 
-def test_other_known_secrets_make_every_window_new(judged: list[int]) -> None:
+def test_other_known_secrets_invalidate_remembered_windows(judged: list[int]) -> None:
     data = clean_text(2) + b"a-value-that-is-known"
     assert rules_in(data) == []
     windows = len(judged)
@@ -240,7 +240,7 @@ def test_lines_are_counted_through_windows_that_are_remembered(judged: list[int]
     assert finding.line == data.count(b"\n") + 1
 
 
-def test_only_so_many_verdicts_are_remembered() -> None:
+def test_the_number_of_remembered_verdicts_is_bounded() -> None:
     remembered = verdicts.Verdicts(capacity=2)
     for key in (b"a", b"b", b"c"):
         remembered.remember(key, verdicts.Verdict(0, 0, None))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clawblox.checkpoint.collect.sessions import format_of_backend
+from clawblox.checkpoint.collect.sessions import find_format
 from tests.checkpoint.agents import BuiltAgent, archived_content, restore_session
 
 CLAUDE_ID = "c0e128cf-2dc1-4bb3-9e54-08cdc2359ffb"
 KIMI_ID = f"session_{CLAUDE_ID}"
 
 
-def session_id_of(backend: str) -> str:
+def session_id_for(backend: str) -> str:
     return KIMI_ID if backend == "kimi" else CLAUDE_ID
 
 
 def collect(agent: BuiltAgent):
-    return format_of_backend(agent.backend).collect(agent.dir)
+    return find_format(agent.backend).collect(agent.dir)
 
 
 def archived(agent: BuiltAgent) -> dict[str, bytes]:
@@ -24,6 +24,6 @@ def archived(agent: BuiltAgent) -> dict[str, bytes]:
 
 
 def restored(members: dict[str, bytes], agent: BuiltAgent, agent_dir: Path) -> Path:
-    form = format_of_backend(agent.backend)
+    form = find_format(agent.backend)
     restore_session(members, form, agent.session_id, agent_dir)
     return agent_dir

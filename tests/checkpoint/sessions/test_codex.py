@@ -19,12 +19,12 @@ def test_codex_threads_follow_the_chain_of_their_parents(tmp_path):
     assert len(agent.family) == 3
     child = agent.family[1]
     child.unlink()
-    found = {source.path for source in collect(agent).sources}
-    assert agent.family[0] in found
-    assert agent.family[2] not in found
+    collected = {source.path for source in collect(agent).sources}
+    assert agent.family[0] in collected
+    assert agent.family[2] not in collected
 
 
-def test_codex_threads_are_followed_by_the_older_record_too(tmp_path):
+def test_codex_threads_are_followed_by_the_older_record_format_too(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     for path in agent.family[1:]:
         first, _, rest = path.read_bytes().partition(b"\n")
@@ -34,7 +34,7 @@ def test_codex_threads_are_followed_by_the_older_record_too(tmp_path):
     assert {*agent.family} <= {source.path for source in collect(agent).sources}
 
 
-def test_codex_threads_that_are_their_own_ancestors_do_not_hold_us_up(tmp_path):
+def test_codex_threads_that_are_their_own_ancestors_end_the_search(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     thread = agent.strangers[0].stem[-36:]
     agent.strangers[0].write_bytes(codex_records(thread, "/", "SECRET", False, thread))
@@ -45,7 +45,7 @@ def test_codex_threads_that_are_their_own_ancestors_do_not_hold_us_up(tmp_path):
 @pytest.mark.parametrize(
     "first", [b"", b"x" * 10, b"[]\n", b'{"type":"session_meta"}\n', b"\xff\n"]
 )
-def test_a_rollout_that_says_nothing_is_nobodys_child(tmp_path, first):
+def test_a_rollout_without_a_first_record_has_no_parent(tmp_path, first):
     agent = build_agent(tmp_path / "rocky", "codex")
     agent.strangers[0].write_bytes(first)
     assert agent.strangers[0] not in {source.path for source in collect(agent).sources}
@@ -82,7 +82,7 @@ def test_a_compressed_rollout_is_stored_plain(tmp_path, decoder):
     assert not collect(agent).mid_turn
 
 
-def test_a_plain_rollout_wins_over_its_compressed_double(tmp_path, no_decoder):
+def test_an_uncompressed_rollout_wins_over_its_compressed_copy(tmp_path, no_decoder):
     agent = build_agent(tmp_path / "rocky", "codex")
     plain = archived(agent)
     for path in agent.family:

@@ -9,7 +9,7 @@ import shutil
 import attrs
 import pytest
 
-from clawblox.checkpoint.collect.sessions import format_of_backend
+from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.errors import CheckpointError
 from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation, lines
 from tests.checkpoint.sessions.support import archived, collect, restored
@@ -24,10 +24,10 @@ def test_a_conversation_is_found_by_its_id_in_a_new_home_at_a_new_path(tmp_path,
     content = agent.transcript.read_bytes()
     shutil.rmtree(tmp_path / "old")
     new = restored(members, agent, tmp_path / "elsewhere" / "run2" / "rocky")
-    found = find_conversation(new, backend, agent.session_id)
+    conversation = find_conversation(new, backend, agent.session_id)
     if backend != "kimi":
-        assert found.read_bytes() == content
-    assert b"MELON" in found.read_bytes()
+        assert conversation.read_bytes() == content
+    assert b"MELON" in conversation.read_bytes()
     assert (new / f"{backend}_session_id.txt").read_text().strip() == agent.session_id
     assert (new / "world_session.txt").read_bytes() == b"sess-0123456789\n"
     assert (new / "runtime" / "system_prompt.md").read_bytes() == b"You live in a world.\n"
@@ -62,7 +62,7 @@ def test_only_the_recorded_session_and_its_sub_agents_are_collected(tmp_path, ba
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nothing_but_the_conversation_of_the_session_is_told(tmp_path, backend):
+def test_only_the_conversation_of_the_session_is_archived(tmp_path, backend):
     agent = build_agent(tmp_path / "rocky", backend)
     together = b"".join(archived(agent).values())
     assert b"MELON" in together
@@ -71,7 +71,7 @@ def test_nothing_but_the_conversation_of_the_session_is_told(tmp_path, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_names_in_the_archive_do_not_tell_where_the_agent_worked(tmp_path, backend):
+def test_names_in_the_archive_do_not_contain_the_workspace_path(tmp_path, backend):
     agent = build_agent(tmp_path / "rocky", backend)
     for source in collect(agent).sources:
         assert "workspace" not in source.name
@@ -86,7 +86,7 @@ def test_names_in_the_archive_do_not_tell_where_the_agent_worked(tmp_path, backe
         ("kimi", {"cron/1.json", "logs/kimi-code.log", "notify/state.json", "tasks/1.json"}),
     ],
 )
-def test_what_else_a_session_has_is_told_and_nothing_of_other_sessions(tmp_path, backend, excluded):
+def test_other_files_of_the_session_are_listed_as_excluded(tmp_path, backend, excluded):
     agent = build_agent(tmp_path / "rocky", backend)
     if backend == "claude":
         (agent.transcript.parent / "memory" / "ünï.md").write_bytes(b"NEVER")
@@ -124,7 +124,7 @@ def test_a_transcript_that_cannot_be_read_is_an_error_that_names_it(tmp_path, ba
     assert caught.value.path == agent.transcript
 
 
-def test_records_that_are_not_there_are_not_missed(tmp_path):
+def test_absent_companion_files_are_left_out(tmp_path):
     agent = build_agent(tmp_path / "rocky", "claude")
     (agent.dir / "world_session.txt").unlink()
     (agent.dir / "runtime" / "system_prompt.md").unlink()
@@ -151,15 +151,15 @@ null
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mid_turn", [False, True])
-def test_it_is_known_whether_a_turn_is_under_way(tmp_path, backend, mid_turn):
+def test_a_turn_in_progress_is_recognised(tmp_path, backend, mid_turn):
     agent = build_agent(tmp_path / "rocky", backend, mid_turn=mid_turn)
     assert collect(agent).mid_turn is mid_turn
-    assert format_of_backend(backend).is_mid_turn(agent.dir) is mid_turn
+    assert find_format(backend).is_mid_turn(agent.dir) is mid_turn
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("tail", [b'{"type":"us', b"\x00\xff", FOREIGN], ids=range(3))
-def test_torn_and_foreign_records_do_not_decide_about_a_turn(tmp_path, backend, tail):
+def test_torn_and_foreign_records_do_not_end_a_turn(tmp_path, backend, tail):
     for mid_turn in (False, True):
         agent = build_agent(tmp_path / str(mid_turn) / "rocky", backend, mid_turn=mid_turn)
         with agent.transcript.open("ab") as file:
@@ -167,7 +167,7 @@ def test_torn_and_foreign_records_do_not_decide_about_a_turn(tmp_path, backend, 
         assert collect(agent).mid_turn is mid_turn
 
 
-def test_a_tool_that_claude_has_asked_for_is_within_the_turn(tmp_path):
+def test_a_pending_tool_call_of_claude_is_within_the_turn(tmp_path):
     agent = build_agent(tmp_path / "rocky", "claude", mid_turn=True)
     *until_called, result = agent.transcript.read_bytes().splitlines(keepends=True)
     assert b"tool_result" in result
@@ -175,7 +175,7 @@ def test_a_tool_that_claude_has_asked_for_is_within_the_turn(tmp_path):
     assert collect(agent).mid_turn
 
 
-def test_a_sub_agent_of_claude_does_not_decide_about_the_turn(tmp_path):
+def test_a_sub_agent_of_claude_does_not_end_the_turn(tmp_path):
     agent = build_agent(tmp_path / "rocky", "claude", mid_turn=True)
     aside = {"type": "assistant", "isSidechain": True, "message": {"stop_reason": "end_turn"}}
     with agent.transcript.open("ab") as file:

@@ -24,7 +24,7 @@ def test_kimi_keeps_no_path_and_no_permission_in_an_archive(tmp_path):
     assert json.loads(members["state.json"])["custom"] == {}
 
 
-def test_kimi_records_that_tell_of_no_place_stay_as_they_are(tmp_path):
+def test_kimi_records_without_a_path_are_unchanged(tmp_path):
     agent = build_agent(tmp_path / "rocky", "kimi")
     new = restored(archived(agent), agent, tmp_path / "new" / "rocky")
     old_lines = agent.transcript.read_bytes().splitlines()
@@ -55,7 +55,7 @@ SMUGGLED = [
 
 
 @pytest.mark.parametrize("line", SMUGGLED, ids=range(len(SMUGGLED)))
-def test_a_kimi_permission_is_restored_in_no_spelling(tmp_path, line):
+def test_a_kimi_permission_in_any_spelling_is_dropped(tmp_path, line):
     place = FORMATS["kimi-code-v1"].place(
         "agents/main/wire.jsonl", session_id=KIMI_ID, workspace=tmp_path / "workspace"
     )
@@ -64,7 +64,7 @@ def test_a_kimi_permission_is_restored_in_no_spelling(tmp_path, line):
     assert b"".join(place.transform(pieces(kept + line))) == kept
 
 
-def test_a_kimi_state_leads_nowhere_but_into_the_new_session(tmp_path):
+def test_a_restored_kimi_state_has_paths_of_the_new_session_only(tmp_path):
     workspace = tmp_path / "rocky" / "workspace"
     place = FORMATS["kimi-code-v1"].place("state.json", session_id=KIMI_ID, workspace=workspace)
     said = {
@@ -88,7 +88,7 @@ def test_a_kimi_state_leads_nowhere_but_into_the_new_session(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
-def test_a_kimi_state_that_is_no_object_is_refused(tmp_path, content):
+def test_a_kimi_state_that_is_not_an_object_is_refused(tmp_path, content):
     place = FORMATS["kimi-code-v1"].place("state.json", session_id=KIMI_ID, workspace=tmp_path)
-    with pytest.raises(CheckpointFormatError, match="no JSON object"):
+    with pytest.raises(CheckpointFormatError, match="must be a JSON object"):
         list(place.transform([content]))

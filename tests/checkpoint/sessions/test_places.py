@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.checkpoint.collect.sessions import FORMATS, Placement, format_of_backend
+from clawblox.checkpoint.collect.sessions import FORMATS, Placement, find_format
 from clawblox.checkpoint.collect.sessions.claude import project_slug
 from clawblox.checkpoint.collect.sessions.kimi import work_dir_key
 from clawblox.errors import CheckpointError, CheckpointFormatError
@@ -17,7 +17,7 @@ from tests.checkpoint.agents import (
     find_conversation,
     relative_files,
 )
-from tests.checkpoint.sessions.support import CLAUDE_ID, archived, collect, restored, session_id_of
+from tests.checkpoint.sessions.support import CLAUDE_ID, archived, collect, restored, session_id_for
 
 # Where programs look
 
@@ -59,7 +59,7 @@ def test_the_project_directory_is_named_as_claude_names_it(path, slug):
     assert project_slug(Path(path)) == slug == as_claude_does(path)
 
 
-def test_a_long_path_is_told_apart_by_a_hash_of_all_of_it():
+def test_a_long_path_ends_in_a_hash_of_the_whole_path():
     path = "/" + "/".join(["directory"] * 30)
     assert project_slug(Path(path)) == as_claude_does(path)
     assert project_slug(Path(path + "s")) == as_claude_does(path + "s")
@@ -67,7 +67,7 @@ def test_a_long_path_is_told_apart_by_a_hash_of_all_of_it():
 
 
 @pytest.mark.parametrize("count", range(195, 206))
-def test_the_length_from_which_a_path_is_hashed_is_the_same(count):
+def test_a_project_name_is_hashed_from_the_same_length_as_in_claude(count):
     path = "/" + "x" * (count - 1)
     assert project_slug(Path(path)) == as_claude_does(path)
 
@@ -89,15 +89,15 @@ def test_the_bucket_is_named_as_kimi_names_it(path, slug):
     assert len(digest) == 12
 
 
-def test_a_workspace_behind_a_link_is_placed_by_where_it_really_is(tmp_path):
+def test_a_workspace_behind_a_link_is_placed_by_its_real_path(tmp_path):
     (tmp_path / "real" / "workspace").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     for backend in ("claude", "kimi"):
-        form = format_of_backend(backend)
+        form = find_format(backend)
         places = {
             form.place(
                 form.transcript,
-                session_id=session_id_of(backend),
+                session_id=session_id_for(backend),
                 workspace=tmp_path / way / "workspace",
             ).path
             for way in ("real", "link")
@@ -160,19 +160,19 @@ HOSTILE_NAMES = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, *sum(SECRET_FILES.values(), ())])
-def test_what_no_session_has_is_placed_nowhere(tmp_path, backend, name):
-    form = format_of_backend(backend)
-    session_id = session_id_of(backend)
+def test_a_name_that_no_session_has_is_not_placed(tmp_path, backend, name):
+    form = find_format(backend)
+    session_id = session_id_for(backend)
     assert form.place(name, session_id=session_id, workspace=tmp_path / "workspace") is None
 
 
-def test_the_record_of_another_driver_is_placed_nowhere(tmp_path):
+def test_the_id_file_of_another_driver_is_not_placed(tmp_path):
     form = FORMATS["codex-v1"]
     name = "record/claude_session_id.txt"
     assert form.place(name, session_id=CLAUDE_ID, workspace=tmp_path) is None
 
 
-def test_what_a_session_has_is_placed_where_its_program_looks(tmp_path):
+def test_files_of_a_session_are_placed_where_the_program_looks(tmp_path):
     workspace = tmp_path / "workspace"
     slug = project_slug(workspace)
     project = f"session/projects/{slug}"
@@ -192,19 +192,19 @@ def test_what_a_session_has_is_placed_where_its_program_looks(tmp_path):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_recorded_id_must_be_the_one_of_the_metadata(tmp_path, backend):
-    session_id = session_id_of(backend)
-    place = format_of_backend(backend).place(
+    session_id = session_id_for(backend)
+    place = find_format(backend).place(
         f"record/{backend}_session_id.txt", session_id=session_id, workspace=tmp_path
     )
     assert place.path == f"{backend}_session_id.txt"
     for recorded in (session_id, f"{session_id}\n"):
         assert b"".join(place.transform([recorded.encode()])) == recorded.encode()
     for other in ("--dangerously-skip-permissions", "", f"{session_id} -x"):
-        with pytest.raises(CheckpointFormatError, match="another than the metadata's"):
+        with pytest.raises(CheckpointFormatError, match="differs from the one in the metadata"):
             list(place.transform([other.encode()]))
 
 
-def test_placing_needs_no_directory_to_be_there(tmp_path):
+def test_placing_does_not_need_existing_directories(tmp_path):
     workspace = tmp_path / "not" / "yet" / "workspace"
     place = FORMATS["claude-code-v1"].place(
         "transcript.jsonl", session_id=CLAUDE_ID, workspace=workspace

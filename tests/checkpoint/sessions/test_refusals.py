@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from clawblox.checkpoint.collect.sessions import FORMATS, format_of_backend
+from clawblox.checkpoint.collect.sessions import FORMATS, find_format
 from clawblox.errors import CheckpointError, CheckpointFormatError, ConfigError
 from tests.checkpoint.agents import BACKENDS, build_agent, kimi_records
 from tests.checkpoint.sessions.support import CLAUDE_ID, KIMI_ID, collect
@@ -22,7 +22,7 @@ def test_a_recorded_session_without_a_transcript_is_an_error(tmp_path, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_transcript_that_is_a_link_is_none(tmp_path, backend):
+def test_a_transcript_that_is_a_link_is_ignored(tmp_path, backend):
     agent = build_agent(tmp_path / "rocky", backend)
     agent.transcript.rename(tmp_path / "moved")
     agent.transcript.symlink_to(tmp_path / "moved")
@@ -75,7 +75,7 @@ BAD_IDS = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("recorded", BAD_IDS)
-def test_a_recorded_id_that_is_none_is_an_error(tmp_path, backend, recorded):
+def test_a_malformed_recorded_id_is_an_error(tmp_path, backend, recorded):
     agent = build_agent(tmp_path / "rocky", backend)
     path = agent.dir / f"{backend}_session_id.txt"
     path.write_bytes(recorded.encode(errors="surrogateescape"))
@@ -105,23 +105,23 @@ def test_an_id_file_that_cannot_be_read_is_an_error(tmp_path, backend, instead):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("session_id", BAD_IDS)
 def test_an_archive_cannot_name_a_session_that_leads_elsewhere(tmp_path, backend, session_id):
-    form = format_of_backend(backend)
-    with pytest.raises(CheckpointFormatError, match="no session id"):
+    form = find_format(backend)
+    with pytest.raises(CheckpointFormatError, match="not a session id"):
         form.place("record/world_session.txt", session_id=session_id, workspace=tmp_path)
 
 
 def test_an_unknown_driver_is_refused():
     with pytest.raises(ConfigError, match="claude, codex, kimi"):
-        format_of_backend("gemini")
+        find_format("gemini")
 
 
 def test_formats_are_known_by_their_names():
     assert list(FORMATS) == ["claude-code-v1", "codex-v1", "kimi-code-v1"]
     assert all(FORMATS[form.name] is form for form in FORMATS.values())
-    assert [format_of_backend(backend).backend for backend in BACKENDS] == list(BACKENDS)
+    assert [find_format(backend).backend for backend in BACKENDS] == list(BACKENDS)
 
 
-def test_a_record_longer_than_memory_should_hold_is_refused(monkeypatch, tmp_path):
+def test_a_record_beyond_the_size_limit_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr("clawblox.checkpoint.collect.sessions.transcripts._MAX_LINE", 100_000)
     form = FORMATS["kimi-code-v1"]
     place = form.place("agents/main/wire.jsonl", session_id=KIMI_ID, workspace=tmp_path)

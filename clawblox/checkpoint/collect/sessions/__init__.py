@@ -1,7 +1,10 @@
-"""Which files make a conversation of an agent, where they are, and where they belong elsewhere.
+"""Agent sessions: which files a conversation consists of, and where they belong after a restore.
 
-One module for each driver says what its program keeps on disk; ``shape`` says what they have in
-common. What is archived of all agents together is ``tiers``'.
+- ``shape``: what every session format has in common.
+- ``buckets``: formats with a directory of sessions for each working directory.
+- ``claude``, ``codex``, ``kimi``: the files that each program keeps.
+- ``transcripts``: files of JSON records, one a line.
+- ``compressed``: files compressed with Zstandard.
 """
 
 from __future__ import annotations
@@ -13,25 +16,30 @@ from typing import Final
 from clawblox.checkpoint.collect.sessions.claude import ClaudeFormat
 from clawblox.checkpoint.collect.sessions.codex import CodexFormat
 from clawblox.checkpoint.collect.sessions.kimi import KimiFormat
-from clawblox.checkpoint.collect.sessions.shape import STATE_DIR, Placement, Session, SessionFormat
+from clawblox.checkpoint.collect.sessions.shape import (
+    STATE_DIR,
+    AgentSession,
+    Placement,
+    SessionFormat,
+)
 from clawblox.errors import ConfigError
 
-__all__ = ["FORMATS", "STATE_DIR", "Placement", "Session", "SessionFormat", "format_of_backend"]
+__all__ = ["FORMATS", "STATE_DIR", "AgentSession", "Placement", "SessionFormat", "find_format"]
 
 FORMATS: Final[Mapping[str, SessionFormat]] = MappingProxyType(
-    {each.name: each for each in (ClaudeFormat(), CodexFormat(), KimiFormat())}
+    {known.name: known for known in (ClaudeFormat(), CodexFormat(), KimiFormat())}
 )
 """Every session format by its name."""
 
 
-def format_of_backend(backend: str) -> SessionFormat:
+def find_format(backend: str) -> SessionFormat:
     """Return the session format of a driver.
 
     Raises:
-        ConfigError: There is no such driver.
+        ConfigError: ``backend`` is not a known driver.
     """
-    for each in FORMATS.values():
-        if each.backend == backend:
-            return each
-    known = ", ".join(each.backend for each in FORMATS.values())
-    raise ConfigError(f"unknown backend; known: {known}", key="backend", value=backend)
+    formats = {known.backend: known for known in FORMATS.values()}
+    if backend not in formats:
+        known = ", ".join(formats)
+        raise ConfigError(f"backend must be one of {known}", key="backend", value=backend)
+    return formats[backend]

@@ -1,7 +1,7 @@
 """Session formats of programs that keep a directory of sessions for each working directory.
 
-The name of that directory, the bucket, depends on the absolute path of the workspace. It is no
-part of the names in an archive, so that a conversation is found again wherever it is restored.
+The name of that directory, the bucket, depends on the absolute path of the workspace. Names in an
+archive do not contain it, so a conversation can be restored at any path.
 """
 
 from __future__ import annotations
@@ -12,76 +12,81 @@ from pathlib import Path
 from typing import ClassVar
 
 from clawblox.checkpoint.collect.sessions.shape import (
-    Found,
+    SessionFiles,
     SessionFormat,
     list_session_files,
 )
 from clawblox.errors import CheckpointError
 
-__all__ = ["BucketFormat", "Homes"]
+__all__ = ["BucketFormat", "PathTable"]
 
-Homes = tuple[tuple[str, str], ...]
-"""Prefixes of names in the archive, each with what stands for it in the state directory."""
+PathTable = tuple[tuple[str, str], ...]
+"""Pairs of prefixes: of a name in the archive, and of its path in the state directory."""
 
 
 class BucketFormat(SessionFormat):
-    """One table of prefixes, read in both directions."""
+    """A session format that maps names to paths, and back, by one table of prefixes."""
 
     transcript: ClassVar[str]
-    """The archive name of the file that makes a session one."""
+    """Archive name of the main transcript; a session without it does not exist."""
 
     searched: ClassVar[tuple[str, ...]]
-    """The directories of the state directory that hold files of sessions."""
+    """Directories below the state directory that hold files of sessions."""
 
     @abstractmethod
     def bucket(self, workspace: Path) -> str:
-        """Return the name of the bucket of a working directory."""
+        """Return the name of the bucket for a working directory."""
 
     @abstractmethod
-    def homes(self, session_id: str, bucket: str) -> Homes:
+    def path_table(self, session_id: str, bucket: str) -> PathTable:
         """Return the table for one session."""
 
-    def where(self, name: str, session_id: str, workspace: Path) -> str:
-        """Return the place of an allowed file in the bucket of ``workspace``."""
-        return _place(name, self.homes(session_id, self.bucket(workspace)))
+    def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
+        """Return the path of an allowed file in the bucket of ``workspace``."""
+        return _to_path(name, self.path_table(session_id, self.bucket(workspace)))
 
-    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> Found | None:
-        """Return the allowed ones of the files in the session's bucket."""
+    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
+        """Return the session's files in its bucket; None if no bucket holds its transcript.
+
+        Raises:
+            CheckpointError: A directory cannot be read, or several other buckets hold the
+                session.
+        """
         paths = list_session_files(agent_dir, state_dir, self.searched)
-        bucket = self._bucket_of(session_id, paths, agent_dir)
+        bucket = self._find_bucket(session_id, paths, agent_dir)
         if bucket is None:
             return None
-        there = {
-            prefix + path.removeprefix(home): f"{state_dir}/{path}"
-            for prefix, home in self.homes(session_id, bucket)
+        listed = {
+            prefix + path.removeprefix(place): f"{state_dir}/{path}"
+            for prefix, place in self.path_table(session_id, bucket)
             for path in sorted(paths)
-            if path.startswith(home)
+            if path.startswith(place)
         }
-        files = {name: path for name, path in there.items() if self.allowed.fullmatch(name)}
-        return Found(
+        files = {name: path for name, path in listed.items() if self.allowed.fullmatch(name)}
+        return SessionFiles(
             state_dir=state_dir,
             transcript=files[self.transcript],
             files=files,
-            excluded=tuple(name for name in there if name not in files),
+            excluded=tuple(name for name in listed if name not in files),
         )
 
-    def _bucket_of(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str | None:
-        """Return the workspace's bucket; or the only one, for its path may have been another."""
+    def _find_bucket(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str | None:
+        """Return the workspace's bucket, else the only one: the workspace may have been moved."""
         own = self.bucket(agent_dir / "workspace")
         holding = {
             bucket
             for bucket in {path.split("/")[1] for path in paths}
-            if _place(self.transcript, self.homes(session_id, bucket)) in paths
+            if _to_path(self.transcript, self.path_table(session_id, bucket)) in paths
         }
         if own not in holding and len(holding) > 1:
             raise CheckpointError(
-                f"{len(holding)} transcripts for {session_id}, and none is of this workspace",
+                f"{len(holding)} transcripts for {session_id}, but none for this workspace",
                 path=agent_dir,
             )
         return own if own in holding else next(iter(holding), None)
 
 
-def _place(name: str, homes: Homes) -> str:
+def _to_path(name: str, table: PathTable) -> str:
     return next(
-        home + name.removeprefix(prefix) for prefix, home in homes if name.startswith(prefix)
+        place + name.removeprefix(prefix) for prefix, place in table if name.startswith(prefix)
     )

@@ -1,6 +1,6 @@
 """Conversations of Claude Code (``claude-code-v1``).
 
-Its state directory is what ``CLAUDE_CONFIG_DIR`` names; the layout is that of 2.1.
+``CLAUDE_CONFIG_DIR`` names its state directory. The layout is that of version 2.1.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, Homes
+from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, PathTable
 from clawblox.checkpoint.collect.sessions.shape import UUID
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 
@@ -21,11 +21,11 @@ _BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ClaudeFormat(BucketFormat):
-    """The transcript, its sub-agents', large tool results, memory and task list."""
+    """The transcript, the transcripts of sub-agents, large tool results, memory and task list."""
 
     name = "claude-code-v1"
     backend = "claude"
-    own_dir = ".claude"
+    home_dir = ".claude"
     id_pattern = re.compile(UUID)
     allowed = re.compile(
         r"transcript\.jsonl"
@@ -41,8 +41,8 @@ class ClaudeFormat(BucketFormat):
         """Return the name of the project directory of a workspace."""
         return project_slug(workspace)
 
-    def homes(self, session_id: str, bucket: str) -> Homes:
-        """Return where each part of a session is."""
+    def path_table(self, session_id: str, bucket: str) -> PathTable:
+        """Return the place of each part of a session."""
         project = f"projects/{bucket}"
         return (
             ("transcript.jsonl", f"{project}/{session_id}.jsonl"),
@@ -53,7 +53,7 @@ class ClaudeFormat(BucketFormat):
         )
 
     def ends_turn(self, record: Record) -> bool | None:
-        """Say whether an answer is complete; bookkeeping between them does not tell."""
+        """Return whether an answer is complete; None for a record of bookkeeping."""
         if record.get("isSidechain") or record.get("type") not in ("user", "assistant"):
             return None
         message = record.get("message")
@@ -62,10 +62,10 @@ class ClaudeFormat(BucketFormat):
 
 
 def project_slug(directory: Path) -> str:
-    """Return the name that Claude Code gives the project of a working directory.
+    """Return the name of Claude Code's project directory for a working directory.
 
-    Links are resolved, every UTF-16 unit that is no ASCII letter or digit becomes a dash, and
-    a long name is cut and told apart by Java's string hash in base 36.
+    Links are resolved, and every UTF-16 unit other than an ASCII letter or digit becomes a dash.
+    A long name is cut and ends in Java's string hash of the path, in base 36.
 
     Args:
         directory: The working directory, absolute; it need not exist.

@@ -1,9 +1,8 @@
 """Conversations of Codex (``codex-v1``).
 
-Its state directory is what ``CODEX_HOME`` names; the layout is that of 0.169. A conversation is
-one file, its rollout, and one more for each thread that it started; all of them can be put into
-any home as they are. A rollout that was compressed meanwhile is stored plain, because nobody
-could search it for secrets otherwise.
+``CODEX_HOME`` names its state directory. The layout is that of version 0.169. A conversation is one
+file, its rollout, and one more for each thread that it started. They need no change to be restored
+in any home. A compressed rollout is archived uncompressed, so that the secret scan can read it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.collect.sessions import compressed, transcripts
 from clawblox.checkpoint.collect.sessions.shape import (
     UUID,
-    Found,
+    SessionFiles,
     SessionFormat,
     list_session_files,
 )
@@ -34,7 +33,7 @@ _COMPRESSED = ".zst"
 _UUID_LENGTH = 36
 _UUID_VERSION = 14
 _MAX_FIRST_RECORD = 4 << 20
-_ENDS = {
+_ENDS_TURN = {
     "task_started": False,
     "turn_started": False,
     "user_message": False,
@@ -45,16 +44,20 @@ _ENDS = {
 
 
 class CodexFormat(SessionFormat):
-    """The rollouts of a thread and of the threads that it led to."""
+    """The rollouts of a thread and of the threads that it started."""
 
     name = "codex-v1"
     backend = "codex"
-    own_dir = ".codex"
+    home_dir = ".codex"
     id_pattern = re.compile(UUID)
     allowed = re.compile(rf"sessions/\d{{4}}/\d\d/\d\d/rollout-[0-9T-]+-{UUID}\.jsonl")
 
-    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> Found | None:
-        """Return the rollouts of the recorded thread and its descendants."""
+    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
+        """Return the rollouts of the recorded thread and its descendants; None without its own.
+
+        Raises:
+            CheckpointError: A directory or a rollout cannot be read.
+        """
         listed = _rollouts(list_session_files(agent_dir, state_dir, ("sessions",)))
         rollouts = {name: f"{state_dir}/{path}" for name, path in listed.items()}
         own = [name for name in rollouts if _thread(name) == session_id]
@@ -67,51 +70,50 @@ class CodexFormat(SessionFormat):
         }
         family = _family(session_id, parents)
         files = {name: path for name, path in rollouts.items() if _thread(name) in family}
-        return Found(state_dir=state_dir, transcript=rollouts[max(own)], files=files)
+        return SessionFiles(state_dir=state_dir, transcript=rollouts[max(own)], files=files)
 
-    def where(self, name: str, session_id: str, workspace: Path) -> str:
-        """Return the name itself: Codex finds a thread wherever it was begun."""
+    def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
+        """Return the name unchanged: Codex finds a thread wherever it was started."""
         return name
 
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
-        """Return a rollout, decompressed when it is not plain."""
+        """Return a rollout; a compressed one is decompressed as it is read.
+
+        Raises:
+            CheckpointError: It is compressed, and this Python cannot decompress it.
+        """
         source = super().source(agent_dir, name, path)
         if not path.endswith(_COMPRESSED):
             return source
-        return attrs.evolve(source, transform=_plain(source.path))
+        return attrs.evolve(source, transform=_decompress_lines(source.path))
 
     def ends_turn(self, record: Record) -> bool | None:
-        """Say whether a turn was begun or ended by an event; other records do not tell."""
-        payload = record.get("payload")
-        if record.get("type") != "event_msg" or not isinstance(payload, dict):
-            return None
-        return _ENDS.get(str(payload.get("type")))
+        """Return whether an event ended or began a turn; None for other records."""
+        event = _payload(record, "event_msg")
+        return _ENDS_TURN.get(str(event.get("type")))
 
     def _is_mid_turn(self, agent_dir: Path, transcript: str) -> bool:
         if not transcript.endswith(_COMPRESSED):
             return super()._is_mid_turn(agent_dir, transcript)
         if not _first_record(agent_dir, transcript):
-            raise transcripts.no_record(agent_dir / transcript)
-        return False  # Only what has not been touched for long is compressed.
+            raise transcripts.empty_transcript_error(agent_dir / transcript)
+        return False  # Codex compresses only rollouts that have been idle for long.
 
 
-def _plain(path: Path) -> Transform:
-    decompress, cut = compressed.decompressing(path), transcripts.rewriting_lines(_only_complete)
+def _decompress_lines(path: Path) -> Transform:
+    """Return a transform that decompresses a rollout and drops an incomplete last line."""
+    decompress = compressed.decompression(path)
+    cut = transcripts.line_transform(lambda line: line if line.endswith(b"\n") else b"")
     return lambda chunks: cut(decompress(chunks))
 
 
-def _only_complete(line: bytes) -> bytes:
-    return line if line.endswith(b"\n") else b""
-
-
 def _rollouts(paths: Iterable[str]) -> dict[str, str]:
-    """Return where each rollout is, by its plain name; a plain one is newer than its double."""
-    found = {}
+    """Return the path of each rollout by its uncompressed name; an uncompressed copy is newer."""
+    rollouts = {}
     for path in sorted(paths, reverse=True):
-        match = _ROLLOUT.fullmatch(path)
-        if match:
-            found[match["plain"]] = path
-    return dict(sorted(found.items()))
+        if match := _ROLLOUT.fullmatch(path):
+            rollouts[match["plain"]] = path
+    return dict(sorted(rollouts.items()))
 
 
 def _thread(name: str) -> str:
@@ -119,9 +121,9 @@ def _thread(name: str) -> str:
 
 
 def _is_older(thread: str, session_id: str) -> bool:
-    """Say whether a thread was begun before another; ids of version 7 begin with their time.
+    """Return whether a thread began before another; ids of version 7 start with their time.
 
-    One that was is no descendant, and need not be read: it may be compressed by now.
+    An older thread cannot be a descendant. It need not be read and may be compressed by now.
     """
     return thread[_UUID_VERSION] == session_id[_UUID_VERSION] == "7" and thread < session_id
 
@@ -130,32 +132,34 @@ def _first_record(agent_dir: Path, path: str) -> Record:
     read_head = compressed.read_head if path.endswith(_COMPRESSED) else tree.read_head
     try:
         head = read_head(agent_dir, path, _MAX_FIRST_RECORD)
-    except FileNotFoundError:  # it was removed, or compressed just now
+    except FileNotFoundError:  # it was removed or compressed since it was listed
         return {}
     except OSError as error:
-        raise transcripts.unreadable(agent_dir / path, error) from None
+        raise tree.unreadable_error(agent_dir / path, error) from None
     line, newline, _ = head.partition(b"\n")
-    return (transcripts.record_of(line) if newline else None) or {}
+    return (transcripts.parse_record(line) if newline else None) or {}
 
 
-def _parent(meta: Record) -> str | None:
-    """Return the thread that a thread was started by, from its first record."""
-    payload = meta.get("payload")
-    if meta.get("type") != "session_meta" or not isinstance(payload, dict):
-        return None
-    parent = payload.get("parent_thread_id") or _spawning_thread(payload.get("source"))
+def _parent(first: Record) -> str | None:
+    """Return the thread that started a thread, from its first record; None for a root."""
+    meta = _payload(first, "session_meta")
+    parent = meta.get("parent_thread_id")
+    if not parent:
+        parent = meta.get("source")
+        for key in ("subagent", "thread_spawn", "parent_thread_id"):
+            parent = parent.get(key) if isinstance(parent, dict) else None
     return parent if isinstance(parent, str) else None
 
 
-def _spawning_thread(source: object) -> object:
-    for key in ("subagent", "thread_spawn", "parent_thread_id"):
-        source = source.get(key) if isinstance(source, dict) else None
-    return source
+def _payload(record: Record, kind: str) -> Record:
+    """Return the payload of a record of a kind; empty for any other record."""
+    payload = record.get("payload")
+    return payload if record.get("type") == kind and isinstance(payload, dict) else {}
 
 
 def _family(thread: str, parents: Mapping[str, str | None]) -> set[str]:
-    """Return a thread with all that descend from it."""
+    """Return a thread and all its descendants."""
     family = {thread}
-    while more := {each for each, parent in parents.items() if parent in family} - family:
-        family |= more
+    while children := {child for child, parent in parents.items() if parent in family} - family:
+        family |= children
     return family

@@ -1,4 +1,4 @@
-"""Reading what was compressed with Zstandard, where this Python can."""
+"""Reads session files that are compressed with Zstandard, if this Python can."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from clawblox.checkpoint.model import Transform
 from clawblox.checkpoint.zstd import Zstandard, find_zstandard
 from clawblox.errors import CheckpointError
 
-__all__ = ["decompressing", "read_head"]
+__all__ = ["decompression", "read_head"]
 
 _SLICE: Final = 256
-"""What is decompressed at once. It may become 40,000 times as much, all of it in memory."""
+"""Bytes to decompress at a time. They may expand 40,000 times, all of it in memory."""
 
 
-def decompressing(path: Path) -> Transform:
+def decompression(path: Path) -> Transform:
     """Return a transform that decompresses a file of one frame.
 
     Args:
-        path: The file, for messages.
+        path: Path of the file, for error messages.
 
     Raises:
-        CheckpointError: This Python cannot; the transform itself raises it for a broken file.
+        CheckpointError: This Python cannot decompress it. The transform itself raises it for a
+            damaged file.
     """
     zstandard = _find_zstandard(path)
 
@@ -36,21 +37,25 @@ def decompressing(path: Path) -> Transform:
                 for start in range(0, len(chunk), _SLICE):
                     yield frame.decompress(chunk[start : start + _SLICE])
         except (zstandard.error, EOFError) as error:
-            raise CheckpointError(f"cannot be decompressed: {error}", path=path) from None
+            raise CheckpointError(
+                f"{path.name!a:.60} cannot be decompressed: {error}", path=path
+            ) from None
         if not frame.eof:
-            raise CheckpointError("cannot be decompressed: its end is missing", path=path)
+            raise CheckpointError(
+                f"{path.name!a:.60} cannot be decompressed: its end is missing", path=path
+            )
 
     return transform
 
 
 def read_head(root: Path, path: str, size: int) -> bytes:
-    """Return the first ``size`` bytes, or more, of what a file was before it was compressed.
+    """Return the first ``size`` bytes, or more, of what a compressed file contains.
 
     Raises:
-        OSError: It is not there, or no regular file.
-        CheckpointError: This Python cannot decompress it, or it is broken.
+        OSError: It does not exist or is not a regular file.
+        CheckpointError: This Python cannot decompress it, or it is damaged.
     """
-    transform = decompressing(root / path)
+    transform = decompression(root / path)
     head = b""
     with os.fdopen(tree.open_file(root, path), "rb") as file:
         for piece in transform(iter(lambda: file.read(_SLICE), b"")):
@@ -60,12 +65,16 @@ def read_head(root: Path, path: str, size: int) -> bytes:
     return head
 
 
+def _damaged(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{path.name!a:.60} cannot be decompressed: {reason}", path=path)
+
+
 def _find_zstandard(path: Path) -> Zstandard:
     zstandard = find_zstandard()
     if zstandard is None:
         raise CheckpointError(
             "cannot scan a compressed session for secrets",
             path=path,
-            hint="Python 3.14, or pip install zstandard",
+            hint="use Python 3.14, or pip install zstandard",
         )
     return zstandard

@@ -1,9 +1,9 @@
 """Conversations of Kimi Code (``kimi-code-v1``).
 
-Its state directory is what ``KIMI_CODE_HOME`` names; the layout is that of 2.1. Kimi refuses a
-session that says it was made in another directory, and takes up the permissions that a session
-recorded. So the absolute paths in ``state.json`` and the workspace's id in the transcripts are
-left open in an archive and filled in for the new place, and permissions never travel.
+``KIMI_CODE_HOME`` names its state directory. The layout is that of version 2.1. Kimi refuses a
+session of another working directory, and reuses the permissions that a session recorded. An archive
+therefore holds placeholders for the absolute paths in ``state.json`` and for the workspace id in
+the transcripts; a restore fills them in. Permissions are never archived.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.checkpoint.collect.sessions import transcripts
-from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, Homes
+from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, PathTable
 from clawblox.checkpoint.collect.sessions.shape import UUID
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Transform
@@ -33,12 +33,12 @@ _WORKSPACE: Final = "${workspace}"
 _HOME: Final = "${home}"
 _BINDING: Final = "runtime.set_binding"
 _PERMISSIONS: Final = "permission."
-_SIGNS: Final = (_BINDING.encode(), _PERMISSIONS.encode(), b"\\u")
-"""What a line holds that has to be looked at; any letter may be written as an escape."""
+_MARKERS: Final = (_BINDING.encode(), _PERMISSIONS.encode(), b"\\u")
+"""A line without any of these needs no rewriting; any letter may be written as an escape."""
 
 _AGENT: Final = r"[A-Za-z0-9_-]+"
 
-_ENDS: Final = {
+_ENDS_TURN: Final = {
     "turn.prompt": False,
     "turn.steer": False,
     "turn.ended": True,
@@ -47,11 +47,11 @@ _ENDS: Final = {
 
 
 class KimiFormat(BucketFormat):
-    """The session's state, its agents' transcripts and their plans."""
+    """The state of a session, and the transcripts and plans of its agents."""
 
     name = "kimi-code-v1"
     backend = "kimi"
-    own_dir = ".kimi-code"
+    home_dir = ".kimi-code"
     id_pattern = re.compile(rf"(session_)?{UUID}")
     allowed = re.compile(
         rf"state\.json|agents/{_AGENT}/wire\.jsonl|agents/{_AGENT}/plans/[A-Za-z0-9_.-]+\.md"
@@ -63,38 +63,38 @@ class KimiFormat(BucketFormat):
         """Return the name of the directory for the sessions of a workspace."""
         return work_dir_key(workspace)
 
-    def homes(self, session_id: str, bucket: str) -> Homes:
-        """Return where a session is."""
+    def path_table(self, session_id: str, bucket: str) -> PathTable:
+        """Return the directory of a session, for all its files."""
         return (("", f"sessions/{bucket}/{session_id}/"),)
 
-    def saving(self, name: str) -> Transform | None:
-        """Return what leaves paths and workspace open, and permissions out."""
+    def save_transform(self, name: str) -> Transform | None:
+        """Return the transform that puts in placeholders and drops permissions."""
         if name == _STATE:
             rewrite = functools.partial(_with_paths, cwd=_WORKSPACE, home=_HOME)
-            return transcripts.rewriting_document(rewrite)
-        return _binding_to(_WORKSPACE) if name.endswith(".jsonl") else None
+            return transcripts.document_transform(rewrite)
+        return _bind_to(_WORKSPACE) if name.endswith(".jsonl") else None
 
-    def restoring(
+    def load_transform(
         self, name: str, session_id: str, workspace: Path, state_dir: str
     ) -> Transform | None:
-        """Return what fills in paths and workspace, and leaves permissions out."""
+        """Return the transform that fills in paths and workspace id, and drops permissions."""
         if name == _STATE:
-            directory = self.where("", session_id, workspace)
+            directory = self.path_in_state("", session_id, workspace)
             rewrite = functools.partial(
                 _with_paths,
                 cwd=os.path.realpath(workspace),
                 home=os.path.realpath(workspace.parent / state_dir / directory),
             )
-            return transcripts.rewriting_document(rewrite)
-        return _binding_to(work_dir_key(workspace)) if name.endswith(".jsonl") else None
+            return transcripts.document_transform(rewrite)
+        return _bind_to(work_dir_key(workspace)) if name.endswith(".jsonl") else None
 
     def ends_turn(self, record: Record) -> bool | None:
-        """Say whether a turn was begun or ended; other records do not tell."""
-        return _ENDS.get(str(record.get("type")))
+        """Return whether a record ended or began a turn; None for other records."""
+        return _ENDS_TURN.get(str(record.get("type")))
 
 
 def work_dir_key(directory: Path) -> str:
-    """Return the name that Kimi Code gives the bucket, and the id, of a working directory.
+    """Return the name of Kimi Code's bucket for a working directory; also its workspace id.
 
     Args:
         directory: The working directory, absolute; it need not exist.
@@ -109,13 +109,15 @@ def work_dir_key(directory: Path) -> str:
 
 
 def _with_paths(document: bytes, *, cwd: str, home: str) -> bytes:
-    """Return a ``state.json`` that says it is of another place."""
+    """Return a ``state.json`` with other paths."""
     try:
         state = json.loads(document)
     except (ValueError, RecursionError):
         state = None
     if not isinstance(state, dict):
-        raise CheckpointFormatError("the state of a Kimi session is no JSON object", entry=_STATE)
+        raise CheckpointFormatError(
+            "state.json of a Kimi session must be a JSON object", entry=_STATE
+        )
     state["cwd"] = cwd
     agents = state.get("agents")
     for name, agent in agents.items() if isinstance(agents, dict) else ():
@@ -124,16 +126,16 @@ def _with_paths(document: bytes, *, cwd: str, home: str) -> bytes:
     return json.dumps(state, separators=(",", ":")).encode()
 
 
-def _binding_to(workspace_id: str) -> Transform:
-    return transcripts.rewriting_lines(functools.partial(_rewrite_line, workspace_id))
+def _bind_to(workspace_id: str) -> Transform:
+    return transcripts.line_transform(functools.partial(_rewrite_line, workspace_id))
 
 
 def _rewrite_line(workspace_id: str, line: bytes) -> bytes:
-    """Return a record for another workspace; every other record stays as it is, to the byte."""
-    if not any(sign in line for sign in _SIGNS):
+    """Bind a record to another workspace and drop permissions; keep other records unchanged."""
+    if not any(marker in line for marker in _MARKERS):
         return line
-    record = transcripts.record_of(line)
-    if record is None:  # Kimi's parser could yet take for a permission what ours does not know.
+    record = transcripts.parse_record(line)
+    if record is None:  # Kimi's parser might still read a permission from it
         return b""
     kind = record.get("type")
     if isinstance(kind, str) and kind.startswith(_PERMISSIONS):

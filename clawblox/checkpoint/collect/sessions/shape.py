@@ -1,9 +1,9 @@
-"""What every session format has in common: what is recorded beside a conversation, and the rules.
+"""What every session format has in common.
 
-A format is an allowlist of names below the session tier, and a place in the state directory of
-an agent's program for each; what the allowlist does not name does not exist, neither on the way
-into an archive nor out of it. Session ids are read from files that the agent can write, and from
-archives of strangers, and become parts of paths; so they have to look exactly like ids.
+A format is an allowlist of names in the session tier, with a path in the program's state directory
+for each. Save and load ignore every other name. Session ids come from files that the agent can
+write, and from archives of strangers, and they become parts of paths. So each must match the exact
+pattern of its program.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from clawblox.errors import CheckpointError, CheckpointFormatError
 __all__ = [
     "STATE_DIR",
     "UUID",
-    "Found",
+    "AgentSession",
     "Placement",
-    "Session",
+    "SessionFiles",
     "SessionFormat",
     "list_session_files",
 ]
@@ -36,14 +36,15 @@ __all__ = [
 UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 STATE_DIR: Final = "session"
-"""The directory in an agent's that its program is told to keep its state in."""
+"""The state directory that clawblox gives to an agent's program, in the agent directory."""
 
 _HOMES: Final = ("home", "sandbox-home")
-"""Directories in an agent's that are its ``HOME``, where a program keeps its state untold."""
+"""Directories used as ``HOME``; a program without a given state directory keeps its state there."""
 
 WITHOUT_SESSION: Final = "workspace_only=True saves the workspaces without the conversations"
 
-_RECORDS: Final = ("world_session.txt", "runtime/system_prompt.md", "logs/agent.log")
+_COMPANIONS: Final = ("world_session.txt", "runtime/system_prompt.md", "logs/agent.log")
+"""Files of the agent directory that are archived beside a conversation, as ``record/…``."""
 _MAX_ID_FILE: Final = 1024
 
 
@@ -52,8 +53,8 @@ class Placement:
     """Where a file of a session tier belongs.
 
     Attributes:
-        path: Its name below the agent directory.
-        transform: Rewrites its content for its new place; None leaves it as it is.
+        path: Its path below the agent directory.
+        transform: Rewrites its content for the new place; None leaves it unchanged.
     """
 
     path: str
@@ -61,14 +62,14 @@ class Placement:
 
 
 @attrs.frozen(kw_only=True)
-class Session:
-    """One recorded conversation, as it is to be archived.
+class AgentSession:
+    """A recorded conversation, ready to be archived.
 
     Attributes:
-        id: What its program resumes it by.
-        state_dir: The state directory that it is in, relative to the agent directory.
+        id: The id by which its program resumes it.
+        state_dir: Its state directory, relative to the agent directory.
         sources: Its files; their names are relative to the session tier.
-        excluded: Names of its files that its format does not allow.
+        excluded: Names of its files that the format does not allow.
         mid_turn: Whether it was in the middle of a turn.
     """
 
@@ -80,14 +81,14 @@ class Session:
 
 
 @attrs.frozen(kw_only=True)
-class Found:
-    """Where a conversation is; paths are relative to the agent directory.
+class SessionFiles:
+    """The files of a conversation; paths are relative to the agent directory.
 
     Attributes:
         state_dir: The state directory of the agent's program.
-        transcript: What is said in it.
-        files: All its files, by their names relative to the session tier.
-        excluded: Such names of what is beside them, and is not allowed.
+        transcript: The main transcript.
+        files: All files, by name relative to the session tier.
+        excluded: Such names of files that the format does not allow.
     """
 
     state_dir: str
@@ -97,22 +98,22 @@ class Found:
 
 
 class SessionFormat(ABC):
-    """How the conversation of one kind of agent travels."""
+    """How conversations of one agent program are archived and restored."""
 
     name: ClassVar[str]
-    """The word for it in the metadata, with its version."""
+    """Its name in the metadata, with its version."""
 
     backend: ClassVar[str]
-    """The driver whose conversations these are."""
+    """The driver of the program."""
 
-    own_dir: ClassVar[str]
-    """The directory in ``HOME`` that its program keeps its state in unless it is told."""
+    home_dir: ClassVar[str]
+    """The directory in ``HOME`` where the program keeps its state by default."""
 
     id_pattern: ClassVar[re.Pattern[str]]
-    """What its session ids look like; they become parts of paths."""
+    """The pattern of its session ids; they become parts of paths."""
 
     allowed: ClassVar[re.Pattern[str]]
-    """The names, relative to the session tier, that files of its program may have."""
+    """The allowed names of its files, relative to the session tier."""
 
     @property
     def id_file(self) -> str:
@@ -121,50 +122,51 @@ class SessionFormat(ABC):
 
     @property
     def state_dirs(self) -> tuple[str, ...]:
-        """Where in an agent directory the state of its program may be, the likeliest first."""
-        return (STATE_DIR, *(f"{home}/{self.own_dir}" for home in _HOMES))
+        """Possible state directories below an agent directory, the likeliest first."""
+        return (STATE_DIR, *(f"{home}/{self.home_dir}" for home in _HOMES))
 
-    def collect(self, agent_dir: Path) -> Session:
-        """Find everything that belongs to the recorded conversation of an agent.
+    def collect(self, agent_dir: Path) -> AgentSession:
+        """Collect all files of an agent's recorded conversation.
 
         Args:
             agent_dir: The agent directory.
 
         Raises:
-            CheckpointError: No usable id is recorded, or there is no conversation of that id.
+            CheckpointError: No valid session id is recorded, the conversation does not exist, or
+                one of its files cannot be read.
         """
         session_id = self.recorded_id(agent_dir)
-        found = self.find(agent_dir, session_id)
-        return Session(
+        located = self.find(agent_dir, session_id)
+        return AgentSession(
             id=session_id,
-            state_dir=found.state_dir,
+            state_dir=located.state_dir,
             sources=(
-                *(self.source(agent_dir, name, path) for name, path in found.files.items()),
-                *_records_of(agent_dir, self._records()),
+                *(self.source(agent_dir, name, path) for name, path in located.files.items()),
+                *_companion_sources(agent_dir, self._companions()),
             ),
-            excluded=found.excluded,
-            mid_turn=self._is_mid_turn(agent_dir, found.transcript),
+            excluded=located.excluded,
+            mid_turn=self._is_mid_turn(agent_dir, located.transcript),
         )
 
     def is_mid_turn(self, agent_dir: Path) -> bool:
-        """Say whether the recorded conversation is in the middle of a turn.
+        """Return whether the recorded conversation is in the middle of a turn.
 
         Raises:
-            CheckpointError: As :meth:`collect` does.
+            CheckpointError: As in :meth:`collect`.
         """
-        found = self.find(agent_dir, self.recorded_id(agent_dir))
-        return self._is_mid_turn(agent_dir, found.transcript)
+        located = self.find(agent_dir, self.recorded_id(agent_dir))
+        return self._is_mid_turn(agent_dir, located.transcript)
 
-    def find(self, agent_dir: Path, session_id: str) -> Found:
-        """Return where the conversation's files are.
+    def find(self, agent_dir: Path, session_id: str) -> SessionFiles:
+        """Return the files of a conversation.
 
         Raises:
-            CheckpointError: There is no conversation of that id.
+            CheckpointError: No conversation has this id, or a directory cannot be read.
         """
         for state_dir in self.state_dirs:
-            found = self.find_in(agent_dir, state_dir, session_id)
-            if found is not None:
-                return found
+            located = self.find_in(agent_dir, state_dir, session_id)
+            if located is not None:
+                return located
         raise CheckpointError(
             f"session tier requested, no transcript for {session_id}",
             path=agent_dir / STATE_DIR,
@@ -174,40 +176,42 @@ class SessionFormat(ABC):
     def place(
         self, name: str, *, session_id: str, workspace: Path, state_dir: str = STATE_DIR
     ) -> Placement | None:
-        """Say where a file of a session tier belongs in an agent directory.
+        """Return where a file of a session tier belongs in an agent directory.
 
         Args:
             name: Its name relative to the session tier.
             session_id: The recorded id of the conversation.
-            workspace: The workspace that the agent will work in, absolute; it need not exist.
-            state_dir: Where the program keeps its state, one of :attr:`state_dirs`.
+            workspace: The workspace of the restored agent, absolute; it need not exist.
+            state_dir: The program's state directory, one of :attr:`state_dirs`.
 
         Returns:
-            Where, or None when no such file is part of this format.
+            The placement; None if the format does not allow the name.
 
         Raises:
-            CheckpointFormatError: ``session_id`` is no id of this kind of agent, or
-                ``state_dir`` no directory for its state.
+            CheckpointFormatError: ``session_id`` is not an id of this program, or ``state_dir``
+                is not one of its state directories.
         """
         if not self.id_pattern.fullmatch(session_id):
-            raise CheckpointFormatError(f"{session_id!a:.60} is no session id of {self.backend}")
+            raise CheckpointFormatError(f"{session_id!a:.60} is not a session id of {self.backend}")
         if state_dir not in self.state_dirs:
             raise CheckpointFormatError(f"{state_dir!a:.60} is no place for {self.backend}'s state")
-        if name in (records := self._records()):
-            is_id = records[name] == self.id_file
-            return Placement(path=records[name], transform=_only(session_id) if is_id else None)
+        if name in (companions := self._companions()):
+            is_id = companions[name] == self.id_file
+            return Placement(
+                path=companions[name], transform=_require_id(session_id) if is_id else None
+            )
         if not (self.allowed.fullmatch(name) and names.is_name(f"agents/any/session/{name}")):
             return None
         return Placement(
-            path=f"{state_dir}/{self.where(name, session_id, workspace)}",
-            transform=self.restoring(name, session_id, workspace, state_dir),
+            path=f"{state_dir}/{self.path_in_state(name, session_id, workspace)}",
+            transform=self.load_transform(name, session_id, workspace, state_dir),
         )
 
     def recorded_id(self, agent_dir: Path) -> str:
         """Return the session id that an agent directory records.
 
         Raises:
-            CheckpointError: None is recorded, or what is recorded is no id.
+            CheckpointError: No id is recorded, or the recorded one is not an id of this program.
         """
         try:
             recorded = tree.read_head(agent_dir, self.id_file, _MAX_ID_FILE)
@@ -220,58 +224,62 @@ class SessionFormat(ABC):
         session_id = recorded.decode(errors="replace").strip()
         if not self.id_pattern.fullmatch(session_id):
             raise CheckpointError(
-                f"the recorded session id {session_id!a:.60} is none of {self.backend}",
+                f"the recorded session id {session_id!a:.60} is not an id of {self.backend}",
                 path=agent_dir / self.id_file,
             )
         return session_id
 
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
-        """Return a file of the conversation as it is to be archived."""
+        """Return a file of the conversation, ready to be archived.
+
+        Raises:
+            CheckpointError: The file cannot be prepared, for example decompressed.
+        """
         return Source(
             name=name,
             path=agent_dir / path,
-            open=tree.opener(agent_dir, path),
+            open=tree.file_opener(agent_dir, path),
             whole_lines=path.endswith(".jsonl"),
-            transform=self.saving(name),
+            transform=self.save_transform(name),
         )
 
-    def saving(self, name: str) -> Transform | None:
-        """Return what makes a file independent of where it is; None when it is already."""
+    def save_transform(self, name: str) -> Transform | None:
+        """Return the transform that makes a file independent of its place; None for no change."""
         return None
 
-    def restoring(
+    def load_transform(
         self, name: str, session_id: str, workspace: Path, state_dir: str
     ) -> Transform | None:
-        """Return what fits a file to its new place; None when it fits any."""
+        """Return the transform that adapts a file to its new place; None for no change."""
         return None
 
     @abstractmethod
-    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> Found | None:
-        """Return where the conversation's files are in a state directory; None when nowhere.
+    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
+        """Return the files of a conversation in a state directory; None if it is not there.
 
         Raises:
-            CheckpointError: It cannot be told.
+            CheckpointError: A directory or file cannot be read, or the files are ambiguous.
         """
 
     @abstractmethod
-    def where(self, name: str, session_id: str, workspace: Path) -> str:
-        """Return where an allowed file belongs in the state directory."""
+    def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
+        """Return the path of an allowed file below the state directory."""
 
     @abstractmethod
     def ends_turn(self, record: Record) -> bool | None:
-        """Say whether a record ends a turn, or is within one; None when it does not tell."""
+        """Return whether a record ends a turn; False within one, None if it does not tell."""
 
     def _is_mid_turn(self, agent_dir: Path, transcript: str) -> bool:
         with transcripts.newest_records(agent_dir, transcript) as records:
             verdicts = map(self.ends_turn, records)
             return next((not verdict for verdict in verdicts if verdict is not None), False)
 
-    def _records(self) -> dict[str, str]:
-        return {f"record/{path}": path for path in (self.id_file, *_RECORDS)}
+    def _companions(self) -> dict[str, str]:
+        return {f"record/{path}": path for path in (self.id_file, *_COMPANIONS)}
 
 
 def list_session_files(agent_dir: Path, state_dir: str, searched: Iterable[str]) -> frozenset[str]:
-    """Return the regular files below some directories of a state directory, relative to it.
+    """Return the regular files below the ``searched`` directories, relative to the state directory.
 
     Raises:
         CheckpointError: A directory cannot be read.
@@ -283,23 +291,25 @@ def list_session_files(agent_dir: Path, state_dir: str, searched: Iterable[str])
     )
 
 
-def _only(session_id: str) -> Transform:
-    """Return a transform that lets a file pass that holds just that id."""
+def _require_id(session_id: str) -> Transform:
+    """Return a transform that passes only a file that holds this id."""
 
     def check(content: bytes) -> bytes:
         if content.strip() != session_id.encode():
-            raise CheckpointFormatError("the recorded session id is another than the metadata's")
+            raise CheckpointFormatError(
+                "the recorded session id differs from the one in the metadata"
+            )
         return content
 
-    return transcripts.rewriting_document(check)
+    return transcripts.document_transform(check)
 
 
-def _records_of(agent_dir: Path, places: Mapping[str, str]) -> list[Source]:
+def _companion_sources(agent_dir: Path, places: Mapping[str, str]) -> list[Source]:
     return [
         Source(
             name=name,
             path=agent_dir / path,
-            open=tree.opener(agent_dir, path),
+            open=tree.file_opener(agent_dir, path),
             whole_lines=path.endswith(".log"),
         )
         for name, path in places.items()

@@ -1,7 +1,7 @@
-"""Transcripts: one JSON record a line, appended to while somebody else reads.
+"""Transcripts: one JSON record a line, appended to while we read.
 
-It knows lines and records, and how a file of them is read from its end and rewritten on its
-way. What a record means is the session formats'.
+This module reads such a file from its end and rewrites its lines. The session formats know what a
+record means.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from clawblox.errors import CheckpointError, CheckpointLimitError
 
 __all__ = [
     "Record",
+    "document_transform",
+    "empty_transcript_error",
+    "line_transform",
     "newest_records",
-    "no_record",
-    "record_of",
-    "rewriting_document",
-    "rewriting_lines",
+    "parse_record",
 ]
 
 Record = dict[str, Any]
 
 _BLOCK: Final = 64 << 10
 _MAX_LINE: Final = 256 << 20
-"""The longest line, or the largest document, that is rewritten; it is held in memory."""
+"""Maximum size in bytes of a line or document; it is held in memory."""
 
 
-def record_of(line: bytes) -> Record | None:
-    """Return the record on a line; None when there is none."""
+def parse_record(line: bytes) -> Record | None:
+    """Return the record on a line; None if the line is not a JSON object."""
     try:
         value = json.loads(line.decode("utf-8", errors="replace"))
     except (ValueError, RecursionError):
@@ -45,37 +45,44 @@ def record_of(line: bytes) -> Record | None:
 
 @contextlib.contextmanager
 def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
-    """Open a transcript for reading its complete records, the newest first.
+    """Open a transcript and iterate over its complete records, the newest first.
+
+    Args:
+        root: The agent directory.
+        path: Path of the transcript below ``root``.
 
     Raises:
         CheckpointError: It cannot be read, or holds no complete record.
+        CheckpointLimitError: A record is too large.
     """
     try:
         fd = tree.open_file(root, path)
     except OSError as error:
-        raise unreadable(root / path, error) from None
+        raise tree.unreadable_error(root / path, error) from None
     try:
-        records = filter(None, map(record_of, _lines_backwards(fd)))
+        records = filter(None, map(parse_record, _lines_backwards(fd)))
         newest = next(records, None)
         if newest is None:
-            raise no_record(root / path)
+            raise empty_transcript_error(root / path)
         yield itertools.chain((newest,), records)
     finally:
         os.close(fd)
 
 
-def unreadable(path: Path, error: OSError) -> CheckpointError:
-    """Return the error that says that a transcript cannot be read."""
-    return CheckpointError(f"cannot be read: {error.strerror}", path=path)
-
-
-def no_record(path: Path) -> CheckpointError:
-    """Return the error that says that there is nothing in a transcript."""
+def empty_transcript_error(path: Path) -> CheckpointError:
+    """Return the error for a transcript without a complete record."""
     return CheckpointError("the transcript holds no complete record", path=path)
 
 
-def rewriting_lines(rewrite: Callable[[bytes], bytes]) -> Transform:
-    """Return a transform that hands over each line, with its end, and takes what comes back."""
+def line_transform(rewrite: Callable[[bytes], bytes]) -> Transform:
+    """Return a transform that rewrites a file line by line.
+
+    Args:
+        rewrite: Returns what replaces a line; lines include their newline.
+
+    Raises:
+        CheckpointLimitError: A line is too large; raised by the transform itself.
+    """
 
     def transform(chunks: Iterable[bytes]) -> Iterator[bytes]:
         rest: list[bytes] = []
@@ -86,42 +93,49 @@ def rewriting_lines(rewrite: Callable[[bytes], bytes]) -> Transform:
                 yield rewrite(b"".join((*rest, line, b"\n")))
                 rest, held = [], 0
             rest.append(last)
-            held = _held(held + len(last))
+            held = _checked_size(held + len(last))
         if held:
             yield rewrite(b"".join(rest))
 
     return transform
 
 
-def rewriting_document(rewrite: Callable[[bytes], bytes]) -> Transform:
-    """Return a transform that hands over the whole content at once."""
+def document_transform(rewrite: Callable[[bytes], bytes]) -> Transform:
+    """Return a transform that rewrites a whole file at once.
+
+    Args:
+        rewrite: Returns what replaces the content.
+
+    Raises:
+        CheckpointLimitError: The content is too large; raised by the transform itself.
+    """
 
     def transform(chunks: Iterable[bytes]) -> Iterator[bytes]:
         parts: list[bytes] = []
         held = 0
         for chunk in chunks:
-            held = _held(held + len(chunk))
+            held = _checked_size(held + len(chunk))
             parts.append(chunk)
         yield rewrite(b"".join(parts))
 
     return transform
 
 
-def _held(size: int) -> int:
+def _checked_size(size: int) -> int:
     if size > _MAX_LINE:
         raise CheckpointLimitError(f"a record of a session is larger than {_MAX_LINE} bytes")
     return size
 
 
 def _lines_backwards(fd: int) -> Iterator[bytes]:
-    """Yield the complete lines, the last first; what follows the last newline is none."""
+    """Yield the complete lines, the last first; text after the last newline is skipped."""
     return itertools.islice(_pieces_backwards(fd), 1, None)
 
 
 def _pieces_backwards(fd: int) -> Iterator[bytes]:
-    """Yield what newlines separate, the last piece first."""
+    """Yield the pieces between newlines, the last first."""
     position = os.fstat(fd).st_size
-    piece: list[bytes] = []  # its end first
+    piece: list[bytes] = []  # parts of it, the last first
     while position > 0:
         start = max(0, position - _BLOCK)
         first, *others = os.pread(fd, position - start, start).split(b"\n")
@@ -130,6 +144,6 @@ def _pieces_backwards(fd: int) -> Iterator[bytes]:
             yield b"".join(reversed(piece))
             piece = []
         piece.append(first)
-        _held(sum(map(len, piece)))
+        _checked_size(sum(map(len, piece)))
         position = start
     yield b"".join(reversed(piece))

@@ -1,13 +1,9 @@
-"""Looking into what is packed or compressed, in bounded memory.
+"""Decodes what is packed or compressed, in bounded memory.
 
-- ``decoder``: what a decoder reads from and reports to.
-- ``detect``: which container a content is.
-- ``beginnings``: where something compressed begins.
-- ``parts``: the compressed parts of a content.
-- ``streams``: compressed streams.
-- ``zips``: zip archives.
-- ``tars``: tar archives.
-- ``pngs``: PNG pictures.
-- ``git_objects``: Git's loose objects.
-- ``git_packs``: Git pack files.
+- ``decoder``: the interfaces of decoders, and what decoders have in common.
+- ``detect``: which container a content is, by its first bytes.
+- ``beginnings``: where a container begins inside a content.
+- ``parts``: the containers inside one content, in turn.
+- ``streams``: gzip, zlib, bzip2, xz and Zstandard.
+- ``zips``, ``tars``, ``pngs``, ``git_packs``, ``git_objects``: the other formats.
 """

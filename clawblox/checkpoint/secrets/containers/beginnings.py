@@ -1,13 +1,12 @@
-"""Where something compressed begins in a piece of content, wherever that is. Pure.
+"""Where a container begins inside a piece of content. Pure.
 
 Behind a script, in a PDF, a picture, a database or a pickle nothing says where a compressed part
-begins, only how. What begins like one is therefore decoded a little, and counts when that works.
+begins. So everything that looks like its first bytes is decoded a little, and counts if that works.
 """
 
 from __future__ import annotations
 
 import codecs
-import functools
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.containers.decoder import Decoder, Host, Refusal
 from clawblox.checkpoint.secrets.containers.detect import (
     HEAD_SIZE,
     Opener,
@@ -30,56 +28,57 @@ from clawblox.checkpoint.secrets.containers.detect import (
     open_zlib,
     open_zstd,
     opener_for,
+    refusing_opener,
 )
 from clawblox.checkpoint.secrets.containers.git_packs import (
     PackDecoder,
+    first_entry_stream,
     is_pack_header,
-    stream_of_first_entry,
 )
 from clawblox.checkpoint.secrets.containers.pngs import PngDecoder, is_png
 from clawblox.checkpoint.secrets.containers.streams import is_zlib
-from clawblox.checkpoint.secrets.containers.zips import Member
+from clawblox.checkpoint.secrets.containers.zips import ZipMember
 
 __all__ = ["beginnings", "opener_at"]
 
 _BEGINNING: Final = 4096
-"""This many bytes tell whether something begins here; windows overlap by more."""
+"""Number of bytes that decide whether a container begins here; windows overlap by more."""
 
 _A_WHILE: Final = 512
-"""This many bytes of deflate are decoded. Noise can decode to much, but not for that long."""
+"""Number of deflate bytes to try. Noise may decode to many bytes, but not for this long."""
 
 _MOST: Final = 16 << 10
-"""No more is decoded of it, however small it was made."""
+"""Most bytes that a trial may decode to."""
 
 _LEAST: Final = 64
-"""What a stream must decode to that does not end in these bytes."""
+"""Fewest bytes that a stream must decode to if it does not end within the trial."""
 
 
 def beginnings(
     text: bytes, begin: int, end: int, *, is_start: bool, is_deepest: bool
 ) -> tuple[int, ...]:
-    """Return where a container begins.
+    """Return the positions at which containers begin, in order.
 
     Args:
-        text: A piece of content, with what follows it.
-        begin: Where the search begins.
-        end: Where it ends.
+        text: A piece of content and the bytes after it.
+        begin: Start of the search.
+        end: End of the search.
         is_start: Whether the content itself begins at ``begin``.
-        is_deepest: Whether nothing more can be opened, so that doubtful containers are none.
+        is_deepest: Whether no further container may be opened; doubtful ones do not count then.
     """
-    found = dict.fromkeys(() if _is_text(text) else _inner_beginnings(text, begin, end))
+    starts = set() if _is_text(text) else set(_inner_beginnings(text, begin, end))
     head = text[begin : begin + HEAD_SIZE]
     if is_start and opener_for(head) and not (is_deepest and is_doubtful(head)):
-        found[begin] = None
-    return tuple(sorted(found))
+        starts.add(begin)
+    return tuple(sorted(starts))
 
 
 def opener_at(text: bytes, at: int, *, is_start: bool) -> Opener | None:
-    """Return what opens the container that begins somewhere; None where none does.
+    """Return the opener for the container at a position; None if no container begins there.
 
     Args:
         text: A piece of content.
-        at: One of its :func:`beginnings`.
+        at: A position that :func:`beginnings` returned.
         is_start: Whether the content itself begins there.
     """
     if is_start and (opener := opener_for(text[at : at + HEAD_SIZE])):
@@ -89,7 +88,7 @@ def opener_at(text: bytes, at: int, *, is_start: bool) -> Opener | None:
 
 
 def _is_text(text: bytes) -> bool:
-    """Return whether there is nothing compressed: that is never UTF-8, and an archive has NULs."""
+    """Return whether nothing is packed in it: compressed data is not UTF-8, archives have NULs."""
     if text.isascii():
         return b"\0" not in text
     # The piece may begin and end within a character.
@@ -112,13 +111,13 @@ def _inner_beginnings(text: bytes, begin: int, end: int) -> Iterator[int]:
 
 @attrs.frozen
 class _Kind:
-    """Something that can begin anywhere.
+    """A kind of container that can begin anywhere.
 
     Attributes:
         pair: Two bytes at or near its beginning.
-        before: How many bytes of it stand before them; less than 0 when it begins later.
-        opener: Returns what opens that which begins with these bytes; None when it is no such
-            thing.
+        before: Number of its bytes before the pair; negative if it begins after the pair.
+        opener: Returns the opener for a container with these first bytes; None if they are not
+            those of the kind.
     """
 
     pair: bytes
@@ -147,12 +146,12 @@ def _zlib(head: bytes) -> Opener | None:
 
 
 def _zip(head: bytes) -> Opener | None:
-    member = Member.parse(head)
+    member = ZipMember.parse(head)
     return member.open if member else None
 
 
 def _pack(head: bytes) -> Opener | None:
-    stream = stream_of_first_entry(head) if is_pack_header(head) else b""
+    stream = first_entry_stream(head) if is_pack_header(head) else b""
     return PackDecoder if is_zlib(stream) and _is_stream(stream, 15) else None
 
 
@@ -162,7 +161,7 @@ def _png(head: bytes) -> Opener | None:
 
 def _seven_zip(head: bytes) -> Opener | None:
     is_real = head.startswith(_SEVEN_ZIP) and _has_checksum(head[8:12], head[12:32], 32)
-    return functools.partial(_refuse, "7z archive") if is_real else None
+    return refusing_opener("7z archive") if is_real else None
 
 
 def _rar(head: bytes) -> Opener | None:
@@ -171,7 +170,7 @@ def _rar(head: bytes) -> Opener | None:
     else:
         size = int.from_bytes(head[12:14], "little")
         is_real = head.startswith(_RAR) and _has_checksum(head[7:9], head[9 : 7 + size], 16)
-    return functools.partial(_refuse, "rar archive") if is_real else None
+    return refusing_opener("rar archive") if is_real else None
 
 
 def _is_stream(head: bytes, window_bits: int) -> bool:
@@ -180,8 +179,8 @@ def _is_stream(head: bytes, window_bits: int) -> bool:
     try:
         decoded = inflate.decompress(beginning, _MOST)
         if not inflate.eof and decoded[-_LEAST:] in beginning:
-            # A block that is not compressed is five bytes that fit, and searched as it stands.
-            # Only a checksum that is right makes it a stream.
+            # Five fitting bytes can begin a block that is not compressed, which is searched as it
+            # is. Only a right checksum proves a stream.
             decoded += inflate.decompress(head[_A_WHILE:], _MOST)
             return inflate.eof
     except zlib.error:
@@ -191,10 +190,6 @@ def _is_stream(head: bytes, window_bits: int) -> bool:
 
 def _has_checksum(checksum: bytes, data: bytes, bits: int) -> bool:
     return bool(data) and zlib.crc32(data) % (1 << bits) == int.from_bytes(checksum, "little")
-
-
-def _refuse(what: str, _host: Host, _where: str) -> Decoder:
-    raise Refusal(what)
 
 
 _SEVEN_ZIP: Final = b"7z\xbc\xaf\x27\x1c"
@@ -210,8 +205,8 @@ _KINDS: Final = (
     _Kind(b"7z", 0, _seven_zip),
     _Kind(b"!\x1a", 3, _rar),
     _Kind(b"\x28\xb5", 0, _zstd),
-    # Windows of less than 32 KiB are as rare as their first bytes are frequent. They are looked
-    # for where a stream of a PDF begins, behind a line that ends in "stream".
+    # Zlib windows of less than 32 KiB are rare, but their first bytes are common. They are
+    # expected only where a stream of a PDF begins, after a line that ends in "stream".
     *(_Kind(bytes((0x78, flags)), 0, _zlib) for flags in (0x01, 0x5E, 0x9C, 0xDA)),
     _Kind(b"m\n", -2, _zlib),
     _Kind(b"m\r", -3, _zlib),
@@ -221,7 +216,7 @@ _BY_PAIR: Final[dict[bytes, list[_Kind]]] = {}
 for _kind in _KINDS:
     _BY_PAIR.setdefault(_kind.pair, []).append(_kind)
 
-# Every pair is a byte of one class and a byte of another, so that one step finds all of them.
+# Each pair is a byte of one class and a byte of another, so one search finds all pairs.
 _FIRST: Final = frozenset(kind.pair[0] for kind in _KINDS)
 _SECOND: Final = frozenset(kind.pair[1] for kind in _KINDS)
 _MARK: Final = re.compile(rb"AB")

@@ -1,4 +1,7 @@
-"""What a decoder of a container stands between: the content it decodes and what it finds there."""
+"""The interfaces of decoders, and what decoders have in common.
+
+A decoder is fed the bytes of a container and passes what is inside on to further contents.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,25 @@ from typing import Final, Protocol
 
 from clawblox.checkpoint.secrets.containers.streams import Codec, Damaged
 
-__all__ = ["Decoder", "Host", "Refusal", "Sink", "Stream", "StreamDecoder"]
+__all__ = [
+    "CompressedStream",
+    "Decoder",
+    "EntryDecoder",
+    "OuterContent",
+    "Refusal",
+    "Sink",
+    "StreamDecoder",
+]
 
 MAX_RATIO: Final = 1100
-"""One compressed byte may become so many; deflate cannot do more than 1032."""
+"""Most bytes that one compressed byte may decode to; deflate reaches 1032 at most."""
 
 _FREE_BYTES: Final = 64 << 20
-"""Below this no ratio is too large: a small file of one letter is no bomb."""
+"""Up to this size any ratio is allowed: a small file of one letter is no bomb."""
 
 
 class Refusal(Exception):  # noqa: N818 - says what it is
-    """A container cannot be searched to its end, and why."""
+    """A container cannot be searched to its end; the message says why."""
 
 
 class Sink(Protocol):
@@ -27,43 +38,73 @@ class Sink(Protocol):
         """Take the next bytes."""
 
     def close(self) -> None:
-        """Take note that nothing follows."""
+        """Finish: nothing follows."""
 
 
-class Host(Protocol):
-    """The content whose bytes a decoder is given."""
+class OuterContent(Protocol):
+    """The content whose bytes a decoder is fed."""
 
     @property
     def decoded_bytes(self) -> int:
-        """Return how many bytes have been found inside the whole file so far."""
+        """Return the number of bytes decoded from the whole file so far."""
 
     def spawn(self, name: str) -> Sink:
-        """Return where the bytes of something inside go, under its name there."""
+        """Return the content of something inside, under its name there.
+
+        Raises:
+            Refusal: Too many containers are inside one another.
+        """
 
     def refuse(self, reason: str) -> None:
-        """Take note that something inside cannot be searched; the first reason counts."""
+        """Record that something inside cannot be searched; the first reason counts."""
 
 
 class Decoder(Protocol):
-    """Finds what is inside a container, while its bytes pass.
+    """Decodes a container that comes in pieces.
 
-    ``feed`` raises :class:`Refusal` where it cannot go on. A container that merely ends too soon
-    is none: everything that is there has been decoded then.
+    A container that merely ends too soon is no error: everything in it has been decoded.
     """
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those that follow the container, None while it goes on."""
+        """Take the next bytes; return those after the container, None while it continues.
+
+        Raises:
+            Refusal: The container cannot be searched to its end.
+        """
 
     def close(self) -> None:
         """Close what is open inside."""
 
 
-class Stream:
-    """One compressed stream on its way into a sink.
+class EntryDecoder:
+    """Base of decoders of containers that hold one entry after another.
 
     Args:
-        codec: Decodes it.
-        inside: Where its content goes.
+        outer: The content that the container is in.
+        where: Suffix for the names of entries.
+    """
+
+    def __init__(self, outer: OuterContent, where: str = "") -> None:
+        self._outer = outer
+        self._where = where
+        self._entry: Sink | None = None
+
+    def close(self) -> None:
+        """Close the entry that is open."""
+        if self._entry:
+            self._entry.close()
+            self._entry = None
+
+
+class CompressedStream:
+    """One compressed stream, decoded into a sink.
+
+    Args:
+        codec: Decodes the stream.
+        inside: Takes the decoded bytes.
+
+    Attributes:
+        given: Number of decoded bytes so far.
     """
 
     def __init__(self, codec: Codec, inside: Sink) -> None:
@@ -73,11 +114,11 @@ class Stream:
         self._inside = inside
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return what follows the stream, None while it goes on.
+        """Take the next bytes; return those after the stream, None while it continues.
 
         Raises:
-            Damaged: They are no continuation of the stream.
-            Refusal: It becomes too large.
+            Damaged: The stream cannot be decoded further.
+            Refusal: It decodes to too much.
         """
         self._taken += len(data)
         for piece in self._codec.decode(data):
@@ -89,13 +130,13 @@ class Stream:
 
 
 class StreamDecoder:
-    """A container that is one compressed stream, or several of a kind behind one another.
+    """Decodes a container of one compressed stream, or of several streams in a row.
 
     Args:
-        inside: Where what it decodes to goes.
-        codec: Makes a decoder of one stream.
-        magic: How a further stream begins; None when there can be none.
-        sure_after: Damage before this many decoded bytes means that it never was such a stream.
+        inside: Takes the decoded bytes.
+        codec: Makes the decoder of one stream.
+        magic: First bytes of a further stream; None if the container holds only one.
+        sure_after: Damage before this many decoded bytes means that it is no such stream.
     """
 
     def __init__(
@@ -110,13 +151,17 @@ class StreamDecoder:
         self._codec = codec
         self._magic = magic
         self._sure_after = sure_after
-        self._stream: Stream | None = Stream(codec(), self._inside)
+        self._stream: CompressedStream | None = CompressedStream(codec(), self._inside)
         self._between = b""
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those that follow the last stream."""
+        """Take the next bytes; return those after the last stream, None while it continues.
+
+        Raises:
+            Refusal: A stream is damaged, or decodes to too much.
+        """
         data, self._between = self._between + data, b""
-        while stream := self._stream or self._further(data):
+        while stream := self._stream or self._next_stream(data):
             rest = self._decode(stream, data)
             if rest is None:
                 return None
@@ -130,12 +175,12 @@ class StreamDecoder:
         """Close what is inside."""
         self._inside.close()
 
-    def _further(self, data: bytes) -> Stream | None:
+    def _next_stream(self, data: bytes) -> CompressedStream | None:
         if self._magic and data.startswith(self._magic):
-            self._stream = Stream(self._codec(), self._inside)
+            self._stream = CompressedStream(self._codec(), self._inside)
         return self._stream
 
-    def _decode(self, stream: Stream, data: bytes) -> bytes | None:
+    def _decode(self, stream: CompressedStream, data: bytes) -> bytes | None:
         try:
             rest = stream.feed(data)
         except Damaged:

@@ -1,4 +1,4 @@
-"""Which container a content is or begins with, told by its first bytes and never by its name."""
+"""Which container a content is, by its first bytes and never by its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from clawblox.checkpoint.secrets.containers.decoder import Decoder, Host, Refusal, StreamDecoder
+from clawblox.checkpoint.secrets.containers.decoder import (
+    Decoder,
+    OuterContent,
+    Refusal,
+    StreamDecoder,
+)
 from clawblox.checkpoint.secrets.containers.git_objects import ObjectContent
 from clawblox.checkpoint.secrets.containers.git_packs import PackDecoder, is_pack_header
 from clawblox.checkpoint.secrets.containers.streams import (
@@ -33,13 +38,14 @@ __all__ = [
     "open_zlib",
     "open_zstd",
     "opener_for",
+    "refusing_opener",
 ]
 
 HEAD_SIZE: Final = 512
-"""This many first bytes tell every container that is known."""
+"""Number of first bytes that are enough to recognise every known container."""
 
-Opener = Callable[[Host, str], Decoder]
-"""Opens a container. It is given the content and what to add to the names of what is inside."""
+Opener = Callable[[OuterContent, str], Decoder]
+"""Returns a decoder, given the outer content and a suffix for the names of what is inside."""
 
 _GZIP: Final = b"\x1f\x8b\x08"
 _XZ: Final = b"\xfd7zXZ\0"
@@ -56,17 +62,17 @@ _MAGIC: Final = re.compile(
     b"|".join(map(re.escape, (_GZIP, _XZ, _ZSTD, _BZIP2, b"PACK", *_CLOSED)))
     + rb"|[\x08\x18\x28\x38\x48\x58\x68\x78][^\x20-\x3f\x60-\x7f\xa0-\xbf\xe0-\xff]"
 )
-"""What every container but a tar archive begins with; most contents do not."""
+"""First bytes of every container except tar archives; most other contents do not match."""
 
 _SURE_ZLIB: Final = 1024
-"""Two bytes are no proof of a zlib stream; this many decoded ones are."""
+"""Two bytes do not prove a zlib stream; this many decoded bytes do."""
 
 
 def opener_for(head: bytes) -> Opener | None:
-    """Return what opens the container that a content is; None when it begins like none.
+    """Return the opener for a content that is a container; None if it is not one.
 
     Args:
-        head: Its first :data:`HEAD_SIZE` bytes, or all when there are fewer.
+        head: The first :data:`HEAD_SIZE` bytes of the content, or all of a shorter one.
     """
     if not _MAGIC.match(head):
         return TarDecoder if is_tar_header(head) else None
@@ -74,10 +80,10 @@ def opener_for(head: bytes) -> Opener | None:
 
 
 def is_doubtful(head: bytes) -> bool:
-    """Return whether what :func:`opener_for` takes for a container may be none.
+    """Return whether what :func:`opener_for` recognises may not be a container after all.
 
     Args:
-        head: As for :func:`opener_for`.
+        head: As in :func:`opener_for`.
     """
     if not is_zlib(head):
         return False
@@ -108,7 +114,7 @@ def _stream(head: bytes) -> Opener | None:
 
 
 def is_gzip(head: bytes) -> bool:
-    """Return whether a gzip stream begins so: its flags and its system are known (RFC 1952)."""
+    """Return whether these are the first bytes of a gzip stream (RFC 1952)."""
     return (
         head.startswith(_GZIP)
         and len(head) >= 10
@@ -119,18 +125,18 @@ def is_gzip(head: bytes) -> bool:
 
 
 def is_bzip2(head: bytes) -> bool:
-    """Return whether a bzip2 stream begins so."""
+    """Return whether these are the first bytes of a bzip2 stream."""
     return head.startswith(_BZIP2) and head[4:10] in _BZIP2_BLOCKS
 
 
 def is_xz(head: bytes) -> bool:
-    """Return whether an xz stream begins so, with the right checksum."""
+    """Return whether these are the first bytes of an xz stream, with the right checksum."""
     flags, checksum = head[6:8], head[8:12]
     return head.startswith(_XZ) and zlib.crc32(flags) == int.from_bytes(checksum, "little")
 
 
 def is_zstd(head: bytes) -> bool:
-    """Return whether a Zstandard frame begins so (RFC 8878): no bit is set that must not be."""
+    """Return whether these are the first bytes of a Zstandard frame (RFC 8878)."""
     if not head.startswith(_ZSTD) or len(head) < 16:
         return False
     descriptor = head[4]
@@ -141,43 +147,75 @@ def is_zstd(head: bytes) -> bool:
     return not descriptor & 8 and block >> 1 & 3 != 3 and block >> 3 <= 128 << 10
 
 
-def open_gzip(host: Host, where: str = "") -> Decoder:
-    """Open gzip streams."""
-    return StreamDecoder(host.spawn(f"gzip{where}"), lambda: Inflate(31), magic=_GZIP)
+def open_gzip(outer: OuterContent, where: str = "") -> Decoder:
+    """Return a decoder of gzip streams.
+
+    Raises:
+        Refusal: Too many containers are inside one another.
+    """
+    return StreamDecoder(outer.spawn(f"gzip{where}"), lambda: Inflate(31), magic=_GZIP)
 
 
-def open_bzip2(host: Host, where: str = "") -> Decoder:
-    """Open bzip2 streams; what is damaged before anything is decoded never was one."""
-    inside = host.spawn(f"bzip2{where}")
+def open_bzip2(outer: OuterContent, where: str = "") -> Decoder:
+    """Return a decoder of bzip2 streams; damage before the first decoded byte is no error inside.
+
+    Raises:
+        Refusal: Too many containers are inside one another.
+    """
+    inside = outer.spawn(f"bzip2{where}")
     return StreamDecoder(inside, bunzip2, magic=_BZIP2, sure_after=1 if where else 0)
 
 
-def open_xz(host: Host, where: str = "") -> Decoder:
-    """Open xz streams."""
-    return StreamDecoder(host.spawn(f"xz{where}"), unxz, magic=_XZ)
+def open_xz(outer: OuterContent, where: str = "") -> Decoder:
+    """Return a decoder of xz streams.
+
+    Raises:
+        Refusal: Too many containers are inside one another.
+    """
+    return StreamDecoder(outer.spawn(f"xz{where}"), unxz, magic=_XZ)
 
 
-def open_zlib(host: Host, where: str = "") -> Decoder:
-    """Open a zlib stream, which can be a loose object of git."""
-    inside = ObjectContent(host.spawn(f"zlib{where}"))
+def open_zlib(outer: OuterContent, where: str = "") -> Decoder:
+    """Return a decoder of a zlib stream, which may be a loose object of git.
+
+    Raises:
+        Refusal: Too many containers are inside one another.
+    """
+    inside = ObjectContent(outer.spawn(f"zlib{where}"))
     return StreamDecoder(inside, Inflate, sure_after=_SURE_ZLIB)
 
 
-def open_zstd(host: Host, where: str = "") -> Decoder:
-    """Open Zstandard frames, where there is a decoder."""
+def open_zstd(outer: OuterContent, where: str = "") -> Decoder:
+    """Return a decoder of Zstandard frames.
+
+    Raises:
+        Refusal: This Python cannot decode them, or too many containers are inside one another.
+    """
     codec = zstd_codec()
     if codec is None:
         raise Refusal("zstd stream; Python 3.14 or the package zstandard can decode it")
     sure_after = 1 if where else 0
-    return StreamDecoder(host.spawn(f"zstd{where}"), codec, magic=_ZSTD, sure_after=sure_after)
+    return StreamDecoder(outer.spawn(f"zstd{where}"), codec, magic=_ZSTD, sure_after=sure_after)
 
 
 def _closed(head: bytes) -> Opener | None:
     for magic, what in _CLOSED.items():
         if head.startswith(magic):
-            return lambda _host, _where: _refuse(what)
+            return refusing_opener(what)
     return None
 
 
-def _refuse(what: str) -> Decoder:
-    raise Refusal(what)
+def refusing_opener(what: str) -> Opener:
+    """Return an opener that refuses a container without a decoder.
+
+    Args:
+        what: The container, as a finding names it.
+
+    Raises:
+        Refusal: Always; raised by the opener itself.
+    """
+
+    def refuse(_outer: OuterContent, _where: str) -> Decoder:
+        raise Refusal(what)
+
+    return refuse

@@ -1,6 +1,6 @@
-"""Git's loose objects: zlib streams that begin with the object's type and size.
+"""Git's loose objects: zlib streams that begin with the type and size of the object.
 
-What is behind that is the content as it was committed, which can be a container itself.
+After that follows the content as it was committed, which may be a container itself.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["ObjectContent"]
 
 _HEADER: Final = re.compile(rb"(?:blob|commit|tag|tree) \d{1,20}\0")
 _HEADER_SIZE: Final = 32
-"""No header is longer."""
+"""Maximum length of a header."""
 
 
 class ObjectContent:
-    """Passes on a git object without its header, and anything else as it is.
+    """Passes on a git object without its header, and anything else unchanged.
 
     Args:
-        inside: Where it goes.
+        inside: Takes the bytes.
     """
 
     def __init__(self, inside: Sink) -> None:
@@ -38,7 +38,7 @@ class ObjectContent:
             self._begin(self._head)
 
     def close(self) -> None:
-        """Take note that nothing follows."""
+        """Finish: nothing follows."""
         if self._head is not None:
             self._begin(self._head)
         self._inside.close()

@@ -1,23 +1,29 @@
-"""Git pack files: every object and delta in them, as gitformat-pack(5) lays them out."""
+"""Git pack files: every object and delta in them, see gitformat-pack(5)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from clawblox.checkpoint.secrets.containers.decoder import Host, Refusal, Sink, Stream
+from clawblox.checkpoint.secrets.containers.decoder import (
+    CompressedStream,
+    EntryDecoder,
+    OuterContent,
+    Refusal,
+    Sink,
+)
 from clawblox.checkpoint.secrets.containers.streams import Damaged, Inflate, is_zlib
 
-__all__ = ["PackDecoder", "is_pack_header", "stream_of_first_entry"]
+__all__ = ["PackDecoder", "first_entry_stream", "is_pack_header"]
 
 _HEADER_SIZE: Final = 12
 _OFFSET_DELTA: Final = 6
 _NAMED_DELTA: Final = 7
 _NAME_SIZES: Final = (20, 32)
-"""Of what names the base of a delta: SHA-1, SHA-256. The pack does not say which."""
+"""Sizes of the name of a delta's base, by SHA-1 and SHA-256; the pack does not say which."""
 _ZLIB_HEADER: Final = 3
 _MORE: Final = 0x80
 _MAX_VARIABLE: Final = 10
-"""Bytes of the longest number of variable length."""
+"""Maximum length in bytes of a number of variable length."""
 
 
 def is_pack_header(head: bytes) -> bool:
@@ -25,25 +31,27 @@ def is_pack_header(head: bytes) -> bool:
     return head[:4] == b"PACK" and head[4:8] in (b"\0\0\0\2", b"\0\0\0\3")
 
 
-class PackDecoder:
-    """Finds the entries of a pack.
+class PackDecoder(EntryDecoder):
+    """Decodes the entries of a pack.
 
     Args:
-        host: The content.
-        where: What to add to their names.
+        outer: The content that the pack is in.
+        where: Suffix for the names of entries.
     """
 
-    def __init__(self, host: Host, where: str = "") -> None:
-        self._host = host
-        self._where = where
+    def __init__(self, outer: OuterContent, where: str = "") -> None:
+        super().__init__(outer, where)
         self._pending = b""
         self._offset = 0
         self._left: int | None = None  # entries; None before the header
-        self._entry: Sink | None = None
-        self._stream: Stream | None = None
+        self._stream: CompressedStream | None = None
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes of the pack; return those that follow its entries."""
+        """Take the next bytes; return those after the entries, None while they continue.
+
+        Raises:
+            Refusal: An entry is damaged, or decodes to too much.
+        """
         data, self._pending = self._pending + data, b""
         while data and self._left != 0:
             rest = self._inflate(self._stream, data) if self._stream else self._begin(data)
@@ -52,11 +60,6 @@ class PackDecoder:
             self._offset += len(data) - len(rest)
             data = rest
         return data if self._left == 0 else None
-
-    def close(self) -> None:
-        """Close the entry that is open."""
-        if self._entry:
-            self._entry.close()
 
     def _begin(self, data: bytes) -> bytes | None:
         if self._left is None:
@@ -75,12 +78,12 @@ class PackDecoder:
         return data[size:]
 
     def _open(self, header: bytes) -> None:
-        inside = self._host.spawn(f"entry {self._offset}{self._where}")
+        inside = self._outer.spawn(f"entry {self._offset}{self._where}")
         is_delta = header[0] >> 4 & 7 in (_OFFSET_DELTA, _NAMED_DELTA)
         self._entry = Inserts(inside) if is_delta else inside
-        self._stream = Stream(Inflate(), self._entry)
+        self._stream = CompressedStream(Inflate(), self._entry)
 
-    def _inflate(self, stream: Stream, data: bytes) -> bytes | None:
+    def _inflate(self, stream: CompressedStream, data: bytes) -> bytes | None:
         try:
             rest = stream.feed(data)
         except Damaged:
@@ -88,22 +91,31 @@ class PackDecoder:
         if rest is None:
             self._offset += len(data)
             return None
-        assert self._entry
         assert self._left
-        self._entry.close()
-        self._entry = self._stream = None
+        self.close()
+        self._stream = None
         self._left -= 1
         return rest
 
 
-def stream_of_first_entry(pack: bytes) -> bytes:
-    """Return the stream of a pack's first entry, as far as it is in the beginning of the pack."""
-    size = _entry_header_size(pack[_HEADER_SIZE:])
+def first_entry_stream(pack: bytes) -> bytes:
+    """Return the compressed stream of a pack's first entry, as far as ``pack`` holds it.
+
+    Args:
+        pack: The first bytes of a pack.
+
+    Returns:
+        The first bytes of the stream; empty if the header of the entry is incomplete or damaged.
+    """
+    try:
+        size = _entry_header_size(pack[_HEADER_SIZE:])
+    except Refusal:
+        return b""
     return pack[_HEADER_SIZE + size :] if size else b""
 
 
 def _entry_header_size(data: bytes) -> int:
-    """Return the size of what precedes the stream of an entry, 0 where it is not complete."""
+    """Return the size of an entry's header; 0 if it is incomplete."""
     size = _variable_size(data)
     kind = data[0] >> 4 & 7 if data else 0
     if size and kind == _OFFSET_DELTA:
@@ -113,10 +125,10 @@ def _entry_header_size(data: bytes) -> int:
 
 
 def _name_size(data: bytes) -> int:
-    """Return the size of the name that a zlib stream follows."""
+    """Return the size of the name before a zlib stream."""
     short, long = _NAME_SIZES
     if len(data) < short + _ZLIB_HEADER:
-        return short + _ZLIB_HEADER  # not complete
+        return short + _ZLIB_HEADER  # incomplete
     return short if is_zlib(data[short:]) else long
 
 
@@ -130,10 +142,10 @@ def _variable_size(data: bytes) -> int:
 
 
 class Inserts:
-    """Passes on what a delta inserts: neighbours as one text, copies from elsewhere as a line end.
+    """Passes on what a delta inserts; a copy from the base becomes a line end.
 
     Args:
-        inside: Where it goes.
+        inside: Takes the bytes.
     """
 
     def __init__(self, inside: Sink) -> None:
@@ -158,7 +170,7 @@ class Inserts:
         self._inside.feed(b"".join(inserted))
 
     def close(self) -> None:
-        """Take note that nothing follows."""
+        """Finish: nothing follows."""
         self._inside.close()
 
     def _instruct(self, byte: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The compressed parts of a content, one after another, while its windows pass."""
+"""The containers inside one content, decoded in turn as its windows pass."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from collections.abc import Iterable
 from typing import Final
 
 from clawblox.checkpoint.secrets.containers.beginnings import opener_at
-from clawblox.checkpoint.secrets.containers.decoder import Decoder, Host, Refusal
+from clawblox.checkpoint.secrets.containers.decoder import Decoder, OuterContent, Refusal
 
 __all__ = ["Parts"]
 
 MAX_DECODED_BYTES: Final = 8 << 30
-"""The most that may be inside one file."""
+"""Most bytes that the containers of one file may decode to."""
 
 
 class Parts:
-    """Opens what is compressed in a content, and remembers why something could not be.
+    """Decodes the containers in a content and reports those that cannot be searched.
 
     Args:
-        host: The content.
+        outer: The content.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, outer: OuterContent) -> None:
+        self._outer = outer
         self._part: Decoder | None = None
         self._digest: hashlib._Hash | None = None
 
     @property
     def fingerprint(self) -> str:
-        """Return a digest of the content, from where the first part begins in it."""
+        """Return a digest of the content from the beginning of its first part."""
         return self._digest.hexdigest()[:16] if self._digest else ""
 
     def take(self, text: bytes, begin: int, end: int, offset: int, starts: Iterable[int]) -> None:
         """Take the next window.
 
         Args:
-            text: The window, with what follows it.
-            begin: Where in ``text`` what is new begins.
-            end: Where it ends.
-            offset: Where in the content ``begin`` is.
-            starts: Where parts begin in what is new, in order.
+            text: The window and the bytes around it.
+            begin: Start of the new bytes in ``text``.
+            end: End of the new bytes.
+            offset: Position of ``begin`` in the content.
+            starts: Positions in ``text`` at which parts begin, in order.
         """
         if self._digest:
             self._digest.update(text[begin:end])
@@ -57,23 +57,23 @@ class Parts:
             self._part.close()
 
     def _open(self, text: bytes, start: int, end: int, offset: int) -> int:
-        """Open a part and return up to where it has been decoded."""
+        """Open a part; return the position up to which it has been decoded."""
         opener = opener_at(text, start, is_start=not offset)
         try:
-            part = opener(self._host, f" at {offset}" if offset else "") if opener else None
+            part = opener(self._outer, f" at {offset}" if offset else "") if opener else None
         except Refusal as refusal:
-            self._host.refuse(str(refusal))
+            self._outer.refuse(str(refusal))
             return start
         return self._feed(part, text, start, end) if part else start
 
     def _feed(self, part: Decoder, text: bytes, start: int, end: int) -> int:
         self._part = part
         try:
-            if self._host.decoded_bytes > MAX_DECODED_BYTES:
+            if self._outer.decoded_bytes > MAX_DECODED_BYTES:
                 raise Refusal("decodes to too many bytes")
             rest = part.feed(text[start:end])
         except Refusal as refusal:
-            self._host.refuse(str(refusal))
+            self._outer.refuse(str(refusal))
             rest = b""
         if rest is None:
             return end

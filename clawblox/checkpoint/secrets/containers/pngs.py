@@ -1,14 +1,19 @@
-"""PNG pictures: the texts and profiles that are compressed in them.
+"""PNG pictures: the compressed texts and profiles in them.
 
-The pixels are left alone: they are noise to a search, and decoding them would cost far more than
-everything else. Chunks as the PNG specification lays them out.
+Pixels are not decoded: they hold no text, and decoding them would cost far more than everything
+else. The layout of chunks is that of the PNG specification.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from clawblox.checkpoint.secrets.containers.decoder import Host, Refusal, Sink, StreamDecoder
+from clawblox.checkpoint.secrets.containers.decoder import (
+    EntryDecoder,
+    OuterContent,
+    Refusal,
+    StreamDecoder,
+)
 from clawblox.checkpoint.secrets.containers.streams import Inflate
 
 __all__ = ["PngDecoder", "is_png"]
@@ -19,7 +24,7 @@ _CHECKSUM_SIZE: Final = 4
 _LAST: Final = b"IEND"
 _TEXTS: Final = (b"zTXt", b"iCCP", b"iTXt")
 _MAX_NAMES: Final = 64 << 10
-"""More than the names before a text can sensibly be."""
+"""Most bytes of the names that precede a text."""
 
 
 def is_png(head: bytes) -> bool:
@@ -27,25 +32,27 @@ def is_png(head: bytes) -> bool:
     return head.startswith(_MAGIC)
 
 
-class PngDecoder:
-    """Finds the compressed texts of a picture.
+class PngDecoder(EntryDecoder):
+    """Decodes the compressed texts of a picture.
 
     Args:
-        host: The content.
-        where: What to add to their names.
+        outer: The content that the picture is in.
+        where: Suffix for the names of the texts.
     """
 
-    def __init__(self, host: Host, where: str = "") -> None:
-        self._host = host
-        self._where = where
+    def __init__(self, outer: OuterContent, where: str = "") -> None:
+        super().__init__(outer, where)
         self._header = b""
         self._left = 0  # bytes of the chunk's data
-        self._skipped = len(_MAGIC)  # bytes after it, or at first before it
-        self._text: Sink | None = None
+        self._skipped = len(_MAGIC)  # bytes to skip before the next header
         self._is_last = False
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those that follow the picture."""
+        """Take the next bytes; return those after the picture, None while it continues.
+
+        Raises:
+            Refusal: A text cannot be searched to its end.
+        """
         while data:
             if self._skipped:
                 skipped = min(self._skipped, len(data))
@@ -63,19 +70,13 @@ class PngDecoder:
                     return data
         return None
 
-    def close(self) -> None:
-        """Close the text that is open."""
-        if self._text:
-            self._text.close()
-            self._text = None
-
     def _begin(self) -> bool:
         size, kind = int.from_bytes(self._header[:4], "big"), self._header[4:]
         self._header = b""
         self._left = size
         self._is_last = kind == _LAST
         if kind in _TEXTS:
-            self._text = _Text(self._host, kind, self._where)
+            self._entry = _Text(self._outer, kind, self._where)
         if not size:
             self._end()
         return kind.isalpha()
@@ -83,8 +84,8 @@ class PngDecoder:
     def _read(self, data: bytes) -> bytes:
         piece, data = data[: self._left], data[self._left :]
         self._left -= len(piece)
-        if self._text:
-            self._text.feed(piece)
+        if self._entry:
+            self._entry.feed(piece)
         if not self._left:
             self._end()
         return data
@@ -95,16 +96,16 @@ class PngDecoder:
 
 
 class _Text:
-    """The data of a chunk: some names, then perhaps a zlib stream.
+    """The data of a text chunk: its names, then a zlib stream or plain text.
 
     Args:
-        host: The content.
-        kind: Of the chunk.
-        where: What to add to the kind, as a name for what is inside.
+        outer: The content that the picture is in.
+        kind: Kind of the chunk.
+        where: Suffix for the name of the text, which is the kind.
     """
 
-    def __init__(self, host: Host, kind: bytes, where: str) -> None:
-        self._host = host
+    def __init__(self, outer: OuterContent, kind: bytes, where: str) -> None:
+        self._outer = outer
         self._kind = kind
         self._where = where
         self._names = b""
@@ -125,14 +126,14 @@ class _Text:
         self._names += data
         parts = self._names.split(b"\0", 1)
         if len(parts) == 2 and self._kind == b"iTXt":
-            # A flag, the method, a language, the keyword in that language.
+            # A flag, the method, the language, and the keyword in that language.
             self._is_plain = parts[1][:1] == b"\0"
             parts = parts[1][2:].split(b"\0", 2)[1:]
         elif len(parts) == 2:
             parts = [b"", parts[1][1:]]
         if len(parts) == 2 and parts[1] and not self._is_plain:
             name = self._kind.decode() + self._where
-            self._stream = StreamDecoder(self._host.spawn(name), Inflate, sure_after=1)
+            self._stream = StreamDecoder(self._outer.spawn(name), Inflate, sure_after=1)
             self._stream.feed(parts[1])
         elif len(self._names) > _MAX_NAMES:
             raise Refusal("picture with a text of an endless name")

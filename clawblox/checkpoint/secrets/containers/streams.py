@@ -1,4 +1,4 @@
-"""Compressed streams, decoded piece by piece in bounded memory."""
+"""Compressed streams, decoded in pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from clawblox.checkpoint.zstd import Frame, find_zstandard
 __all__ = ["Codec", "Damaged", "Inflate", "bunzip2", "is_zlib", "unxz", "zstd_codec"]
 
 _PIECE: Final = 1 << 17
-_MORSEL: Final = 512  # at most 128 KiB come out of four bytes of Zstandard
+_SLICE: Final = 512  # four bytes of Zstandard decode to 128 KiB at most
 _ERRORS: Final = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
 
 
 def is_zlib(head: bytes) -> bool:
-    """Return whether a zlib stream may begin so.
+    """Return whether a zlib stream may begin with these bytes (RFC 1950).
 
-    That is: method deflate, a window of at most 32 KiB, no preset dictionary, and as a number a
-    multiple of 31 (RFC 1950).
+    Its method is deflate, its window at most 32 KiB, it has no preset dictionary, and its first
+    two bytes are a multiple of 31.
     """
     return (
         len(head) > 2
@@ -33,26 +33,26 @@ def is_zlib(head: bytes) -> bool:
 
 
 class Damaged(Exception):  # noqa: N818 - says the condition
-    """What claims to be compressed cannot be decoded."""
+    """A compressed stream cannot be decoded further."""
 
 
 class Codec(Protocol):
     """Decodes one stream."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield what the next bytes of the stream decode to, in pieces of bounded size.
+        """Decode the next bytes of the stream; yield pieces of bounded size.
 
         Raises:
-            Damaged: They are no continuation of such a stream.
+            Damaged: The stream cannot be decoded further.
         """
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the stream has come to its end."""
+        """Return whether the stream has ended."""
 
     @property
     def rest(self) -> bytes:
-        """Return what followed the end of the stream in the last bytes."""
+        """Return the bytes after the end of the stream, from the last call of ``decode``."""
 
 
 class Inflate:
@@ -66,9 +66,13 @@ class Inflate:
         self._inflate = zlib.decompressobj(window_bits)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield what the next bytes of the stream decode to."""
+        """Decode the next bytes of the stream; yield pieces of bounded size.
+
+        Raises:
+            Damaged: The stream cannot be decoded further.
+        """
         piece = b"-"
-        # After the end zlib would give what follows it once more with every call.
+        # After the end zlib would return the bytes after it again with every call.
         while piece and not self._inflate.eof:
             before = self._inflate.copy()
             try:
@@ -81,28 +85,28 @@ class Inflate:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the stream has come to its end."""
+        """Return whether the stream has ended."""
         return self._inflate.eof
 
     @property
     def rest(self) -> bytes:
-        """Return what followed the end of the stream in the last bytes."""
+        """Return the bytes after the end of the stream, from the last call of ``decode``."""
         return self._inflate.unused_data
 
 
 def _decodable(inflate: zlib._Decompress, data: bytes) -> bytes:
-    """Return what comes before the damage, which zlib does not give when it raises."""
+    """Return what can be decoded before the damage; zlib drops it when it raises."""
     decoded = bytearray()
     with contextlib.suppress(zlib.error):
         for byte in data:
             decoded += inflate.decompress(bytes((byte,)), _PIECE - len(decoded))
             if len(decoded) >= _PIECE:
-                break  # the call that raised would not have given more
+                break  # the call that raised would not have returned more
     return bytes(decoded)
 
 
 class _Blockwise:
-    """What bz2, lzma and Zstandard have in common."""
+    """A codec on a decompressor of bz2, lzma or Zstandard."""
 
     def __init__(self, decompressor: Frame, errors: tuple[type[Exception], ...] = _ERRORS) -> None:
         self._decompressor = decompressor
@@ -110,22 +114,22 @@ class _Blockwise:
         self.rest = b""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        # Morsels, because a call that raises gives nothing of what it has decoded.
-        for at in range(0, len(data), _MORSEL):
-            yield from self._decode(data[at : at + _MORSEL])
+        # Small slices, because a call that raises drops what it has decoded.
+        for at in range(0, len(data), _SLICE):
+            yield from self._decode(data[at : at + _SLICE])
             if self.is_finished:
-                self.rest = self._decompressor.unused_data + data[at + _MORSEL :]
+                self.rest = self._decompressor.unused_data + data[at + _SLICE :]
                 return
 
-    def _decode(self, morsel: bytes) -> Iterator[bytes]:
+    def _decode(self, piece: bytes) -> Iterator[bytes]:
         while not self.is_finished:
             try:
-                yield self._decompressor.decompress(morsel, max_length=_PIECE)
+                yield self._decompressor.decompress(piece, max_length=_PIECE)
             except self._errors as error:
                 raise Damaged from error
             if self._decompressor.needs_input:
                 return
-            morsel = b""
+            piece = b""
 
     @property
     def is_finished(self) -> bool:
@@ -133,17 +137,17 @@ class _Blockwise:
 
 
 def bunzip2() -> Codec:
-    """Return a decoder of bzip2."""
+    """Return a codec for bzip2."""
     return _Blockwise(bz2.BZ2Decompressor())
 
 
 def unxz() -> Codec:
-    """Return a decoder of xz."""
+    """Return a codec for xz."""
     return _Blockwise(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=1 << 30))
 
 
 def zstd_codec() -> Callable[[], Codec] | None:
-    """Return what makes a decoder of Zstandard; None where neither Python nor a package has it."""
+    """Return a function that makes a Zstandard codec; None if this Python has no decoder."""
     zstandard = find_zstandard()
     if zstandard is None:
         return None

@@ -1,14 +1,14 @@
-"""Tar archives, member by member as their bytes pass.
+"""Tar archives, decoded member by member.
 
-Members are content of the archive itself and are searched there; what is inside one of them is
-found only because it is looked at as a file of its own.
+The bytes of members are searched as part of the archive. Each member is also a content of its own,
+because only then are containers inside it recognised.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from clawblox.checkpoint.secrets.containers.decoder import Host, Sink
+from clawblox.checkpoint.secrets.containers.decoder import EntryDecoder, OuterContent
 
 __all__ = ["BLOCK", "TarDecoder", "is_tar_header"]
 
@@ -18,7 +18,7 @@ _FILES: Final = b"\0" + b"07S"
 
 
 def is_tar_header(block: bytes) -> bool:
-    """Return whether a block is the header of a member: its checksum is right."""
+    """Return whether a block is the header of a member, by its checksum."""
     if len(block) < BLOCK or not block[0]:
         return False
     digits = block[_CHECKSUM].strip(b" \0")
@@ -28,25 +28,27 @@ def is_tar_header(block: bytes) -> bool:
     return int(digits, 8) == unsigned
 
 
-class TarDecoder:
-    """Finds the members of a tar archive.
+class TarDecoder(EntryDecoder):
+    """Decodes the members of a tar archive.
 
     Args:
-        host: The content.
-        where: What to add to their names.
+        outer: The content that the archive is in.
+        where: Suffix for the names of members.
     """
 
-    def __init__(self, host: Host, where: str = "") -> None:
-        self._host = host
-        self._where = where
+    def __init__(self, outer: OuterContent, where: str = "") -> None:
+        super().__init__(outer, where)
         self._block = b""
-        self._is_ending = False  # the end is two blocks of NULs
-        self._member: Sink | None = None
+        self._is_ending = False  # two blocks of NULs end an archive
         self._left = 0  # bytes of the member
         self._padding = 0  # bytes after it
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes of the archive; return those that follow its last block."""
+        """Take the next bytes; return those after the last block, None while it continues.
+
+        Raises:
+            Refusal: Too many containers are inside one another.
+        """
         while data:
             if self._left or self._padding:
                 data = self._read(data)
@@ -64,19 +66,13 @@ class TarDecoder:
             self._is_ending = not any(block)
         return None
 
-    def close(self) -> None:
-        """Close the member that is open."""
-        if self._member:
-            self._member.close()
-
     def _read(self, data: bytes) -> bytes:
         piece, data = data[: self._left], data[self._left :]
         self._left -= len(piece)
-        if self._member:
-            self._member.feed(piece)
+        if self._entry:
+            self._entry.feed(piece)
             if not self._left:
-                self._member.close()
-                self._member = None
+                self.close()
         skipped = min(self._padding, len(data)) if not self._left else 0
         self._padding -= skipped
         return data[skipped:]
@@ -85,7 +81,7 @@ class TarDecoder:
         self._left = _number(block[124:136])
         self._padding = -self._left % BLOCK
         if self._left and block[156] in _FILES:
-            self._member = self._host.spawn(_name(block) + self._where)
+            self._entry = self._outer.spawn(_name(block) + self._where)
 
 
 def _number(field: bytes) -> int:

@@ -1,8 +1,8 @@
-"""Members of zip archives, as their bytes pass: of wheels, jars, office documents.
+"""Members of zip archives: of wheels, jars, office documents.
 
-Members are found by their local headers, not by the directory at the end: what no directory
-names is found too, and so is an archive behind a script. Stored members are content of the
-archive itself; they are searched once more for what they contain.
+Members are found by their local headers, not by the directory at the end. So members that the
+directory does not name are found too, and so is an archive behind a script. A stored member is
+searched as part of the archive, and again as a content of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.containers.decoder import Decoder, Host, Refusal, Sink, Stream
+from clawblox.checkpoint.secrets.containers.decoder import (
+    CompressedStream,
+    Decoder,
+    OuterContent,
+    Refusal,
+    Sink,
+)
 from clawblox.checkpoint.secrets.containers.streams import (
     Codec,
     Damaged,
@@ -23,7 +29,7 @@ from clawblox.checkpoint.secrets.containers.streams import (
     zstd_codec,
 )
 
-__all__ = ["Member"]
+__all__ = ["ZipMember"]
 
 _MAGIC: Final = b"PK\x03\x04"
 _FIXED: Final = struct.Struct("<4s5H3I2H")
@@ -43,15 +49,15 @@ _ZSTD: Final = 93
 
 
 @attrs.frozen
-class Member:
+class ZipMember:
     """A member as its local header describes it.
 
     Attributes:
-        header_size: Of the header itself.
-        name: Of the member, as much of it as is known.
+        header_size: Size of the header in bytes.
+        name: Name of the member, as far as it is known.
         is_encrypted: Whether it needs a password.
-        method: How it is compressed.
-        content_size: Of the compressed member; None when the header does not say it.
+        method: Compression method.
+        content_size: Compressed size in bytes; None if the header does not give it.
     """
 
     header_size: int
@@ -61,8 +67,8 @@ class Member:
     content_size: int | None
 
     @classmethod
-    def parse(cls, data: bytes) -> Member | None:
-        """Read a header; return None for anything else, and for a member with no content."""
+    def parse(cls, data: bytes) -> ZipMember | None:
+        """Parse a header; return None if it is not one, or if the member is empty."""
         if len(data) < _FIXED.size or not data.startswith(_MAGIC):
             return None
         _, version, flags, method, _, _, _, packed, full, name_size, extra_size = (
@@ -80,22 +86,27 @@ class Member:
         if packed == _SATURATED:
             packed = _packed_size(data[_FIXED.size + name_size : size], full)
         content_size = None if flags & _SIZE_FOLLOWS and not packed else packed
-        # Stored to an end that only the next header tells, it is searched as what it is.
+        # A stored member of unknown size is searched as part of the archive only.
         has_content = content_size or (content_size is None and method != _STORED)
         if not is_plausible or not has_content:
             return None
         is_encrypted = bool(flags & _IS_ENCRYPTED)
         return cls(size, name.decode(errors="replace"), is_encrypted, method, content_size)
 
-    def open(self, host: Host, _where: str) -> Decoder:
-        """Open the member."""
+    def open(self, outer: OuterContent, _where: str) -> Decoder:
+        """Return a decoder of the member.
+
+        Raises:
+            Refusal: It is encrypted, its compression method is unknown, or too many containers
+                are inside one another.
+        """
         codec = zstd_codec() if self.method == _ZSTD else _CODECS.get(self.method)
         if self.is_encrypted:
             raise Refusal("encrypted member")
         if not codec and self.method != _STORED:
             raise Refusal(f"compression method {self.method}")
-        inside = host.spawn(self.name)
-        stream = Stream(codec(), inside) if codec else None
+        inside = outer.spawn(self.name)
+        stream = CompressedStream(codec(), inside) if codec else None
         return _MemberDecoder(inside, stream, self.header_size, self.content_size)
 
 
@@ -103,23 +114,27 @@ class _MemberDecoder:
     """Decodes a member.
 
     Args:
-        inside: Where its content goes.
-        stream: Decodes it; None when it is stored.
-        header_size: What precedes it.
-        content_size: Of what is to be decoded; None up to the end of the stream.
+        inside: Takes the decoded bytes.
+        stream: Decodes the member; None if it is stored.
+        header_size: Number of bytes to skip.
+        content_size: Compressed size in bytes; None decodes up to the end of the stream.
     """
 
     def __init__(
-        self, inside: Sink, stream: Stream | None, header_size: int, content_size: int | None
+        self,
+        inside: Sink,
+        stream: CompressedStream | None,
+        header_size: int,
+        content_size: int | None,
     ) -> None:
         self._inside = inside
         self._stream = stream
         self._header = header_size
         self._left = content_size
-        self._is_over = False  # the stream, before its member
+        self._is_over = False  # whether the stream ended before its member
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes of header and member; return those that follow it."""
+        """Take the next bytes of header and member; return those after it."""
         skipped = min(self._header, len(data))
         self._header -= skipped
         data = data[skipped:]
@@ -148,7 +163,7 @@ class _MemberDecoder:
 
 
 def _packed_size(extra: bytes, full: int) -> int:
-    # Fields of zip64 are there only when they are saturated, the full size first.
+    # zip64 holds only the fields that are saturated in the header, the full size first.
     while len(extra) >= 4:
         kind, size = struct.unpack_from("<2H", extra)
         at = 8 if full == _SATURATED else 0

@@ -1,11 +1,11 @@
-"""What a secret looks like, by shape and by value, in any spelling.
+"""Finds secrets in a piece of content, by shape and by value, in any spelling.
 
 - ``rules``: the shapes of credentials, as data.
-- ``shapes``: searching for the shapes.
-- ``plausible``: what tells a credential from a placeholder.
-- ``known``: secrets known by value.
-- ``spelling``: how a value is written where it must be escaped.
-- ``accelerator``: ruling texts out with ``google-re2``.
-- ``base64_runs``: base64 in a text.
+- ``shapes``: searches for the shapes.
+- ``plausible``: tells credentials from placeholders.
+- ``known``: searches for secrets that are known by value.
+- ``spelling``: the spellings of a value whose characters are escaped.
+- ``accelerator``: rules texts out with ``google-re2``.
+- ``base64_runs``: finds and decodes base64.
 - ``views``: other readings of the same bytes.
 """

@@ -1,9 +1,8 @@
-"""Telling at once that no rule matches in a text, where the package ``google-re2`` is installed.
+"""Rules out texts in which no rule can match, if the package ``google-re2`` is installed.
 
-RE2 looks for all rules in one pass, but knows no lookaround. Each pattern is therefore turned
-into one that matches wherever the rule does, and elsewhere too: only a text in which RE2 finds
-nothing at all is left out, every other one is searched as if there were no RE2. It reads a text
-without keeping the interpreter from other threads.
+RE2 searches for all rules in one pass, but does not support lookaround. So each pattern is widened:
+it matches wherever the rule does, and perhaps elsewhere. A text in which RE2 finds nothing is
+skipped; every other text is searched as without RE2. RE2 does not block other threads.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ from typing import Any, Final
 
 from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES
 
-__all__ = ["can_match", "is_accelerated", "superset_of"]
+__all__ = ["can_match", "is_accelerated", "widen_pattern"]
 
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
 _BYTES: Final = frozenset(range(256))
 _MAX_REPEATS: Final = 16
-"""So many repetitions tell nearly as much as more of them, and keep RE2's automaton small."""
+"""Longer repetitions are cut to this many, which keeps RE2's automaton small."""
 
 
 class Untranslatable(Exception):  # noqa: N818 - says what it is
-    """A pattern uses what is not known here; RE2 must not be asked about any then."""
+    """A pattern uses a construct that cannot be widened; RE2 must not be used at all then."""
 
 
 def can_match(text: bytes) -> bool:
-    """Return whether a rule may match somewhere in a text; False is certain, True is not."""
+    """Return whether a rule may match in a text; False is certain, True is not."""
     search = _search()
     return search is None or bool(search(text))
 
 
 def is_accelerated() -> bool:
-    """Return whether :func:`can_match` knows more than that everything may be."""
+    """Return whether RE2 is used; without it :func:`can_match` always returns True."""
     return _search() is not None
 
 
@@ -44,7 +43,7 @@ def _search() -> Callable[[bytes], object] | None:
     try:
         re2 = importlib.import_module("re2")
         rules = (*WORD_RULES, *CONTEXT_RULES)
-        pattern = b"|".join(superset_of(rule.pattern) for rule in rules)
+        pattern = b"|".join(widen_pattern(rule.pattern) for rule in rules)
     except (ImportError, Untranslatable):
         return None
     try:
@@ -59,17 +58,17 @@ def _compile(re2: Any, pattern: bytes) -> Callable[[bytes], object]:  # noqa: AN
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # a byte is a character
     options.log_errors = False
-    # No re2.Set: it reads on to the end after a match, and where much nearly matches it costs
-    # a hundred times as much.
+    # Not re2.Set: it reads to the end after a match, and costs a hundred times as much on text
+    # that nearly matches.
     search: Callable[[bytes], object] = re2.compile(pattern, options).search
     return search
 
 
-def superset_of(pattern: re.Pattern[bytes]) -> bytes:
-    """Return a pattern for RE2, in Latin-1, that matches in every text in which this one does.
+def widen_pattern(pattern: re.Pattern[bytes]) -> bytes:
+    """Return a pattern for RE2, in Latin-1, that matches every text that this one matches.
 
     Raises:
-        Untranslatable: None is known.
+        Untranslatable: The pattern uses a construct that cannot be widened.
     """
     if pattern.flags & ~_FLAGS:
         raise Untranslatable
@@ -84,7 +83,7 @@ def _sequence(items: Iterable[Any], flags: int) -> bytes:
 def _item(operation: str, argument: Any, flags: int) -> bytes:  # noqa: ANN401
     match operation, argument:
         case "AT" | "ASSERT" | "ASSERT_NOT", _:
-            return b""  # conditions
+            return b""  # conditions may be dropped
         case "BRANCH", (_, branches):
             return b"(?:" + b"|".join(_sequence(branch, flags) for branch in branches) + b")"
         case "SUBPATTERN", (_, added, removed, items):
@@ -95,14 +94,14 @@ def _item(operation: str, argument: Any, flags: int) -> bytes:  # noqa: ANN401
 
 
 def _characters(operation: str, argument: Any, flags: int) -> frozenset[int]:  # noqa: ANN401
-    """Return the bytes for which a pattern of one character stands."""
+    """Return the bytes that a pattern of one character matches."""
     match operation, argument:
         case "LITERAL", byte:
-            return _cases_of({byte}, flags)
+            return _with_case({byte}, flags)
         case "RANGE", (first, last):
-            return _cases_of(range(first, last + 1), flags)
+            return _with_case(range(first, last + 1), flags)
         case "NOT_LITERAL", byte:
-            return _BYTES - _cases_of({byte}, flags)
+            return _BYTES - _with_case({byte}, flags)
         case "ANY", _:
             return _BYTES if flags & re.DOTALL else _BYTES - {ord("\n")}
         case "CATEGORY", category:
@@ -114,7 +113,7 @@ def _characters(operation: str, argument: Any, flags: int) -> frozenset[int]:  #
     raise Untranslatable(operation)
 
 
-def _cases_of(characters: Iterable[int], flags: int) -> frozenset[int]:
+def _with_case(characters: Iterable[int], flags: int) -> frozenset[int]:
     if not flags & re.IGNORECASE:
         return frozenset(characters)
     letters = bytes(characters)

@@ -1,4 +1,4 @@
-"""Base64 in a text: where it stands and what it says. Pure."""
+"""Finds base64 in a text and decodes it. Pure."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from clawblox.checkpoint.secrets.patterns.shapes import ALNUM, character_mask, runs_of
+from clawblox.checkpoint.secrets.patterns.shapes import ALNUM, character_mask, find_runs
 
 __all__ = ["Base64Stream", "base64_runs", "continue_run", "decode_base64", "skip_run"]
 
 _MIN_RUN: Final = 40
 _MIN_LINE: Final = 20
 _MIN_UNEVEN: Final = 32
-"""A line that a shorter one follows, which may be the last, and is no shorter itself."""
+"""Minimum length of a line that is followed by a shorter one, perhaps the last."""
 
 _CHARACTERS: Final = ALNUM + b"+/-_"
 _CHARACTERS_FROM: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
 _MASK: Final = character_mask(_CHARACTERS)
 
-# Lines may be quoted, as in a list or a sum of strings, in a comment or a mail, and all of that
-# escaped. Between them is an end of line, or a comma or a plus between quotes.
+# Lines may be quoted (in a list or sum of strings, a comment, a mail), and all of that escaped. An
+# end of line separates them, or a comma or a plus between quotes.
 _LINE_END: Final = rb"(?:(?:\\+r)?\\+n|\r?\n)"
 _QUOTE: Final = rb"\\*[\"']"
 _SEPARATOR: Final = (
@@ -38,7 +38,7 @@ _SEPARATORS: Final = re.compile(_SEPARATOR)
 _MAY_FOLLOW: Final = frozenset((b"\r", b"\n", b"\\", b'"', b"'", b" ", b"\t", b","))
 _ESCAPE_LETTERS: Final = frozenset((b"n", b"r", b"t", b"b", b"f"))
 _FAR: Final = 160
-"""No separator is longer."""
+"""Maximum length of a separator."""
 _BLANKS: Final = b" \t\r\n"
 _MIN_WRAPPED: Final = 60
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
@@ -46,11 +46,11 @@ _TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of everything that can be base64, a wrapped text as one.
+    """Yield start and end of everything that can be base64; a wrapped text is one run.
 
     Args:
-        text: What is searched.
-        begin: Where the search begins.
+        text: The text to search.
+        begin: Start of the search.
     """
     done = joined = begin
     for start, end, following in _lines(text, begin):
@@ -60,7 +60,7 @@ def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
         is_wrapped = following <= size or (size % 4 == 0 and size >= _MIN_WRAPPED)
         is_followed = text[end : end + 1] in _MAY_FOLLOW
         last = continue_run(text, end) if is_followed and is_wrapped and start >= joined else end
-        is_alone = last == end or size % 4 > 0  # lines of odd sizes may be a text each
+        is_alone = last == end or size % 4 > 0  # each line of an odd size may be a text of its own
         if is_alone and size >= _MIN_RUN:
             yield start, end
         if last > end and last - start >= _MIN_RUN:
@@ -70,13 +70,13 @@ def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
 
 
 def _lines(text: bytes, begin: int) -> Iterator[tuple[int, int, int]]:
-    """Yield start and end of what can be a line of base64, and the size of the one that follows.
+    """Yield start and end of each possible line of base64, and the size of the next line.
 
-    Short ones count only when such a line follows them.
+    A short line counts only if another line follows it.
     """
     line = line_end = 0
-    for start, end in (*runs_of(_MASK, _MIN_LINE, text, begin), (len(text), len(text))):
-        # The letter of an escaped newline or tab would shift everything by one.
+    for start, end in (*find_runs(_MASK, _MIN_LINE, text, begin), (len(text), len(text))):
+        # The letter of an escaped newline or tab would shift the decoding by one character.
         if text[start - 1 : start] == b"\\" and text[start : start + 1] in _ESCAPE_LETTERS:
             start += 1
         size = line_end - line
@@ -90,16 +90,16 @@ def _lines(text: bytes, begin: int) -> Iterator[tuple[int, int, int]]:
 
 
 def continue_run(text: bytes, at: int) -> int:
-    """Return where a run ends that goes on at ``at``, all its lines together."""
+    """Return the end of a run that continues at ``at``, over all its lines."""
     while line := _LINE.match(text, at):
         at = line.end()
-    # They complete a line of an odd size, and where they are a word, it changes nothing before it.
+    # These complete a line of an odd size. If they are a word instead, what is before is unchanged.
     last = _LAST_CHARACTERS.match(text, at)
     return last.end() if last else at
 
 
 def skip_run(text: bytes, at: int) -> int:
-    """Return where the run ends that began before ``at``; ``at`` where there is none."""
+    """Return the end of a run that began before ``at``; ``at`` itself if there is no such run."""
     if at and text[at - 1] in _CHARACTERS:
         rest = _CHARACTERS_FROM.match(text, at)
         return rest.end() if rest else at
@@ -107,7 +107,7 @@ def skip_run(text: bytes, at: int) -> int:
 
 
 def decode_base64(run: bytes) -> bytes:
-    """Return what a run says, in either alphabet, padded or not."""
+    """Decode a run in either alphabet, padded or not."""
     characters = _joined(run).translate(_TO_STANDARD)
     whole = len(characters) // 4 * 4
     rest = characters[whole:]
@@ -128,12 +128,12 @@ class Base64Stream:
         self._rest = b""
 
     def decode(self, piece: bytes) -> bytes:
-        """Return what has become decodable with the next piece of the run."""
+        """Take the next piece of the run; return the bytes that it completes."""
         characters = self._rest + _joined(piece)
         whole = len(characters) // 4 * 4
         self._rest = characters[whole:]
         return decode_base64(characters[:whole])
 
     def finish(self) -> bytes:
-        """Return what the last, incomplete group of characters says."""
+        """Return the bytes of the last, incomplete group of characters."""
         return decode_base64(self._rest)

@@ -1,7 +1,7 @@
-"""Secrets that are known by value: which ones there are, and every way in which they are written.
+"""Secrets that are known by value: collects them, and finds them in every form.
 
-:func:`known_values` reads the environment that it is given and the credential files of agents;
-everything else is pure. Values never appear in a representation.
+:func:`known_values` reads an environment and the credential files of agents; everything else is
+pure. No ``repr`` shows a value.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import attrs
 
 from clawblox import protocol
 from clawblox.checkpoint.secrets.patterns.shapes import Match, is_word, occurrences
-from clawblox.checkpoint.secrets.patterns.spelling import anchors_of, is_plain, spellings_of
+from clawblox.checkpoint.secrets.patterns.spelling import find_anchors, is_plain, spelling_pattern
 
 __all__ = ["KnownSecrets", "KnownValues", "known_values"]
 
 _MIN_CHARACTERS: Final = 12
 _TAIL_BYTES: Final = 256
-"""Of a longer value its end is searched: a key's prefix and a token's header are not its own."""
+"""Only this many last bytes of a value are searched; keys and tokens share their first bytes."""
 
 _MAX_FILE_BYTES: Final = 4 << 20
 _MAX_FILES: Final = 32
 _MAX_ENTRIES: Final = 64
-"""More than any CLI keeps; an agent that writes more would only slow the scan down."""
+"""More than any program keeps; an agent could write more to slow the scan down."""
 
 _CREDENTIAL_FILES: Final = (
     ".credentials.json",
@@ -50,15 +50,15 @@ _CREDENTIAL_HOMES: Final = (
         for state in ("", "/.claude", "/.codex", "/.kimi", "/.kimi-code")
     ),
 )
-# The same in JSON and in TOML, and in a file that is broken. A name is tried from its beginning
-# only: from each of its letters, a long word would take for ever.
+# Matches JSON, TOML and damaged files. A name is matched only from its first letter: trying every
+# letter of a long word would take quadratic time.
 _ENTRY: Final = re.compile(
     r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)')"""
 )
 
 
 class KnownValues(dict[str, str]):
-    """Secrets by label. It can stand in a traceback: what it shows is how many there are."""
+    """Secrets by label. Safe in tracebacks: its ``repr`` shows only the number of secrets."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} known secrets>"
@@ -71,26 +71,26 @@ class KnownValues(dict[str, str]):
 
 
 def known_values(environ: Mapping[str, str], agent_dirs: Iterable[Path]) -> KnownValues:
-    """Return the secrets that can be seen from here.
+    """Return the secrets in an environment and in the credential files of agents.
 
     Args:
-        environ: Variables; those count whose names speak of a key, token, secret, password,
-            credential or cookie. A value that is the path of something is none.
-        agent_dirs: Directories of agents, whose CLIs keep credentials in ``session`` and
-            ``home``. What cannot be read is passed over.
+        environ: Variables. A variable counts if its name contains key, token, secret, password,
+            credential or cookie, and if its value is not a path that exists.
+        agent_dirs: Agent directories; programs keep credentials in ``session`` and ``home``.
+            Files that cannot be read are skipped.
 
     Returns:
-        Values by a label that says where each was found.
+        Values by label; a label tells where the value comes from.
     """
-    found = KnownValues()
+    values = KnownValues()
     for name, value in environ.items():
         if _is_secret(name, value):
-            found[f"env:{name}"] = value
+            values[f"env:{name}"] = value
     for agent_dir in agent_dirs:
         for file in islice(_credential_files(agent_dir), _MAX_FILES):
             for name, value in islice(_secrets_in(_read(file)), _MAX_ENTRIES):
-                found[f"{agent_dir.name}:{file.name}:{name}"] = value
-    return found
+                values[f"{agent_dir.name}:{file.name}:{name}"] = value
+    return values
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -108,7 +108,7 @@ def _credential_files(agent_dir: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> str:
-    # The agent owns the directory: it may be a link, a fifo, or huge.
+    # The agent owns the directory: the file may be a link, a pipe, or huge.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -123,7 +123,7 @@ def _secrets_in(text: str) -> Iterator[tuple[str, str]]:
     for entry in _ENTRY.finditer(text):
         name, quoted, literal = entry.groups()
         value = literal if quoted is None else _unquote(quoted)
-        # Names of keys and files of credentials have no digit, secrets nearly always.
+        # Secrets nearly always contain a digit; names of keys and of credential files do not.
         if _is_secret(name, value) and any(map(str.isdigit, value)):
             yield name, value
 
@@ -136,10 +136,10 @@ def _unquote(quoted: str) -> str:
 
 
 class KnownSecrets:
-    """Finds known secrets in every form in which they can be written.
+    """Finds known secrets in every form.
 
     Args:
-        values: The secrets by label; those shorter than 12 characters are ignored.
+        values: The secrets by label; secrets shorter than 12 characters are ignored.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -156,24 +156,24 @@ class KnownSecrets:
                 (self._in_words if is_word(form) else self._anywhere)[form] = value
             text = tail.decode(errors="ignore")
             if text and not is_plain(text):
-                self._escaped.append(_Escaped(value, anchors_of(text), spellings_of(text)))
+                self._escaped.append(_Escaped(value, find_anchors(text), spelling_pattern(text)))
 
     def __bool__(self) -> bool:
         return bool(self._labels)
 
     def digest(self, key: bytes) -> bytes:
-        """Return what names this set of secrets, and tells nothing to who has not the key."""
+        """Return a keyed digest of this set of secrets; without the key it reveals nothing."""
         state = hashlib.blake2b(key=key)
         for value in sorted(self._labels):
             state.update(len(value).to_bytes(8, "big") + value)
         return state.digest()
 
     def find(self, text: bytes, words: bytes) -> Iterator[Match]:
-        """Yield where a known secret stands.
+        """Yield every known secret in a text.
 
         Args:
-            text: What is searched.
-            words: Its long words.
+            text: The text to search.
+            words: Its long words, see :func:`shapes.long_words`.
         """
         for forms, filtered in ((self._in_words, words), (self._anywhere, text)):
             for form, value in forms.items():
@@ -190,12 +190,12 @@ class KnownSecrets:
 
 @attrs.frozen
 class _Escaped:
-    """A value of which something can be escaped.
+    """A value with characters that may be escaped.
 
     Attributes:
-        value: Itself.
-        anchors: Each spelling of it has one of these.
-        spellings: Matches all of them.
+        value: The value.
+        anchors: Literals; every spelling contains one of them.
+        spellings: A pattern that matches every spelling.
     """
 
     value: bytes = attrs.field(repr=False)
@@ -205,8 +205,8 @@ class _Escaped:
     def find(self, text: bytes) -> Iterator[tuple[int, int]]:
         """Yield start and end of each spelling in a text."""
         if any(anchor in text for anchor in self._anchors):
-            for found in self._spellings.finditer(text):
-                yield found.span()
+            for spelling in self._spellings.finditer(text):
+                yield spelling.span()
 
 
 def _forms(value: bytes) -> set[bytes]:
@@ -219,8 +219,8 @@ def _forms(value: bytes) -> set[bytes]:
 
 
 def _base64_forms(value: bytes) -> Iterator[bytes]:
-    # What precedes the value decides how it falls on groups of three bytes. The characters that
-    # it shares with its neighbours are left out.
+    # The bytes before the value decide how it is split into groups of three. Characters that it
+    # shares with its neighbours are left out.
     for before in range(3):
         bits = (before + len(value)) * 8
         encoded = base64.b64encode(b"\0" * before + value)

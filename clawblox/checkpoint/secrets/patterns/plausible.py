@@ -1,6 +1,6 @@
-"""What tells a credential from a placeholder: asked by the rules whose shape alone says little.
+"""Tells credentials from placeholders, for rules whose shape alone proves little.
 
-Pure functions over bytes. The published samples, which any rule lets through, are here too.
+Pure functions over bytes. The published samples, which every rule ignores, are here too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import Final
 
-__all__ = ["SAMPLES", "encodes_login", "is_credible"]
+__all__ = ["SAMPLES", "encodes_login", "is_plausible"]
 
 SAMPLES: Final = frozenset(
     "".join(halves).encode()
@@ -37,7 +37,7 @@ SAMPLES: Final = frozenset(
         ("sk_test_", "Gx4mWEgHtCMr4DYMUIqfIrsz"),
     )
 )
-"""Secrets that their vendors print in public documentation; part of the rule set's version."""
+"""Secrets printed in public documentation of vendors; a change needs a new ruleset version."""
 
 _PLACEHOLDER: Final = re.compile(
     rb"example|change[-_]?me|your[-_]|place[-_]?holder|dummy|redacted|xxxx|\*\*\*|\.\.\.|<.*>"
@@ -47,8 +47,8 @@ _PLACEHOLDER: Final = re.compile(
 _MIN_ENTROPY_BITS: Final = 3.0
 
 
-def is_credible(value: bytes) -> bool:
-    """Return whether a value can be a secret: no placeholder, no word, no constant."""
+def is_plausible(value: bytes) -> bool:
+    """Return whether a value can be a secret and is not a placeholder, a word or a constant."""
     return (
         any(character in b"0123456789" for character in value)
         and not _PLACEHOLDER.search(value)
@@ -57,7 +57,7 @@ def is_credible(value: bytes) -> bool:
 
 
 def encodes_login(value: bytes) -> bool:
-    """Return whether the base64 text decodes to ``user:password``."""
+    """Return whether a base64 text decodes to ``user:password``."""
     try:
         login = binascii.a2b_base64(value)
     except binascii.Error:

@@ -1,8 +1,8 @@
-"""The shapes of credentials, as data: what each looks like and which literal it cannot be without.
+"""The shapes of credentials, as data: the pattern of each, and a literal that it must contain.
 
-Pure. Every shape begins at its literal and ends where its characters end: there is a left
-boundary and never a right one, because in a transcript a key is followed by an escaped quote, by
-an escaped newline or by the end of the file. How shapes are searched is ``shapes``' business.
+A shape begins at its literal and ends where its characters end. It has a left boundary but no right
+one: in a transcript a key may be followed by an escaped quote, an escaped newline or the end of the
+file. ``shapes`` searches for them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.patterns.plausible import encodes_login, is_credible
+from clawblox.checkpoint.secrets.patterns.plausible import encodes_login, is_plausible
 
 __all__ = ["CONTEXT_RULES", "RULESET", "WORD_RULES", "Rule"]
 
 RULESET: Final = "clawblox-secrets-3"
-"""Version of rules, placeholder filter and published samples; grows with every change."""
+"""Version of the rules, the placeholder filter and the samples; increased with every change."""
 
-# A token may follow a JSON newline or tab, whose letter touches it; or its own length in a binary
-# file, a pickle or a database, which may be a letter. Longer escapes are replaced before the
-# search (``views``).
+# The letter of a JSON newline or tab may directly precede a token. So may its length, as a letter,
+# in a binary file, a pickle or a database. ``views`` replaces longer escapes before the search.
 _TOUCHED: Final = rb"(?<=\\[nrtbfv])|(?<=[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\xff][A-Za-z0-9])"
 _LEFT: Final = rb"(?:(?<![A-Za-z0-9])|" + _TOUCHED + rb")"
 _GAP: Final = rb"(?:\s|\\+[nrt])"
@@ -34,13 +33,13 @@ class Rule:
     """One shape.
 
     Attributes:
-        name: What a finding calls it.
-        keywords: Literals at one of which every match begins; folded (:func:`shapes.fold`) for
-            the rules that need context.
-        pattern: Matched at a keyword. Its first group is the secret; without one, all of it.
-        check: Whether such a secret is meant; None takes every one.
-        hint: What a long word holds wherever the pattern matches, for a rule without keywords.
-        rank: Which rule counts where two match: the one of the smaller rank.
+        name: Name in findings.
+        keywords: Literals; every match begins at one of them. Folded (:func:`shapes.fold`) for
+            rules that need context.
+        pattern: Matched at a keyword. Its first group is the secret, else the whole match.
+        check: Returns whether a match counts; None accepts every match.
+        hint: Matches a long word wherever ``pattern`` matches; for a rule without keywords.
+        rank: Where two rules match, the one with the smaller rank counts.
     """
 
     name: str
@@ -67,7 +66,7 @@ def _context(
     check: Callable[[bytes], bool] | None = None,
     flags: int = re.IGNORECASE,
 ) -> Rule:
-    rank = 3 if check is is_credible else 2
+    rank = 3 if check is is_plausible else 2
     pattern = re.compile(body, flags)
     return Rule(name=name, keywords=keywords, pattern=pattern, check=check, rank=rank)
 
@@ -167,7 +166,7 @@ _INFIXES = _words(
     left=b"",
 )
 
-# The user's id, decimal digits in base64: no literal, but a narrow choice for every character.
+# The user's id: decimal digits in base64. No literal, but few choices for each character.
 _DISCORD_USER = rb"[MNO][DTjz][AEIMQUYcgk][wxyz0-5]" * 5
 _DISCORD = Rule(
     name="discord-token",
@@ -183,7 +182,7 @@ _SECRET_NAME = rb"(?-i:(?<![a-z])(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS
 
 
 def _after(*beginnings: str) -> bytes:
-    # A lookbehind has one width; JSON names stand in quotes or go on to the left.
+    # A lookbehind has a fixed width. A JSON name begins with a quote or continues to the left.
     widths = (f"(?<=[\\w\"'-]{beginning}{dash})" for beginning in beginnings for dash in ("", "_"))
     return f"(?:{'|'.join(widths)})".encode()
 
@@ -271,7 +270,7 @@ CONTEXT_RULES: Final = (
         "url-password",
         (b"://",),
         rb"(?<=[a-z0-9])://[^\s:/@\"'<>?#\\{}$]{0,128}:([^\s:/@\"'<>?#\\{}$]{8,128})@[\w\[]",
-        is_credible,
+        is_plausible,
     ),
     _context(
         "env-assignment",
@@ -279,25 +278,25 @@ CONTEXT_RULES: Final = (
         _SECRET_NAME
         + rb"(?:=|\\*[\"']\s{0,4}:\s{0,4}(?=\\*[\"']))\\*[\"']?"
         + rb"([^\s\"'\\;&|<>$`(){}\[\],]{12,200})(?![(\[])",
-        is_credible,
+        is_plausible,
     ),
     _context(
         "oauth-json",
         (b"token=", b"secret=", b"key="),
         _OAUTH_NAME + rb"\\*\"\s{0,4}:\s{0,4}\\*\"([^\"'\\\s<>{}$()]{16,2000})",
-        is_credible,
+        is_plausible,
     ),
     _context(
         "npmrc",
         (b"_auth", b":_password"),
         rb"(?:(?<=[:\n])|(?<=\\n)|:)_(?:authToken|auth|password)\s{0,4}=\s{0,4}\\*\"?([^\s\"'\\$]{12,400})",
-        is_credible,
+        is_plausible,
     ),
     _context(
         "sk-generic",
         (b"sk-",),
         rb"(?:(?<![\w-])|" + _TOUCHED + rb")(?-i:sk)-[A-Za-z0-9]{32,64}",
-        is_credible,
+        is_plausible,
     ),
 )
-"""Secrets that only their surroundings give away; keywords are searched in folded text."""
+"""Secrets recognised only by their context; keywords are searched in folded text."""

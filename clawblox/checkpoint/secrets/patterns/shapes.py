@@ -1,8 +1,8 @@
-"""Searching one piece of content for the shapes of :mod:`rules`, cheaply where there is nothing.
+"""Searches a piece of content for the shapes of :mod:`rules`; cheap where there are none.
 
-Pure. Regular expressions are tried only where a rule's literal stands, and most literals are
-looked for only in the long words of a text, which are a small part of it. Every call into C is
-short, because it keeps the interpreter from all other threads.
+Pure. Regular expressions are tried only at a rule's literal, and most literals are searched only in
+the long words of a text, which are a small part of it. Every call into C is short, because it
+blocks all other threads.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ __all__ = [
     "ALNUM",
     "Match",
     "character_mask",
+    "find_runs",
     "find_shapes",
     "fold",
     "is_unmarked",
     "is_word",
     "long_words",
     "occurrences",
-    "runs_of",
 ]
 
 _MIN_WORD: Final = 15
-"""No token of :data:`WORD_RULES` has a shorter run of letters, digits, ``_`` and ``-``."""
+"""Every token of :data:`WORD_RULES` has a run of letters, digits, ``_`` and ``-`` this long."""
 
 _WORD_LEAD: Final = 12
-"""So many bytes before a long word are kept: the longest part of a keyword outside of it."""
+"""Bytes to keep before a long word: the longest part of a keyword that is outside of it."""
 
 _SOME: Final = 256
 _GAP: Final = b" "
 
 
 def character_mask(characters: bytes) -> bytes:
-    """Return a table that translates these characters to ``A``, all others to a blank."""
+    """Return a translation table from these characters to ``A``, from all others to a blank."""
     return bytes(ord("A") if byte in characters else ord(_GAP) for byte in range(256))
 
 
@@ -56,10 +56,10 @@ class Match:
 
     Attributes:
         rule: Name of the rule.
-        start: Where it begins in that piece.
-        end: Where it ends.
-        secret: Itself.
-        rank: Which match counts where two overlap: the smaller one.
+        start: Start of the secret in that piece.
+        end: End of the secret.
+        secret: The secret itself.
+        rank: Where two matches overlap, the one with the smaller rank counts.
     """
 
     rule: str
@@ -70,10 +70,10 @@ class Match:
 
 
 def find_shapes(text: bytes, words: bytes) -> Iterator[Match]:
-    """Yield what looks like a credential in ``text``, in no order; matches can overlap.
+    """Yield everything in a text that looks like a credential, unordered; matches may overlap.
 
     Args:
-        text: What is searched.
+        text: The text to search.
         words: Its :func:`long_words`.
     """
     if is_unmarked(text):
@@ -83,22 +83,22 @@ def find_shapes(text: bytes, words: bytes) -> Iterator[Match]:
         yield from _find(_BY_WORD[keyword], keyword, text, text)
     for rule in _HINTED:
         if rule.hint and rule.hint.search(words):
-            yield from (_match(rule, found) for found in rule.pattern.finditer(text))
+            yield from (_match(rule, hit) for hit in rule.pattern.finditer(text))
     if _has_text(text):
         yield from _find_keywords(_BY_CONTEXT, text, fold(text))
 
 
 def long_words(text: bytes) -> bytes:
-    """Return the long words of a text, a line each, with what stands directly before them."""
+    """Return the long words of a text, one a line, with the bytes directly before each."""
     if is_unmarked(text):
         return text
-    runs = runs_of(_WORD_MASK, _MIN_WORD, text)
+    runs = find_runs(_WORD_MASK, _MIN_WORD, text)
     return b"\n".join([text[max(0, start - _WORD_LEAD) : end] for start, end in runs])
 
 
 def is_unmarked(text: bytes) -> bool:
-    """Return whether a text has nothing but letters, digits, ``+`` and ``/``: pure base64."""
-    start = text[:_SOME]  # mostly enough to see that there is more
+    """Return whether a text is only letters, digits, ``+``, ``/`` and line ends: pure base64."""
+    start = text[:_SOME]  # usually enough to decide
     return not (
         start.translate(None, _UNMARKED_CHARACTERS) or text.translate(None, _UNMARKED_CHARACTERS)
     )
@@ -109,31 +109,31 @@ def _has_text(text: bytes) -> bool:
 
 
 def is_word(literal: bytes) -> bool:
-    """Return whether a literal, wherever it stands, is within a line of :func:`long_words`."""
+    """Return whether every occurrence of a literal is inside a line of :func:`long_words`."""
     return len(literal) >= _MIN_WORD and _GAP not in literal.translate(_WORD_MASK)
 
 
 def fold(text: bytes) -> bytes:
-    """Return the text in lower case, with ``=`` for quotes and backslashes: same length."""
+    """Return the text in lower case, with ``=`` for quotes and backslashes; same length."""
     return text.translate(_FOLDED)
 
 
 def occurrences(literal: bytes, text: bytes) -> Iterator[int]:
-    """Yield where a literal begins in a text."""
+    """Yield every position of a literal in a text; occurrences may overlap."""
     at = text.find(literal)
     while at >= 0:
         yield at
         at = text.find(literal, at + 1)
 
 
-def runs_of(mask: bytes, length: int, text: bytes, begin: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each run of characters of a kind that is long enough.
+def find_runs(mask: bytes, length: int, text: bytes, begin: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each long enough run of some characters.
 
     Args:
-        mask: Translates the kind to ``A``, everything else to a blank.
-        length: The shortest run.
-        text: What is searched.
-        begin: Where the search begins.
+        mask: Translates these characters to ``A``, all others to a blank.
+        length: Minimum length of a run.
+        text: The text to search.
+        begin: Start of the search.
     """
     masked = text.translate(mask)
     run = b"A" * length
@@ -163,35 +163,35 @@ def _find_keywords(
 def _find(rules: Iterable[Rule], keyword: bytes, text: bytes, indexed: bytes) -> Iterator[Match]:
     for at in occurrences(keyword, indexed):
         for rule in rules:
-            if found := rule.pattern.match(text, at):
-                match = _match(rule, found)
+            if hit := rule.pattern.match(text, at):
+                match = _match(rule, hit)
                 if match.secret not in SAMPLES and (rule.check is None or rule.check(match.secret)):
                     yield match
 
 
-def _match(rule: Rule, found: re.Match[bytes]) -> Match:
-    group = found.lastindex or 0
-    start, end = found.span(group)
-    return Match(rule=rule.name, start=start, end=end, secret=found[group], rank=rule.rank)
+def _match(rule: Rule, hit: re.Match[bytes]) -> Match:
+    group = hit.lastindex or 0
+    start, end = hit.span(group)
+    return Match(rule=rule.name, start=start, end=end, secret=hit[group], rank=rule.rank)
 
 
 def _by_keyword(rules: Iterable[Rule]) -> Mapping[bytes, list[Rule]]:
-    found: defaultdict[bytes, list[Rule]] = defaultdict(list)
+    grouped: defaultdict[bytes, list[Rule]] = defaultdict(list)
     for rule in rules:
         for keyword in rule.keywords:
-            found[keyword].append(rule)
-    return dict(found)
+            grouped[keyword].append(rule)
+    return dict(grouped)
 
 
 def _by_part(keywords: Iterable[bytes]) -> Mapping[bytes, list[bytes]]:
-    # A set of words is compared in one step, however many keywords there are. A letter or digit
-    # may touch the first part: of a JSON newline, or a length in a binary file.
-    found: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    # A set of words is compared in one step, for any number of keywords. A letter or digit may
+    # directly precede the first part: of a JSON newline, or of a length in a binary file.
+    grouped: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for keyword in keywords:
         if part := _FIRST_PART.match(keyword):
             for before in (b"", *(bytes((byte,)) for byte in ALNUM)):
-                found[before + part[0]].append(keyword)
-    return dict(found)
+                grouped[before + part[0]].append(keyword)
+    return dict(grouped)
 
 
 _FIRST_PART: Final = re.compile(rb"[A-Za-z0-9]+(?=[^A-Za-z0-9])")
@@ -208,6 +208,6 @@ _UNMARKED: Final = {
 }
 _PRINTABLE_MASK: Final = character_mask(bytes(range(0x20, 0x7F)) + b"\t\r\n")
 _PRINTABLE_RUN: Final = b"A" * 14
-"""Shorter than any match of :data:`CONTEXT_RULES`."""
+"""No match of :data:`CONTEXT_RULES` is this short."""
 
 _HINTED: Final = tuple(rule for rule in WORD_RULES if rule.hint)

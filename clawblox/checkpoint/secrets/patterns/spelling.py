@@ -1,8 +1,8 @@
-"""How a known value can be written where its characters must be escaped. Pure.
+"""The spellings of a known value whose characters are escaped. Pure.
 
-A letter or digit stands for itself in JSON, in a URL, in HTML and in a string of a program.
-Everything else may be escaped, and escaped again when the text in which it stands is quoted: one
-value has no end of spellings, but one pattern matches all of them.
+Letters and digits are not escaped in JSON, URLs, HTML and strings of programs. Any other character
+may be, and again when the text around it is quoted. A value has endless spellings, but one pattern
+matches all of them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-__all__ = ["anchors_of", "is_plain", "spellings_of"]
+__all__ = ["find_anchors", "is_plain", "spelling_pattern"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]+")
 _UNESCAPED: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _MIN_ANCHOR: Final = 3
 _BACKSLASHES: Final = rb"\\{0,32}"
-"""JSON doubles them with every level; this is enough for five."""
+"""Backslashes double with every level of quoting; 32 allow five levels."""
 
 _LETTERS: Final = {
     "\a": b"a", "\b": b"b", "\t": b"t", "\n": b"n", "\v": b"v", "\f": b"f", "\r": b"r",
@@ -31,12 +31,12 @@ _NAMES: Final = {
 
 
 def is_plain(value: str) -> bool:
-    """Return whether nothing of a value is usually escaped."""
+    """Return whether a value has no character that is usually escaped."""
     return _UNESCAPED.fullmatch(value) is not None
 
 
-def anchors_of(value: str) -> tuple[bytes, ...]:
-    """Return literals of which every spelling of a value has at least one."""
+def find_anchors(value: str) -> tuple[bytes, ...]:
+    """Return literals; every spelling of a value contains at least one of them."""
     plain = max(_PLAIN.findall(value), key=len, default="")
     if len(plain) >= _MIN_ANCHOR:
         return (plain.encode(),)
@@ -52,8 +52,8 @@ def anchors_of(value: str) -> tuple[bytes, ...]:
     return (utf8, char.encode("latin-1", errors="ignore") or utf8, *codes, *numbers, *named)
 
 
-def spellings_of(value: str) -> re.Pattern[bytes]:
-    """Return a pattern that matches a value however its characters are escaped."""
+def spelling_pattern(value: str) -> re.Pattern[bytes]:
+    """Return a pattern that matches every spelling of a value."""
     return re.compile(b"".join(b"(?:" + b"|".join(_spellings(char)) + b")" for char in value))
 
 

@@ -1,6 +1,6 @@
 """Other readings of the same bytes: without NULs (UTF-16, UTF-32), and with escapes replaced.
 
-Pure. A view knows where each of its bytes stands in the original.
+Pure. A view maps each of its bytes to its position in the original.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import attrs
 
-__all__ = ["View", "views_of"]
+__all__ = ["TextView", "find_views"]
 
 _COLOUR: Final = rb"\[[0-9;]{0,20}[mK]"
 _HEX: Final = rb"(?P<hex>[2-7][0-9A-Fa-f]|0[9AaDd])"
@@ -39,10 +39,10 @@ _ESCAPES: Final = {
     )
     for pair in pairs.split(" ")
 }  # fmt: skip
-"""What each escape looks like, by its first two bytes: of JSON and of programs, of URLs, of HTML
-and of mail (quoted-printable), and what colours a terminal."""
+"""Patterns of escapes by their first two bytes: of JSON, programs, URLs, HTML, mail
+(quoted-printable), and the colours of terminals."""
 
-# Every pair is a byte of one class and a byte of another, so that one step finds all of them.
+# Each pair is a byte of one class and a byte of another, so one search finds all pairs.
 _MARK: Final = re.compile(rb"AB")
 _MARKS: Final = bytes(
     ord("A" if byte in {pair[0] for pair in _ESCAPES} else "B" if byte in seconds else " ")
@@ -51,8 +51,8 @@ _MARKS: Final = bytes(
 )
 _MAX_BACKSLASHES: Final = 64
 _NEAR: Final = 6 << 10
-"""How far from an escape the view goes; no secret is longer, and what has no escape in it is found
-without the view."""
+"""Bytes around an escape that the view includes. No secret is longer, and a secret without an
+escape is found without the view."""
 
 
 @attrs.frozen
@@ -62,19 +62,19 @@ class _Escape:
     meaning: bytes
 
 
-class View(Protocol):
+class TextView(Protocol):
     """A reading of some bytes."""
 
     @property
     def text(self) -> bytes:
-        """Return what is read."""
+        """Return the bytes of the view."""
 
     def origin(self, at: int) -> int:
-        """Return where the byte at ``at`` of :attr:`text` stands in the original."""
+        """Return the position in the original of the byte at ``at`` of :attr:`text`."""
 
 
-def views_of(text: bytes) -> Iterator[View]:
-    """Yield every other reading that is worth a search."""
+def find_views(text: bytes) -> Iterator[TextView]:
+    """Yield every other reading of a text that must be searched too."""
     if b"\0" in text:
         yield WithoutNuls(text)
     if escapes := list(_escapes_in(text)):
@@ -82,14 +82,14 @@ def views_of(text: bytes) -> Iterator[View]:
 
 
 class WithoutNuls:
-    """The text without its NULs: what UTF-16 and UTF-32 make of ASCII, in either byte order."""
+    """The text without NULs: this undoes UTF-16 and UTF-32 of ASCII, in either byte order."""
 
     def __init__(self, original: bytes) -> None:
         self._original = original
         self.text = original.replace(b"\0", b"")
 
     def origin(self, at: int) -> int:
-        """Return where the byte at ``at`` of the text stands in the original."""
+        """Return the position in the original of the byte at ``at`` of the text."""
         low, high = at, len(self._original)
         while low < high:  # the first prefix that holds more than `at` bytes of the text
             middle = (low + high) // 2
@@ -102,14 +102,14 @@ class WithoutNuls:
 
 @attrs.frozen
 class Unescaped:
-    """The text near escapes, with these replaced and what colours a terminal removed."""
+    """The text around escapes, with escapes replaced and terminal colours removed."""
 
     text: bytes = attrs.field(repr=False)
     _starts: Sequence[int]
     _origins: Sequence[int]
 
     def origin(self, at: int) -> int:
-        """Return where the byte at ``at`` of the text stands in the original."""
+        """Return the position in the original of the byte at ``at`` of the text."""
         part = bisect_right(self._starts, at) - 1
         return self._origins[part] + at - self._starts[part]
 
@@ -144,13 +144,13 @@ def _escapes_in(text: bytes) -> Iterator[_Escape]:
     for mark in _MARK.finditer(text.translate(_MARKS)):
         at = mark.start()
         pattern = _ESCAPES.get(text[at : at + 2])
-        if pattern and at >= end and (found := pattern.match(text, at)):
-            start, end = _start(text, at, end), found.end()
-            yield _Escape(start, end, _meaning(found))
+        if pattern and at >= end and (escape := pattern.match(text, at)):
+            start, end = _start(text, at, end), escape.end()
+            yield _Escape(start, end, _meaning(escape))
 
 
 def _start(text: bytes, at: int, least: int) -> int:
-    """Return where an escape begins: text that is quoted again has more backslashes."""
+    """Return the start of an escape: text that is quoted again has more backslashes."""
     start = at
     if text[at] == ord("\\"):
         least = max(least, at - _MAX_BACKSLASHES)

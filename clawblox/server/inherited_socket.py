@@ -1,8 +1,7 @@
-"""A listening socket that the world was started with: the convention of sd_listen_fds(3).
+"""A listening socket that the world was started with, as in sd_listen_fds(3).
 
-Whoever starts the world binds and listens, so the world has no port to lose to another
-process and whoever connects early waits in the backlog. Serving on the socket, and binding
-where there is none, is for ``launch``.
+The starting process binds and listens. No other process can then take the port, and clients that
+connect early wait in the backlog. ``program`` serves on the socket, or binds one itself.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ __all__ = ["take_inherited_listener"]
 
 
 def take_inherited_listener(environ: MutableMapping[str, str]) -> socket.socket | None:
-    """Return the listening socket that this process was started with; None when there is none.
+    """Return the listening socket that this process was started with, or None.
 
-    The variables are taken *out* of ``environ`` and the descriptor is closed on exec, so that
-    no child process takes the socket for its own. Variables that are meant for another
-    process, which passed its environment on to this one, are not followed.
+    The variables are removed from ``environ`` and the descriptor is set to close on exec, so no
+    child process mistakes the socket for its own. Variables for another process, from which
+    this one inherited its environment, are ignored.
 
     Args:
-        environ: The environment.
+        environ: The environment; changed in place.
 
     Raises:
-        OSError: The descriptor is not open, or not a socket.
-        ValueError: The count of descriptors is no number, or the socket does not listen for
-            TCP connections.
+        OSError: The descriptor is not open, or is not a socket.
+        ValueError: ``LISTEN_FDS`` is not a number above 0, or the socket is not a listening
+            TCP socket.
     """
     names = (LISTEN_PID_ENV, LISTEN_FDS_ENV, LISTEN_FDNAMES_ENV)
     pid, count, _ = (environ.pop(name, "").strip() for name in names)
@@ -41,7 +40,7 @@ def take_inherited_listener(environ: MutableMapping[str, str]) -> socket.socket 
     listener.set_inheritable(False)
     if not _listens_for_tcp(listener):
         listener.close()
-        raise ValueError("it is not a TCP socket that listens")
+        raise ValueError("it is not a listening TCP socket")
     return listener
 
 

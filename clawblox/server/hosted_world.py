@@ -1,7 +1,7 @@
-"""One running world, without time and without HTTP: simulation, sessions, inputs, chat.
+"""A simulation with its sessions, waiting inputs and chat; no clock, no HTTP, no I/O.
 
-Nothing here waits and nothing here does I/O. ``clocks`` decides when a tick happens, ``app``
-translates HTTP into these calls, ``document`` turns the whole into a snapshot and back.
+``clocks`` decides when a tick happens, ``app`` translates HTTP into these calls, and
+``snapshot_document`` turns all of it into a snapshot and back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clawblox.server.payload import encode_json
 from clawblox.server.sessions import IdSource, Session, Sessions
 from clawblox.server.simulation import InputError, Json, Simulation
 
-__all__ = ["Halted", "Instance", "InstanceFull", "PendingInput"]
+__all__ = ["Halted", "HostedWorld", "PendingInput", "WorldFull"]
 
 _log = logging.getLogger("clawblox.server")
 
@@ -27,7 +27,7 @@ class Halted(Exception):  # noqa: N818 - says the condition
     """The simulation raised an error; the world has stopped for good."""
 
 
-class InstanceFull(Exception):  # noqa: N818 - says the condition
+class WorldFull(Exception):  # noqa: N818 - says the condition
     """No further agent may join."""
 
 
@@ -36,10 +36,10 @@ class PendingInput:
     """An input that waits for the next tick.
 
     Attributes:
-        agent_id: Who sent it.
+        agent_id: Id of the agent that sent it.
         action: Its ``type``.
         data: Its ``data``.
-        refusal: Why the simulation refused it, once it has.
+        refusal: Why the simulation refused it; None if it has not.
     """
 
     agent_id: str = attrs.field(validator=attrs.validators.instance_of(str))
@@ -48,22 +48,23 @@ class PendingInput:
     refusal: str | None = None
 
 
-class Instance:
-    """A simulation and everybody in it.
+class HostedWorld:
+    """A simulation with its sessions, waiting inputs and chat.
 
     Args:
-        simulation: The world.
-        record: Called with every event, as JSON-able values.
+        simulation: The author's rules and state.
+        record: Called with every event as JSON values; None records nothing.
 
     Attributes:
-        simulation: The world.
+        simulation: The author's rules and state.
+        record: The same as the argument; may be set later.
         tick: Ticks since the world began.
-        time: Simulation time after the last of them, in seconds.
-        sessions: Who is in it.
-        ids: Where the next session's ids come from.
-        chat: What was said.
+        time: Simulation time after the last tick, in seconds.
+        sessions: The agents in the world.
+        ids: Issues the ids of the next session.
+        chat: The chat history.
         pending: Inputs that wait for the next tick.
-        failure: The error that halted the world, or None.
+        failure: The error that halted the world; None while it runs.
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class Instance:
         self.failure: str | None = None
 
     def join(self, name: str) -> Session:
-        """Take a new agent in.
+        """Add an agent and return its session.
 
         Raises:
-            InstanceFull: There are as many agents as the simulation allows.
+            WorldFull: As many agents as the simulation allows have joined.
             Halted: The world has stopped.
         """
         if len(self.sessions) >= self.simulation.max_agents:
-            raise InstanceFull
+            raise WorldFull
         session = Session(*self.ids.issue(), name)
         with self.running():
             self.simulation.join(session.agent_id, name)
@@ -98,7 +99,7 @@ class Instance:
         return session
 
     def leave(self, session: Session) -> None:
-        """Let an agent go, with the inputs it still had waiting.
+        """Remove an agent and its waiting inputs.
 
         Raises:
             Halted: The world has stopped.
@@ -106,14 +107,14 @@ class Instance:
         with self.running():
             self.simulation.leave(session.agent_id)
         self.sessions.remove(session)
-        self.pending = [each for each in self.pending if each.agent_id != session.agent_id]
+        self.pending = [item for item in self.pending if item.agent_id != session.agent_id]
         self._event("leave", agent_id=session.agent_id)
 
     def observe(self, session: Session) -> bytes:
         """Return what an agent sees now, encoded as JSON.
 
         Raises:
-            Halted: The world has stopped, be it that what is seen is not JSON.
+            Halted: The world has stopped; also when the observation is not valid JSON.
         """
         with self.running():
             seen = self.simulation.observe(session.agent_id)
@@ -121,7 +122,7 @@ class Instance:
             return encode_json({**header, **seen})
 
     def queue(self, session: Session, action: str, data: object) -> PendingInput:
-        """Keep an input for the next tick.
+        """Queue an input for the next tick.
 
         Raises:
             Halted: The world has stopped.
@@ -132,19 +133,19 @@ class Instance:
         return pending
 
     def apply_inputs(self) -> None:
-        """Hand every waiting input to the simulation, in the order of arrival.
+        """Pass every waiting input to the simulation, in the order of arrival.
 
         Raises:
             Halted: The world has stopped.
         """
         waiting, self.pending = self.pending, []
-        for each in waiting:
+        for item in waiting:
             with self.running():
                 try:
-                    self.simulation.act(each.agent_id, each.action, each.data)
+                    self.simulation.act(item.agent_id, item.action, item.data)
                 except InputError as error:
-                    each.refusal = str(error)
-            self._event("input", **attrs.asdict(each))
+                    item.refusal = str(error)
+            self._event("input", **attrs.asdict(item))
 
     def step(self) -> None:
         """Advance by one tick.
@@ -166,7 +167,7 @@ class Instance:
         return message
 
     def check(self) -> None:
-        """Do nothing while the world runs.
+        """Raise if the world has stopped.
 
         Raises:
             Halted: The world has stopped.
@@ -176,17 +177,17 @@ class Instance:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Guard every call of the simulation: its first error halts the world.
+        """Run a block that calls the simulation; its first error halts the world.
 
         Raises:
-            Halted: The world has stopped, before or just now.
+            Halted: The world had stopped before, or the block raised.
         """
         self.check()
         try:
             yield
-        except Exception as error:  # whatever an author's code raises
+        except Exception as error:  # the author's code may raise anything
             self.failure = f"{type(error).__name__}: {error}"
-            _log.exception("the simulation failed; the world has stopped at tick %d", self.tick)
+            _log.exception("the simulation failed: the world has stopped at tick %d", self.tick)
             self._event("halted", error=self.failure)
             raise Halted(self.failure) from error
 

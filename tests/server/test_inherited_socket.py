@@ -41,13 +41,13 @@ def test_a_world_serves_on_the_socket_and_binds_nothing(launch, listener, port):
     assert "WARNING" not in world.log
 
 
-def test_who_connects_before_the_world_is_up_is_answered(launch, listener, port):
+def test_a_client_that_connects_before_the_world_is_up_is_answered(launch, listener, port):
     with connect_early(port) as early:
         launch(descriptor=listener.fileno())
         assert early.recv(65536).startswith(b"HTTP/1.1 200")
 
 
-def test_further_descriptors_and_their_names_are_left_alone(launch, listener, port):
+def test_further_descriptors_and_their_names_are_ignored(launch, listener, port):
     env = {"LISTEN_FDS": "2", "LISTEN_FDNAMES": "http:spare"}
     assert launch(descriptor=listener.fileno(), env=env).port == port
 
@@ -55,14 +55,14 @@ def test_further_descriptors_and_their_names_are_left_alone(launch, listener, po
 @pytest.mark.parametrize(
     "env", [{"LISTEN_PID": "1"}, {"LISTEN_PID": ""}, {"LISTEN_FDS": " "}, {"LISTEN_PID": "self"}]
 )
-def test_a_socket_for_nobody_or_for_another_process_is_left_alone(launch, listener, port, env):
+def test_a_socket_for_another_process_is_ignored(launch, listener, port, env):
     world = launch(descriptor=listener.fileno(), env=env)
     assert world.port != port
     assert world.ask("GET", "/api.md").status == 200
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.0"])
-def test_a_count_that_is_no_number_is_refused(launch, listener, count):
+def test_a_count_that_is_not_a_number_is_refused(launch, listener, count):
     world = launch(descriptor=listener.fileno(), env={"LISTEN_FDS": count})
     assert world.process.wait(10) == 1
     assert world.log == (
@@ -84,7 +84,7 @@ def unix_listener() -> socket.socket:
     return listening
 
 
-NO_LISTENER = "it is not a TCP socket that listens"
+NO_LISTENER = "it is not a listening TCP socket"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ NO_LISTENER = "it is not a TCP socket that listens"
     ],
     ids=["no socket", "does not listen", "no TCP", "no internet socket"],
 )
-def test_a_descriptor_of_no_use_is_said_in_one_line(launch, open_descriptor, complaint):
+def test_an_unusable_descriptor_ends_the_world_with_one_line(launch, open_descriptor, complaint):
     with open_descriptor() as opened:
         world = launch(descriptor=opened.fileno())
         assert world.process.wait(10) == 1
@@ -109,7 +109,7 @@ def test_a_descriptor_of_no_use_is_said_in_one_line(launch, open_descriptor, com
 # ------------------------------------------------------------------------------ its address
 
 
-def test_the_socket_decides_the_address_whatever_was_told(launch):
+def test_the_socket_decides_the_address_over_flags(launch):
     with socket.create_server(("127.0.0.2", 0)) as listener:
         flags = ("--host", "127.0.0.1", "--port", "1")
         world = launch(TALLY, *flags, descriptor=listener.fileno())
@@ -117,7 +117,7 @@ def test_the_socket_decides_the_address_whatever_was_told(launch):
         assert world.ask("GET", "/api.md", host="127.0.0.2").status == 200
 
 
-def test_a_name_of_the_socket_stays_the_name_of_the_world(launch, listener, port):
+def test_a_host_name_of_the_socket_is_kept(launch, listener, port):
     world = launch(descriptor=listener.fileno(), env={"WORLD_HOST": "localhost"})
     assert world.port == port
     assert f"Listening on http://localhost:{port}" in world.log
@@ -130,7 +130,7 @@ def test_an_ipv6_socket_is_served(launch):
         assert world.ask("GET", "/api.md", host="::1").status == 200
 
 
-def test_a_socket_that_listens_beyond_this_machine_is_warned_of(launch):
+def test_a_socket_that_listens_beyond_this_machine_is_a_warning(launch):
     with socket.create_server(("0.0.0.0", 0)) as listener:
         world = launch(descriptor=listener.fileno())
         assert world.ask("GET", "/api.md").status == 200
@@ -167,7 +167,7 @@ def test_a_child_process_gets_neither_the_socket_nor_its_variables(launch, liste
     assert f"socket:[{os.fstat(listener.fileno()).st_ino}]" not in seen
 
 
-def test_variables_for_another_process_are_passed_on_to_no_child(launch, listener, tmp_path):
+def test_variables_for_another_process_are_not_passed_to_children(launch, listener, tmp_path):
     program = tmp_path / "world.py"
     program.write_text(CURIOUS)
     env = {"PYTHONPATH": str(TALLY.parent), "LISTEN_PID": "1"}
@@ -175,7 +175,7 @@ def test_variables_for_another_process_are_passed_on_to_no_child(launch, listene
     assert "LISTEN_" not in world.ask("GET", "/api.md").body.decode()
 
 
-def test_sigterm_ends_a_world_on_an_inherited_socket_in_order(launch, listener, port):
+def test_sigterm_stops_a_world_on_an_inherited_socket_cleanly(launch, listener, port):
     world = launch(descriptor=listener.fileno())
     listener.close()
     assert world.port == port
@@ -185,7 +185,7 @@ def test_sigterm_ends_a_world_on_an_inherited_socket_in_order(launch, listener, 
     assert "Traceback" not in world.log
 
 
-def test_a_refused_snapshot_resets_who_waits(launch, listener, port, tmp_path):
+def test_a_refused_snapshot_resets_waiting_clients(launch, listener, port, tmp_path):
     snapshot = tmp_path / "snapshot.json"
     snapshot.write_text("{}")
     with connect_early(port) as early:
@@ -200,7 +200,7 @@ def test_a_refused_snapshot_resets_who_waits(launch, listener, port, tmp_path):
     assert not is_listening(port)
 
 
-def test_a_restored_world_answers_who_waited_from_its_restored_state(
+def test_a_restored_world_answers_waiting_clients_from_its_restored_state(
     launch, listener, port, tmp_path
 ):
     original = launch()

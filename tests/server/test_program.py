@@ -38,7 +38,7 @@ def test_a_world_can_be_bound_to_ipv6(launch):
     assert world.ask("GET", "/api.md", host="::1").status == 200
 
 
-def test_a_world_that_listens_beyond_this_machine_says_so(launch):
+def test_a_world_that_listens_beyond_this_machine_warns(launch):
     world = launch(TALLY, "--host", "0.0.0.0")
     assert world.ask("GET", "/api.md").status == 200
     assert "WARNING: this world can be reached from other machines" in world.log
@@ -50,7 +50,7 @@ def test_answers_carry_no_time_of_the_host_and_no_server_name(launch):
 
 
 @pytest.mark.parametrize("token", [b"\xe9", "é".encode(), b"wrong", b"\xff" * 500])
-def test_a_token_of_any_bytes_is_only_refused(launch, token):
+def test_a_token_of_arbitrary_bytes_is_refused(launch, token):
     world = launch()
     answer = world.ask("GET", "/snapshot", headers={"X-Operator-Token": token})
     assert (answer.status, answer.body) == (401, b"Invalid operator token")
@@ -78,7 +78,7 @@ def test_foreign_hosts_and_origins_are_refused_on_the_real_port(launch):
     ],
     ids=["no host 1.0", "no host", "absolute form", "two hosts", "long header", "nonsense"],
 )
-def test_a_malformed_request_gets_no_document_and_the_world_goes_on(launch, request_head):
+def test_a_malformed_request_is_refused_and_the_world_runs_on(launch, request_head):
     world = launch()
     head = request_head.replace(b"%(port)d", str(world.port).encode())
     with socket.create_connection(("127.0.0.1", world.port), timeout=5) as connection:
@@ -88,7 +88,7 @@ def test_a_malformed_request_gets_no_document_and_the_world_goes_on(launch, requ
     assert world.ask("GET", "/api.md").status == 200
 
 
-def test_the_token_is_in_no_argument_and_no_log(launch):
+def test_no_argument_and_no_log_holds_the_token(launch):
     world = launch()
     world.snapshot()
     with open(f"/proc/{world.process.pid}/cmdline") as arguments:
@@ -110,7 +110,7 @@ def test_in_real_time_the_world_runs_by_itself_and_answers_after_a_tick(launch):
     assert seen["tick"] > first
 
 
-def test_a_halt_in_real_time_is_answered_and_the_process_lives(launch):
+def test_a_halted_real_time_world_keeps_answering(launch):
     world = launch(TALLY, "--clock", "realtime")
     headers = {"X-Session": world.ask("POST", "/join?name=a").json()["session"], **JSON}
     body = b'{"type":"FailAtNextStep"}'
@@ -123,7 +123,7 @@ def test_a_halt_in_real_time_is_answered_and_the_process_lives(launch):
 
 
 @pytest.mark.parametrize("clock", ["lockstep", "realtime"])
-def test_a_world_ends_with_a_status_of_its_own_when_it_halts_if_it_is_told_to(launch, clock):
+def test_with_exit_on_halt_a_halted_world_exits_with_status_70(launch, clock):
     world = launch(TALLY, "--exit-on-halt", "--clock", clock)
     headers = {"X-Session": world.ask("POST", "/join?name=a").json()["session"], **JSON}
     answer = world.ask("POST", "/input", headers=headers, body=b'{"type":"FailAtNextStep"}')
@@ -135,7 +135,7 @@ def test_a_world_ends_with_a_status_of_its_own_when_it_halts_if_it_is_told_to(la
     )
 
 
-def test_a_world_that_does_not_halt_ends_as_always(launch):
+def test_with_exit_on_halt_a_running_world_stops_with_status_0(launch):
     world = launch(TALLY, "--exit-on-halt")
     assert world.port
     assert world.stop() == 0
@@ -154,7 +154,7 @@ def snapshot(launch, tmp_path):
     return path
 
 
-def test_a_resumed_world_writes_the_snapshot_it_came_from(launch, snapshot):
+def test_a_resumed_world_returns_the_snapshot_it_restored(launch, snapshot):
     world = launch(env={"WORLD_RESUME_PATH": str(snapshot)})
     assert world.snapshot().body == snapshot.read_bytes()
 
@@ -204,16 +204,16 @@ def test_a_foreign_snapshot_is_refused_before_the_port_opens(launch, snapshot, d
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
-def test_a_world_without_chance_refuses_a_seed_in_one_line(launch, snapshot, is_resumed):
+def test_a_world_without_reseed_refuses_a_seed_with_one_line(launch, snapshot, is_resumed):
     env = {"WORLD_RESEED": "0", "WORLD_RESUME_PATH": str(snapshot) if is_resumed else ""}
     world = launch(env=env)
     assert world.process.wait(10) == 2
     assert world.log == (
-        "tally.py: this world cannot be reseeded; without WORLD_RESEED it goes on exactly\n"
+        "tally.py: this world has no reseed(): start it without WORLD_RESEED and --reseed\n"
     )
 
 
-def test_a_busy_port_is_said_in_one_line(launch):
+def test_a_busy_port_is_reported_in_one_line(launch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         world = launch(env={"WORLD_PORT": str(port)})
@@ -228,7 +228,7 @@ def test_a_busy_port_is_said_in_one_line(launch):
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("clock", ["lockstep", "realtime"])
-def test_a_signal_ends_a_world_in_order(launch, stop, clock):
+def test_a_signal_stops_a_world_cleanly(launch, stop, clock):
     world = launch(TALLY, "--clock", clock)
     port = world.port
     world.ask("POST", "/join?name=a")
@@ -238,7 +238,7 @@ def test_a_signal_ends_a_world_in_order(launch, stop, clock):
     assert "Traceback" not in world.log
 
 
-def test_a_request_that_never_ends_does_not_hold_a_world_up(launch):
+def test_an_endless_request_does_not_keep_a_world_from_stopping(launch):
     world = launch()
     session = world.ask("POST", "/join?name=a").json()["session"]
     head = (

@@ -1,0 +1,150 @@
+"""The snapshot of a hosted world: a JSON document, written and restored.
+
+``docs/server.md`` describes its fields. Orchestrators and other tools read ``format``, ``time``
+and ``scene_hash``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from clawblox.server.chat import Chat, ChatMessage
+from clawblox.server.hosted_world import HostedWorld, PendingInput
+from clawblox.server.payload import refuse_constant
+from clawblox.server.sessions import IdSource, Session, Sessions
+
+__all__ = ["VERSION", "SnapshotRefusal", "make_snapshot", "restore_snapshot"]
+
+VERSION: Final = 1
+"""Version of the kit's document, which holds the simulation's state."""
+
+_log = logging.getLogger("clawblox.server")
+_T = TypeVar("_T")
+
+
+class SnapshotRefusal(ValueError):  # noqa: N818 - says what happened
+    """A snapshot does not belong to this world; the message says why."""
+
+
+def make_snapshot(world: HostedWorld) -> dict[str, Any]:
+    """Return the snapshot of a world, as it is between two ticks.
+
+    Errors of the simulation's ``snapshot`` and ``content_hash`` pass through and do not halt the
+    world: a failed save must not stop the agents.
+
+    Raises:
+        Halted: The world has stopped.
+    """
+    world.check()
+    return {
+        "format": world.simulation.format,
+        "version": VERSION,
+        "time": world.time,
+        "tick": world.tick,
+        "scene_hash": world.simulation.content_hash(),
+        "state": world.simulation.snapshot(),
+        "sessions": [attrs.asdict(session) for session in world.sessions],
+        "ids": world.ids.document(),
+        "pending_inputs": [
+            {"agent_id": item.agent_id, "action": item.action, "data": item.data}
+            for item in world.pending
+        ],
+        "chat": world.chat.document(),
+    }
+
+
+def restore_snapshot(world: HostedWorld, body: bytes) -> None:
+    """Restore a snapshot into a fresh world.
+
+    Args:
+        world: The world, not used before; it must not be used after an error either.
+        body: The snapshot, encoded as JSON.
+
+    Raises:
+        SnapshotRefusal: ``body`` is not a snapshot of this world.
+    """
+    document = _parse(body)
+    _check_identity(world, document)
+    _restore_kit(world, document)
+    _restore_simulation(world, document)
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise SnapshotRefusal(f"it is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise SnapshotRefusal("it is not a JSON object")
+    return document
+
+
+def _check_identity(world: HostedWorld, document: dict[str, Any]) -> None:
+    expected = {
+        "format": world.simulation.format,
+        "version": VERSION,
+        "scene_hash": world.simulation.content_hash(),
+    }
+    for key, ours in expected.items():
+        theirs = _field(document, key, type(ours))
+        if theirs != ours:
+            raise SnapshotRefusal(f"its {key} is {theirs!r}, and this world's is {ours!r}")
+
+
+def _restore_kit(world: HostedWorld, document: dict[str, Any]) -> None:
+    ids, chat = _field(document, "ids", dict), _field(document, "chat", dict)
+    world.tick = _field(document, "tick", int)
+    world.ids = IdSource(_read_hex(_field(ids, "key", str)), _field(ids, "issued", int))
+    world.sessions = Sessions(_entries(document, "sessions", Session))
+    world.chat = Chat(_entries(chat, "messages", ChatMessage), _field(chat, "posted", int))
+    world.pending = _entries(document, "pending_inputs", PendingInput)
+
+
+def _restore_simulation(world: HostedWorld, document: dict[str, Any]) -> None:
+    time = _field(document, "time", (int, float))
+    if "state" not in document:
+        raise SnapshotRefusal("it has no 'state'")
+    try:
+        world.simulation.restore(document["state"])
+    except ValueError as error:
+        raise SnapshotRefusal(f"its state cannot be restored: {error}") from error
+    except Exception as error:
+        _log.exception("restoring the state failed")
+        raise SnapshotRefusal(
+            f"its state cannot be restored: {type(error).__name__}: {error}"
+        ) from error
+    world.time = world.simulation.time
+    if world.time != time:
+        raise SnapshotRefusal(
+            f"it was taken at time {time}, but the restored world is at {world.time}"
+        )
+
+
+def _field(document: dict[str, Any], key: str, kind: type[_T] | tuple[type[_T], ...]) -> _T:
+    if key not in document:
+        raise SnapshotRefusal(f"it has no {key!r}")
+    value = document[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise SnapshotRefusal(f"its {key!r} is of the wrong type: {type(value).__name__}")
+    return value
+
+
+def _entries(document: dict[str, Any], key: str, build: Callable[..., _T]) -> list[_T]:
+    try:
+        return [build(**entry) for entry in _field(document, key, list)]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SnapshotRefusal):
+            raise
+        raise SnapshotRefusal(f"its {key!r} are malformed: {error}") from error
+
+
+def _read_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise SnapshotRefusal(f"its 'ids' are malformed: {error}") from error
