@@ -7,7 +7,7 @@ An example is a ``python`` or ``bash`` block with a ``text`` block below it, its
 above a block tells more:
 
 - ``<!-- first terminal: "WORDS" -->``: the block runs beside those below it, which begin when it
-  has printed the words. It ends when they have run, or by Ctrl-C.
+  has printed the words, until one of them ends it. It needs no output below it.
 - ``<!-- until "WORDS" -->``: Ctrl-C is pressed when the block has printed the words.
 
 The examples of a page run one after the other in one directory that looks like a clone.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -38,13 +39,17 @@ _HOME: Final = "/home/ada/clawblox"
 
 _BLOCK: Final = re.compile(
     r'(?:<!-- (?P<mode>first terminal|until):? "(?P<words>[^"]+)" -->\n+)?'
-    r"```(?P<language>python|bash)\n(?P<code>.*?)```\n"
-    r"\n```text\n(?P<output>.*?)```\n",
-    re.DOTALL,
+    r"^```(?P<language>python|bash)\n(?P<code>(?:(?!```).)*)^```\n"
+    r"(?:\n^```text\n(?P<output>.*?)^```\n)?",
+    re.DOTALL | re.MULTILINE,
 )
 _FIXED_PORTS: Final = ("8080", "8085")
 _SETUP: Final = re.compile(r"^.*pip install \S+ && ")
-_VARIES: Final = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{6,}\b|\d{8}T\d+Z?|\d+(?:\.\d+)?")
+_VARIES: Final = re.compile(
+    r"\d{8}T\d+Z?(?:-[0-9a-f]{6}\b)?"  # the name of a snapshot
+    r"|\b(?=[0-9a-f]*\d)[0-9a-f]{6,}\b"
+    r"|\d+(?:\.\d+)?"
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Example:
         language: ``python`` or ``bash``.
         code: The program or the commands.
         output: What the page says that it prints.
-        span: Where the output is in the page.
+        span: Where the output is in the page; (-1, -1) where the page shows none.
         mode: ``first terminal``, ``until``, or an empty string.
         words: What it prints when it is to be interrupted, or when the next one may begin.
     """
@@ -83,12 +88,13 @@ def find_examples(page: Path) -> list[Example]:
         Example(
             match["language"],
             match["code"],
-            match["output"],
+            match["output"] or "",
             match.span("output"),
             match["mode"] or "",
             match["words"] or "",
         )
         for match in _BLOCK.finditer(page.read_text())
+        if match["output"] is not None or match["mode"] == "first terminal"
     ]
 
 
@@ -112,79 +118,102 @@ def run_examples(examples: Sequence[Example], directory: Path) -> list[str]:
         (directory / "examples").symlink_to(_ROOT / "examples")
     ports = dict(zip(_FIXED_PORTS, _free_ports(len(_FIXED_PORTS)), strict=True))
     outputs = [""] * len(examples)
-    beside: tuple[int, subprocess.Popen[str], list[str]] | None = None
+    beside: tuple[int, _Running] | None = None
     try:
         for number, example in enumerate(examples):
-            process = _spawn(example.command(ports), directory)
+            running = _Running(example.command(ports), directory)
             if example.mode == "first terminal":
-                beside = (number, process, _read_until(process, example.words))
+                beside = (number, running)
+                running.read_until(example.words)
                 continue
-            outputs[number] = _finish(process, example, directory)
-            if beside and (number + 1 == len(examples) or _is_over(beside[1])):
-                outputs[beside[0]] = _end_beside(beside[1], beside[2], directory)
+            outputs[number] = _finish(running, example)
+            if beside and (number + 1 == len(examples) or beside[1].is_over()):
+                outputs[beside[0]] = beside[1].end()
                 beside = None
     finally:
         if beside:
-            beside[1].send_signal(signal.SIGINT)
-            beside[1].communicate(timeout=_TIMEOUT_S)
+            beside[1].end()
     return outputs
 
 
-def _finish(process: subprocess.Popen[str], example: Example, directory: Path) -> str:
-    lines: list[str] = []
+class _Running:
+    """A command that runs, and what it has printed so far.
+
+    Args:
+        command: The command.
+        directory: Where it runs.
+    """
+
+    def __init__(self, command: Sequence[str], directory: Path) -> None:
+        left = ("VIRTUAL_ENV", "CONDA_PREFIX", "WORLD_", "COLUMNS")
+        env = {key: value for key, value in os.environ.items() if not key.startswith(left)}
+        self._directory = directory
+        self.process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env={**env, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+        )
+        self._printed = b""
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far."""
+        text = self._printed.decode(errors="replace")
+        return text.replace(str(self._directory.resolve()), _HOME)
+
+    def read_until(self, words: str) -> None:
+        """Read until it has printed some words.
+
+        Raises:
+            RuntimeError: It ended without them, or they did not come in time.
+        """
+        while words not in self.output:
+            if not self._read(_TIMEOUT_S):
+                self.process.kill()
+                raise RuntimeError(f"did not print {words!r}:\n{self.output}")
+
+    def is_over(self) -> bool:
+        """Return whether it ends by itself, now that a command may have told it to."""
+        while self._read(1.0):
+            pass
+        return self.process.poll() is not None
+
+    def end(self, *, by_itself: bool = False) -> str:
+        """Let it end, by Ctrl-C or by itself; return its output."""
+        if not by_itself and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        while self._read(_TIMEOUT_S):
+            pass
+        try:
+            self.process.wait(_TIMEOUT_S)
+        finally:
+            self.process.kill()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+        return self.output
+
+    def _read(self, timeout: float) -> bool:
+        """Read what is printed next; return False at the end, and when nothing came in time."""
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], timeout)[0]:
+            return False
+        chunk = self.process.stdout.read(1 << 16)
+        self._printed += chunk
+        return bool(chunk)
+
+
+def _finish(running: _Running, example: Example) -> str:
     if example.mode:
-        lines = _read_until(process, example.words)
-        process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=_TIMEOUT_S)[0]
-    output = _clean("".join(lines) + rest, directory)
-    expected = 128 + signal.SIGINT if example.mode else 0
-    if process.returncode != expected or not output.strip():
-        raise RuntimeError(f"exit status {process.returncode}:\n{example.code}\n{output}")
+        running.read_until(example.words)
+    output = running.end(by_itself=not example.mode)
+    status = running.process.returncode
+    if status != (128 + signal.SIGINT if example.mode else 0) or not output.strip():
+        raise RuntimeError(f"exit status {status}:\n{example.code}\n{output}")
     return output
-
-
-def _is_over(process: subprocess.Popen[str]) -> bool:
-    """Return whether a process ends by itself, now that a command may have told it to."""
-    try:
-        process.wait(1)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def _end_beside(process: subprocess.Popen[str], lines: Sequence[str], directory: Path) -> str:
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
-    return _clean("".join(lines) + process.communicate(timeout=_TIMEOUT_S)[0], directory)
-
-
-def _spawn(command: Sequence[str], directory: Path) -> subprocess.Popen[str]:
-    bin_dir = Path(sys.executable).parent
-    left = ("VIRTUAL_ENV", "CONDA_PREFIX", "WORLD_", "COLUMNS")
-    env = {key: value for key, value in os.environ.items() if not key.startswith(left)}
-    return subprocess.Popen(
-        command,
-        cwd=directory,
-        env={**env, "PATH": f"{bin_dir}:/usr/bin:/bin"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def _read_until(process: subprocess.Popen[str], words: str) -> list[str]:
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line)
-        if words in line:
-            return lines
-    raise RuntimeError(f"ended without printing {words!r}:\n{''.join(lines)}")
-
-
-def _clean(output: str, directory: Path) -> str:
-    return output.replace(str(directory.resolve()), _HOME)
 
 
 def _free_ports(count: int) -> Iterator[str]:
@@ -201,7 +230,7 @@ def _update(page: Path, *, is_check: bool) -> list[str]:
         outputs = run_examples(examples, Path(directory))
     changed = []
     for example, output in reversed(list(zip(examples, outputs, strict=True))):
-        if not is_alike(example.output, output):
+        if example.span[0] >= 0 and not is_alike(example.output, output):
             begin, end = example.span
             text = text[:begin] + output.rstrip("\n") + "\n" + text[end:]
             changed.append(example.code)
