@@ -19,7 +19,7 @@ TIMEOUT_S = 60
 
 
 @pytest.mark.parametrize("page", examples.PAGES, ids=lambda page: page.name)
-def test_the_examples_of_a_page_print_what_it_shows_and_run_again(
+def test_the_examples_of_a_page_print_what_it_shows_and_those_of_the_readme_run_again(
     page: Path, tmp_path: Path
 ) -> None:
     shown = examples.find_examples(page)
@@ -28,7 +28,8 @@ def test_the_examples_of_a_page_print_what_it_shows_and_run_again(
         if example.output:
             again = f"run python -m docs.examples\n{example.code}\n{printed}"
             assert examples.is_alike(example.output, printed), again
-    assert all(examples.run_examples(shown, tmp_path))
+    if page.name == "README.md":  # it promises that they can be run as often as one likes
+        assert all(output.strip() for output in examples.run_examples(shown, tmp_path))
 
 
 def test_every_block_of_the_readme_is_an_example_but_the_check() -> None:
