@@ -53,11 +53,14 @@ async def save(world_dir: str, run_dir: str, env: dict[str, str], count: int) ->
     async with AsyncWorld(dir=world_dir) as world:
         batch = await world.start_many(count, run_dir=run_dir, env=env)
         batch.raise_if_failed()
-        (await world.save_all()).raise_if_failed()
+        for saved in await world.save_all():
+            saved.path.unlink()
         before = Clocks()
-        saved = await world.save_all()
+        batch = await world.save_all()
         after = Clocks()
-        saved.raise_if_failed()
+        batch.raise_if_failed()
+        for saved in batch:
+            saved.path.unlink()
     return {
         "save_s": after.wall - before.wall,
         "save_cpu_s": after.process - before.process,

@@ -1,6 +1,7 @@
 """Two installations of clawblox beside each other and beside the floor, in one run.
 
-    python -m benchmarks.paired BEFORE_PYTHON AFTER_PYTHON [--json FILE] [--quick]
+    python -m benchmarks.paired BEFORE_PYTHON AFTER_PYTHON [--json FILE] [--dir DIR]...
+                                [--rounds N] [--quick]
 
 Each argument is the interpreter of a virtual environment in which one state of clawblox is
 installed. Within a round, floor, before and after come in shuffled order, each in fresh
@@ -267,12 +268,14 @@ def main() -> None:
         help="measure in this directory; default: this checkout, and /dev/shm",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--rounds", type=int, help=f"default: {Scale().rounds}")
     parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
     options = parser.parse_args()
     pythons = {name: str(Path(getattr(options, name)).absolute()) for name in ("before", "after")}
-    rows = measure(
-        pythons, options.dir or [_ROOT, _SHARED_MEMORY], QUICK if options.quick else Scale()
-    )
+    scale = QUICK if options.quick else Scale()
+    if options.rounds:
+        scale = attrs.evolve(scale, rounds=options.rounds)
+    rows = measure(pythons, options.dir or [_ROOT, _SHARED_MEMORY], scale)
     print_paired(rows)
     if options.json:
         more: dict[str, Any] = {"pairs": [attrs.asdict(row) for row in rows]}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks.charts import Bar, Panel, draw_bars, draw_lines, format_number
-from docs.pictures.svg import Canvas
+from docs.pictures.svg import Canvas, Colour
 
 __all__ = ["draw"]
 
@@ -107,9 +107,13 @@ def _row_panels(rows: list[dict[str, Any]]) -> list[Panel]:
 
 def _ratio_bar(row: dict[str, Any]) -> Bar:
     text = f"{row['ratio']:.2f} ({format_number(row['value'])} {row['unit']})"
-    return Bar(row["what"], row["ratio"], text, goal=row["goal"])
+    return Bar(row["what"], row["ratio"], text, _colour(row["ratio"], row), row["goal"])
 
 
 def _value_bar(row: dict[str, Any]) -> Bar:
     text = f"{format_number(row['value'])} {row['unit']}"
-    return Bar(row["what"], row["value"], text, goal=row["goal"])
+    return Bar(row["what"], row["value"], text, _colour(row["value"], row), row["goal"])
+
+
+def _colour(measured: float, row: Mapping[str, Any]) -> Colour:
+    return "bad" if row["goal"] is not None and measured > row["goal"] else "first"
