@@ -51,16 +51,16 @@ async def start_and_stop(
 async def save(world_dir: str, run_dir: str, env: dict[str, str], count: int) -> dict[str, float]:
     """Save a batch of worlds, after one save of each for what only the first costs."""
     async with AsyncWorld(dir=world_dir) as world:
-        batch = await world.start_many(count, run_dir=run_dir, env=env)
-        batch.raise_if_failed()
-        for saved in await world.save_all():
-            saved.path.unlink()
+        started = await world.start_many(count, run_dir=run_dir, env=env)
+        started.raise_if_failed()
+        for snapshot in await world.save_all():
+            snapshot.path.unlink()
         before = Clocks()
-        batch = await world.save_all()
+        saved = await world.save_all()
         after = Clocks()
-        batch.raise_if_failed()
-        for saved in batch:
-            saved.path.unlink()
+        saved.raise_if_failed()
+        for snapshot in saved:
+            snapshot.path.unlink()
     return {
         "save_s": after.wall - before.wall,
         "save_cpu_s": after.process - before.process,

@@ -172,7 +172,7 @@ def _start_rows(where: str, count: int, samples: Samples) -> list[PairedRow]:
         row(f"start {count} light worlds", "start_s", "ms", 1e3),
         row(f"stop {count} light worlds", "stop_s", "ms", 1e3),
         row(f"CPU of a start, {count} at once", "start_cpu_s", "ms", 1e3 / count),
-        row("of it in the event loop's thread", "start_loop_cpu_s", "ms", 1e3 / count),
+        row(f"CPU of a start in the loop, {count} at once", "start_loop_cpu_s", "ms", 1e3 / count),
         row(f"CPU of a stop, {count} at once", "stop_cpu_s", "ms", 1e3 / count),
         row(f"memory per instance, {count} started", "rss_bytes", "KiB", 1 / 1024 / count),
     ]
@@ -183,7 +183,7 @@ def _save_rows(where: str, count: int, samples: Samples) -> list[PairedRow]:
     return [
         row(f"save {count} x 1 MB", "save_s", "ms", 1e3),
         row(f"CPU of a save, {count} at once", "save_cpu_s", "ms", 1e3 / count),
-        row("of it in the event loop's thread", "save_loop_cpu_s", "ms", 1e3 / count),
+        row(f"CPU of a save in the loop, {count} at once", "save_loop_cpu_s", "ms", 1e3 / count),
     ]
 
 
@@ -220,7 +220,7 @@ def measure_imports(pythons: dict[str, str], rounds: int) -> list[PairedRow]:
     return rows
 
 
-def _cpu_s(command: Sequence[str]) -> float:
+def _cpu_s(command: list[str]) -> float:
     silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     pid = os.posix_spawn(command[0], command, os.environ, file_actions=silent)
     _, status, usage = os.wait4(pid, 0)
