@@ -6,19 +6,17 @@ from plain blocking sockets into fsynced files, without digest, check or manifes
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.worlds import HOST, Readiness, WorldSpec, kill
-from clawblox.system.ports import take_free_port
 
-__all__ = ["leased_specs", "save_floor", "start_floor"]
+__all__ = ["end", "save_floor", "spawn", "start_floor"]
 
 _BUFFER_BYTES = 1 << 20
 _REQUEST = b"GET /snapshot HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -29,28 +27,15 @@ _SILENT = [
 ]
 
 
-@contextlib.contextmanager
-def leased_specs(kind: str, count: int, readiness: Readiness) -> Iterator[list[WorldSpec]]:
-    """Describe so many worlds, each with a port that is leased meanwhile."""
-    with contextlib.ExitStack() as stack:
-        leases = [take_free_port(HOST) for _ in range(count)]
-        for lease in leases:
-            stack.callback(lease.release)
-        yield [
-            WorldSpec.make(kind, index, lease.port, readiness) for index, lease in enumerate(leases)
-        ]
-
-
 def start_floor(specs: Sequence[WorldSpec], readiness: Readiness) -> tuple[float, float]:
-    """Spawn the worlds, wait for their own word, end them; return both times in seconds."""
-    environments = [{**os.environ, **spec.env} for spec in specs]
-    pids = []
+    """Start worlds, wait until each reports that it listens, stop them.
+
+    Returns:
+        Seconds until all were ready, and seconds until all had stopped.
+    """
+    begun = time.monotonic()
+    pids = spawn(specs)
     try:
-        begun = time.monotonic()
-        for spec, env in zip(specs, environments, strict=True):
-            program = spec.command[0]
-            pid = os.posix_spawn(program, spec.command, env, file_actions=_SILENT, setsid=True)
-            pids.append(pid)
         readiness.wait(len(pids))
         ready = time.monotonic()
         for pid in pids:
@@ -60,9 +45,28 @@ def start_floor(specs: Sequence[WorldSpec], readiness: Readiness) -> tuple[float
             pids.pop()
         return ready - begun, time.monotonic() - ready
     finally:
-        for pid in pids:
-            kill(pid)
-            os.waitpid(pid, 0)
+        end(pids)
+
+
+def spawn(specs: Sequence[WorldSpec]) -> list[int]:
+    """Start worlds with nothing but ``posix_spawn``; return their process ids."""
+    pids: list[int] = []
+    try:
+        for spec in specs:
+            program, env = spec.command[0], {**os.environ, **spec.env}
+            pid = os.posix_spawn(program, spec.command, env, file_actions=_SILENT, setsid=True)
+            pids.append(pid)
+    except BaseException:
+        end(pids)
+        raise
+    return pids
+
+
+def end(pids: Sequence[int]) -> None:
+    """Kill child processes and wait until they are gone."""
+    for pid in pids:
+        kill(pid)
+        os.waitpid(pid, 0)
 
 
 def save_floor(ports: Sequence[int], directory: str, threads: int) -> float:

@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 
 class Server(uvicorn.Server):
-    """A uvicorn that says when it listens."""
+    """A uvicorn that reports when it listens."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen and say so."""
+        """Start to listen and report it."""
         await super().startup(sockets)
         at = time.monotonic()
         Path(os.environ["BENCH_READY"]).write_text(f"{at:.9f}\n")  # a fifo: at once or never

@@ -18,7 +18,7 @@ _SETTLE_S = 1.0
 
 
 def bench_idle(scratch: Path, readiness: Readiness, *, count: int, seconds: float) -> list[Row]:
-    """Measure so many light worlds that are only watched over, for so many seconds each way."""
+    """Measure ``count`` light worlds that do nothing, for ``seconds`` with and without probes."""
     rows: list[Row] = []
     for name, more in (("idle", ""), ("probed", "[run.liveness]\nperiod = 10.0")):
         world_dir = write_world(scratch / name, "light", more=more)

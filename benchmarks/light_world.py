@@ -4,9 +4,9 @@ Raw sockets, one connection after the other, run as ``python -I -S``. It takes a
 socket that it inherits (``LISTEN_FDS``), else it binds one itself. It writes the monotonic time
 at which it really listens into what ``BENCH_READY`` names, a path or a descriptor, and serves
 ``GET /snapshot`` by ``sendfile`` from the file that ``BENCH_SNAPSHOT`` names. With
-``BENCH_LINES`` it also writes so many lines a second to its log, and ``GET /longest-write``
-says how long the longest write took since it was last asked. With ``BENCH_STOP_S`` it takes so
-long to obey TERM, as a world that cleans up.
+``BENCH_LINES`` it also writes that many lines a second to its log, and ``GET /longest-write``
+answers how long the longest write took since the last such request. ``BENCH_STOP_S`` is how
+long it takes to obey TERM, as a world that cleans up.
 """
 
 import _signal  # without the enum that `signal` brings along
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def clean_up(number: int, frame: object) -> None:
-    """Take the time that was asked for, and end."""
+    """Take as long as BENCH_STOP_S says, and end."""
     time.sleep(float(os.environ["BENCH_STOP_S"]))
     os._exit(0)
 
@@ -48,7 +48,7 @@ def open_listener() -> socket.socket:
     """Return the inherited listening socket, or one of our own."""
     if os.environ.get("LISTEN_PID") == str(os.getpid()):
         listener = socket.socket(fileno=3)
-        listener.setblocking(True)  # the flag is shared with whoever made it
+        listener.setblocking(True)  # the process that made it shares the flag
         return listener
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

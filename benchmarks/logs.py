@@ -26,14 +26,14 @@ _REQUEST = b"GET /longest-write HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n
 def bench_logs(
     scratch: Path, readiness: Readiness, *, count: int, lines_per_s: int, seconds: float
 ) -> list[Row]:
-    """Measure so many worlds that write so many lines a second each.
+    """Measure worlds that write to their logs all the time.
 
     Args:
         scratch: Directory for everything that is written.
         readiness: What the worlds write into.
-        count: How many light worlds.
-        lines_per_s: How many lines each of them writes a second.
-        seconds: How long each phase lasts.
+        count: Number of light worlds.
+        lines_per_s: Lines that each of them writes a second.
+        seconds: Length of each phase.
     """
     world_dir = write_world(scratch / "talkative", "light")
     env = {**readiness.env, "BENCH_LINES": str(lines_per_s)}
@@ -49,7 +49,7 @@ def bench_logs(
         Row(f"{name}: delivered to the subscribers", delivered, "%"),
         Row(f"{name}: longest write", 1e3 * taken["longest_s"], "ms"),
         Row(
-            f"{name}: the same, loop stalled {_STALL_S:g} s",
+            f"{name}: longest write, loop stalled {_STALL_S:g} s",
             1e3 * taken["longest_stalled_s"],
             "ms",
             goal=1e3 * _STALL_S / 10,

@@ -1,6 +1,6 @@
 """What clawblox costs for dozens of worlds: each part beside its floor, in one run.
 
-    python -m benchmarks.many_worlds [--json FILE] [--plot FILE.svg] [--only PART,...] [--quick]
+    python -m benchmarks.many_worlds [--json FILE] [--only PART,...] [--quick]
 
 Parts: ``starts`` (and stops), ``snapshots``, ``logs``, ``idle``, and ``peers``: the same worlds
 run by a plain script and by other tools. Within a round the contenders come in shuffled order,
@@ -21,7 +21,6 @@ from benchmarks.idle import bench_idle
 from benchmarks.logs import bench_logs
 from benchmarks.measure import Row, print_rows, write_json
 from benchmarks.peers import bench_peers, print_tools
-from benchmarks.plots import draw_starts
 from benchmarks.snapshots import bench_snapshots
 from benchmarks.starts import bench_starts
 from benchmarks.worlds import Readiness
@@ -31,7 +30,7 @@ PARTS = ("starts", "snapshots", "logs", "idle", "peers")
 
 @attrs.frozen
 class Scale:
-    """How much of everything is measured; ``rounds`` are those of the part it stands with."""
+    """How much of everything is measured."""
 
     light: Sequence[int] = (1, 8, 32, 128)
     heavy: int = 32
@@ -141,7 +140,7 @@ def parts(text: str) -> list[str]:
     chosen = text.split(",")
     unknown = set(chosen) - set(PARTS)
     if unknown:
-        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}")
+        raise argparse.ArgumentTypeError(f"unknown part: {', '.join(sorted(unknown))}")
     return chosen
 
 
@@ -151,20 +150,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--json", type=Path, help="also write everything to this file")
-    parser.add_argument("--plot", type=Path, help="draw the starts into this file, .svg or .png")
     parser.add_argument("--only", type=parts, default=PARTS, help=f"of {','.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
     options = parser.parse_args()
-    if options.plot and "starts" not in options.only:
-        parser.error("--plot draws the starts")
     with tempfile.TemporaryDirectory(prefix="clawblox-bench-") as scratch:
         run = Run(Path(scratch), QUICK if options.quick else Scale())
         for part in options.only:
             run.take(part)
     if options.json:
-        write_json(options.json, "many worlds", run.rows, **run.more)
-    if options.plot:
-        draw_starts(run.more["series"], options.plot)
+        name = f"many worlds: {', '.join(options.only)}"
+        write_json(options.json, name, run.rows, **run.more)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import resource
 import statistics
+import subprocess
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ import attrs
 __all__ = [
     "Row",
     "Watch",
+    "commit",
+    "file_system",
     "machine",
     "median",
     "peak_resident_bytes",
@@ -127,7 +132,27 @@ def peak_resident_bytes() -> int:
 
 def machine() -> str:
     """Describe the machine in a few words."""
-    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}"
+    model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    processor = f" ({model[1]})" if model else ""
+    release = ".".join(platform.release().split(".")[:2])
+    system = f"Python {platform.python_version()}, {platform.system()} {release}"
+    return f"{os.cpu_count()} cores{processor}, {system}"
+
+
+def commit() -> str:
+    """Return the commit of this checkout, with a plus sign where files differ from it."""
+    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*"]
+    here = Path(__file__).parent
+    result = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "unknown"
+
+
+def file_system(directory: Path) -> str:
+    """Return the type of the file system that a directory is on, for example ``ext4``."""
+    place = directory.resolve()
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    types = {Path(fields[4]): fields[fields.index("-") + 1] for fields in mounts}
+    return next(types[parent] for parent in (place, *place.parents) if parent in types)
 
 
 def report(name: str, rows: Sequence[Row], json_path: Path | None) -> None:
@@ -155,6 +180,8 @@ def write_json(path: Path, name: str, rows: Sequence[Row], **more: Any) -> None:
     document = {
         "benchmark": name,
         "machine": machine(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": commit(),
         "rows": [{**attrs.asdict(row), "ratio": row.ratio} for row in rows],
         **more,
     }

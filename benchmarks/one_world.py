@@ -1,6 +1,6 @@
 """What clawblox costs for one world: start, calls, saves; each beside its floor, in one run.
 
-    python -m benchmarks.one_world [--rounds 15] [--json FILE]
+    python -m benchmarks.one_world [--rounds 15] [--json FILE] [--quick]
 
 Floors: ``posix_spawn`` of the same world and a blocking read of its readiness pipe; the same
 request over a raw blocking socket; the same body read from a blocking socket, written and
@@ -14,20 +14,20 @@ import argparse
 import json
 import os
 import socket
-import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 
 from benchmarks.measure import Row, median, report, watch
+from benchmarks.worlds import HOST, PROGRAMS, free_ports
 from clawblox import AsyncWorld, World
-from clawblox.system.ports import take_free_port
 
-WORLD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("light_world.py"))]
-HOST = "127.0.0.1"
+WORLD = PROGRAMS["light"]
 CALLS = 200
+SIZES = ((1, 1), (50, 3), (300, 5))
 
 
 def write_world(directory: Path) -> Path:
@@ -52,10 +52,10 @@ def write_snapshot(path: Path, megabytes: int, *, keys_first: bool) -> None:
 
 def floor_start() -> float:
     """Spawn the world and wait for its own word that it listens; return seconds."""
-    lease = take_free_port(HOST)
+    (port,) = free_ports(1)
     read_end, write_end = os.pipe()
     os.set_inheritable(write_end, True)
-    env = {"WORLD_HOST": HOST, "WORLD_PORT": str(lease.port), "BENCH_READY": str(write_end)}
+    env = {"WORLD_HOST": HOST, "WORLD_PORT": str(port), "BENCH_READY": str(write_end)}
     begun = time.monotonic()
     pid = os.posix_spawn(WORLD[0], WORLD, env, setsid=True)
     os.close(write_end)
@@ -64,7 +64,6 @@ def floor_start() -> float:
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     os.close(read_end)
-    lease.release()
     return elapsed
 
 
@@ -176,15 +175,20 @@ async def bench_save(world_dir: Path, scratch: Path, megabytes: int, rounds: int
     return rows
 
 
-async def run(rounds: int) -> list[Row]:
-    """Run everything."""
+async def run(rounds: int, sizes: Sequence[tuple[int, int]]) -> list[Row]:
+    """Run everything.
+
+    Args:
+        rounds: How often a start is measured, and a save of the first size.
+        sizes: Sizes of snapshots in megabytes; by how much each has fewer rounds.
+    """
     with tempfile.TemporaryDirectory(prefix="clawblox-bench-") as name:
         scratch = Path(name)
         world_dir = write_world(scratch / "light")
         rows = await bench_start(world_dir, scratch, rounds)
         rows += await bench_calls(world_dir, scratch)
         rows += await anyio.to_thread.run_sync(bench_facade, world_dir)
-        for megabytes, share in ((1, 1), (50, 3), (300, 5)):
+        for megabytes, share in sizes:
             rows += await bench_save(world_dir, scratch, megabytes, max(3, rounds // share))
     return rows
 
@@ -196,8 +200,11 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=15, help="starts, and saves of 1 MB")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
     options = parser.parse_args()
-    report("one world", anyio.run(run, options.rounds), options.json)
+    sizes = ((1, 1),) if options.quick else SIZES
+    rows = anyio.run(run, 3 if options.quick else options.rounds, sizes)
+    report("one world", rows, options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""clawblox beside what its user would pick instead, each doing the same with the same worlds.
+"""clawblox beside other tools that its user might pick, each running the same worlds.
 
 Every tool runs in processes of its own (``python -m benchmarks.tools``) and is asked for two
 things: to start and stop N worlds, and what is left of them when it is killed by SIGKILL.
@@ -22,10 +22,17 @@ from typing import Any, Self
 
 import attrs
 
-from benchmarks.floors import leased_specs, start_floor
+from benchmarks.floors import start_floor
 from benchmarks.measure import median
 from benchmarks.tools import TOOLS
-from benchmarks.worlds import Readiness, WorldSpec, end_carriers, kill, poll_until
+from benchmarks.worlds import (
+    Readiness,
+    WorldSpec,
+    end_carriers,
+    kill,
+    make_specs,
+    poll_until,
+)
 from clawblox.system.process_tree import all_processes
 
 __all__ = ["ToolRow", "bench_peers", "print_tools", "use_tool"]
@@ -38,11 +45,11 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ToolFailed(Exception):  # noqa: N818 - says the condition
-    """A tool did not do what it was asked; the message says why."""
+    """A tool did not do what it was asked; the message gives the reason."""
 
 
 _FAILURES = (ToolFailed, OSError, subprocess.TimeoutExpired)
-"""What one tool's failure may be, which shall not take the figures of the others along."""
+"""Failures of one tool; the others are still measured."""
 
 
 @attrs.frozen
@@ -88,7 +95,7 @@ class ToolProcess:
 
     Args:
         name: The tool.
-        specs: The worlds that it shall run.
+        specs: The worlds for it to run.
         directory: Where it may write; removed at the end.
     """
 
@@ -139,7 +146,7 @@ class ToolProcess:
         self._stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        """Return what the tool says of the step that it was told to take.
+        """Return the tool's answer to the last step.
 
         Raises:
             ToolFailed: It is not installed, it failed, or it took too long.
@@ -205,7 +212,7 @@ def use_tool(name: str, specs: Sequence[WorldSpec], readiness: Readiness, scratc
         )
 
 
-def survivors_of(
+def count_survivors(
     name: str, specs: Sequence[WorldSpec], readiness: Readiness, scratch: Path, patience_s: float
 ) -> int:
     """Kill a tool whose worlds run; return how many of them live ``patience_s`` later.
@@ -256,7 +263,7 @@ def bench_peers(
         scratch: Directory for everything that is written.
         readiness: What the worlds write into.
         count: How many light worlds.
-        rounds: How often each tool's turn comes.
+        rounds: How many samples each tool gives.
         patience_s: How long worlds may live on after their tool was killed.
     """
     uses: dict[str, list[Use]] = {name: [] for name in ("floor", *TOOLS)}
@@ -278,17 +285,17 @@ def bench_peers(
 
 
 def _use_once(name: str, count: int, readiness: Readiness, scratch: Path) -> Use:
-    with leased_specs("light", count, readiness) as specs:
-        if name != "floor":
-            return use_tool(name, specs, readiness, scratch)
-        ready, stop = start_floor(specs, readiness)
-        return Use(0.0, ready, ready, stop, 0.0, 0)
+    specs = make_specs("light", count, readiness)
+    if name != "floor":
+        return use_tool(name, specs, readiness, scratch)
+    ready, stop = start_floor(specs, readiness)
+    return Use(0.0, ready, ready, stop, 0.0, 0)
 
 
 def _row(name: str, uses: Sequence[Use], reason: str | None) -> ToolRow:
     if reason is not None:
         return ToolRow(name, reason)
-    note = TOOLS[name].note if name in TOOLS else "posix_spawn, and the worlds' own word"
+    note = TOOLS[name].note if name in TOOLS else "posix_spawn, and the worlds' own report"
     fields = [field.name for field in attrs.fields(Use)]
     medians = {field: median(getattr(use, field) for use in uses) for field in fields}
     return ToolRow(name, note, Use(**medians))
@@ -300,8 +307,8 @@ def _with_survivors(
     if row.use is None or row.tool not in TOOLS:
         return row
     try:
-        with leased_specs("light", count, readiness) as specs:
-            survivors = survivors_of(row.tool, specs, readiness, scratch, patience_s)
+        specs = make_specs("light", count, readiness)
+        survivors = count_survivors(row.tool, specs, readiness, scratch, patience_s)
     except _FAILURES as failure:
         return attrs.evolve(row, note=str(failure))
     finally:

@@ -1,32 +1,119 @@
-"""The plot of a run: seconds until all worlds were ready, against how many there were."""
+"""The plot of each benchmark, from the document that it has written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any, Final
 
-__all__ = ["draw_starts"]
+from benchmarks.charts import Bar, Panel, draw_bars, draw_lines, format_number
+from docs.pictures.svg import Canvas, Colour
 
-_LABELS = {
-    "floor": "floor: posix_spawn, and the worlds' own word",
+__all__ = ["draw"]
+
+_FLOOR: Final = (1.0, "the floor")
+_WIDE: Final = 30
+"""Where ratios lie further apart than this factor, their axis is logarithmic."""
+
+_SERIES: Final = {
+    "floor": "floor: posix_spawn",
     "clawblox": "clawblox",
     "inherited": "clawblox, inherited socket",
-    "script": "plain script: Popen, urllib every 0.2 s",
+    "script": "script: Popen, poll 0.2 s",
+}
+_AXES: Final = {
+    "KiB": "memory, KiB",
+    "MB": "memory, MB",
+    "MB/s": "speed, MB/s",
+    "ms": "time, ms",
+    "s": "time, s",
+    "µs": "time, µs",
+    "%": "share, %",
+    "times": "times as long",
 }
 
 
-def draw_starts(series: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> None:
-    """Draw a line for every contender; the file's ending says the format, as ``.svg``."""
-    from matplotlib.figure import Figure  # an extra that only the plot needs
+def draw(document: Mapping[str, Any]) -> Canvas:
+    """Return the plot of one benchmark."""
+    title = str(document["benchmark"])
+    if "series" in document:
+        return draw_lines(
+            f"{title}: seconds until all worlds are ready",
+            {_SERIES[name]: points for name, points in document["series"].items()},
+            x_axis="light worlds",
+            y_axis="seconds until all are ready",
+        )
+    if "tools" in document:
+        return draw_bars(title, [_tools_panel(document["tools"])])
+    if "pairs" in document:
+        return draw_bars(title, _pair_panels(document["pairs"]))
+    return draw_bars(title, _row_panels(document["rows"]))
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.add_subplot(xlabel="light worlds", ylabel="seconds until all are ready")
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    for name, points in series.items():
-        counts, seconds = zip(*points, strict=True)
-        axes.plot(counts, seconds, marker="o", label=_LABELS[name])
-        axes.set_xticks(counts, [str(count) for count in counts])
-    axes.grid(visible=True, alpha=0.3)
-    axes.legend()
-    figure.savefig(path)
+
+def _tools_panel(tools: list[dict[str, Any]]) -> Panel:
+    measured = [tool for tool in tools if tool["use"]]
+    bars = [
+        Bar(
+            tool["tool"],
+            tool["use"]["known_s"],
+            f"{format_number(tool['use']['known_s'])} s",
+            "muted" if tool["tool"] == "floor" else "first",
+        )
+        for tool in sorted(measured, key=lambda tool: float(tool["use"]["known_s"]))
+    ]
+    return Panel(
+        "From the call until its user knows that all worlds serve", "time, s", bars, is_log=True
+    )
+
+
+def _pair_panels(pairs: list[dict[str, Any]]) -> list[Panel]:
+    places = dict.fromkeys(pair["where"] for pair in pairs)
+    return [
+        Panel(
+            f"On {place}" if place else "Anywhere",
+            "after, as a multiple of before",
+            [_pair_bar(pair) for pair in pairs if pair["where"] == place],
+            reference=(1.0, "before"),
+        )
+        for place in places
+    ]
+
+
+def _pair_bar(pair: dict[str, Any]) -> Bar:
+    before, after, unit = pair["before"], pair["after"], pair["unit"]
+    text = f"{after / before:.2f} ({format_number(before)} → {format_number(after)} {unit})"
+    return Bar(pair["what"].replace("`", ""), after / before, text)
+
+
+def _row_panels(rows: list[dict[str, Any]]) -> list[Panel]:
+    measured = [row for row in rows if row["value"] is not None]
+    panels = []
+    against = [row for row in measured if row["ratio"] is not None]
+    if against:
+        bars = [_ratio_bar(row) for row in against]
+        ratios = [bar.value for bar in bars]
+        is_wide = max(ratios) > _WIDE * min(ratios)
+        panels.append(
+            Panel(
+                "Against the floor", "multiple of the floor", bars, reference=_FLOOR, is_log=is_wide
+            )
+        )
+    others = [row for row in measured if row["ratio"] is None]
+    for unit in dict.fromkeys(row["unit"] for row in others):
+        bars = [_value_bar(row) for row in others if row["unit"] == unit]
+        axis = _AXES.get(unit, unit)
+        panels.append(Panel(axis.partition(",")[0].capitalize(), axis, bars))
+    return panels
+
+
+def _ratio_bar(row: dict[str, Any]) -> Bar:
+    text = f"{row['ratio']:.2f} ({format_number(row['value'])} {row['unit']})"
+    return Bar(row["what"], row["ratio"], text, _colour(row["ratio"], row), row["goal"])
+
+
+def _value_bar(row: dict[str, Any]) -> Bar:
+    text = f"{format_number(row['value'])} {row['unit']}"
+    return Bar(row["what"], row["value"], text, _colour(row["value"], row), row["goal"])
+
+
+def _colour(measured: float, row: Mapping[str, Any]) -> Colour:
+    return "bad" if row["goal"] is not None and measured > row["goal"] else "first"

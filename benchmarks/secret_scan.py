@@ -3,7 +3,8 @@
 ``python -m benchmarks.secret_scan [PATH…]`` scans every file below the paths, by default the
 standard library and the installed packages of this interpreter, and prints the speed of a first
 and of a second pass, how late another thread came meanwhile, and every finding by rule. With
-``--without-re2`` the package google-re2 is not used even where it is installed.
+``--without-re2`` the package google-re2 is not used even where it is installed. With ``--json
+FILE`` the figures are also written to a file; ``--quick`` scans this repository's benchmarks only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.measure import Row, report
 from clawblox.checkpoint.secrets import RULESET, Scanner
 from clawblox.checkpoint.secrets.patterns.accelerator import is_accelerated
 from clawblox.results import Finding
@@ -53,24 +55,30 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", type=Path, help="files or directories")
     parser.add_argument("--list", action="store_true", help="print every finding")
     parser.add_argument("--without-re2", action="store_true", help="do without google-re2")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
     options = parser.parse_args()
     if options.without_re2:
         sys.modules["re2"] = None  # type: ignore[assignment] # cannot be imported
-    paths = options.paths or [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
+    installed = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
+    paths = options.paths or ([Path(__file__).parent] if options.quick else installed)
     files = sorted({file for path in paths for file in _files(path)})
     means = "with re2" if is_accelerated() else "without re2"
     print(f"rule set {RULESET}, {means}, {len(files)} files")
+    rows: list[Row] = []
     for name in ("first", "second"):
         scanner = Scanner()
-        findings = _pass(name, scanner, files)
+        findings, taken = _pass(name, scanner, files)
+        rows += taken
     print(f"{len(findings)} findings, {scanner.summary()['decoded_containers']} containers")
     for rule, count in Counter(finding.rule for finding in findings).most_common():
         print(f"{count:6d} {rule}")
     for finding in findings if options.list else ():
         print(f"  {finding}")
+    report(f"secret scan, {means}", rows, options.json)
 
 
-def _pass(name: str, scanner: Scanner, files: Sequence[Path]) -> list[Finding]:
+def _pass(name: str, scanner: Scanner, files: Sequence[Path]) -> tuple[list[Finding], list[Row]]:
     ticker = Ticker()
     ticker.start()
     begun, begun_cpu = time.perf_counter(), time.process_time()
@@ -78,13 +86,14 @@ def _pass(name: str, scanner: Scanner, files: Sequence[Path]) -> list[Finding]:
     elapsed, cpu = time.perf_counter() - begun, time.process_time() - begun_cpu
     lags = ticker.stop()
     size = sum(file.stat().st_size for file in files)
-    print(
-        f"{name:>6} pass: {size / 1e6:.0f} MB in {elapsed:.1f} s, {size / 1e6 / elapsed:.1f} MB/s,"
-        f" {cpu:.1f} s of CPU;"
-        f" another thread came {lags[len(lags) // 2] * 1e3:.1f} ms late,"
-        f" p99 {lags[len(lags) * 99 // 100] * 1e3:.1f} ms, at most {lags[-1] * 1e3:.1f} ms"
-    )
-    return findings
+    what = f"{name} pass, {size / 1e6:.0f} MB"
+    return findings, [
+        Row(f"{what}: speed", size / 1e6 / elapsed, "MB/s"),
+        Row(f"{what}: CPU", cpu, "s"),
+        Row(f"{what}: another thread late, median", lags[len(lags) // 2] * 1e3, "ms"),
+        Row(f"{what}: another thread late, p99", lags[len(lags) * 99 // 100] * 1e3, "ms"),
+        Row(f"{what}: another thread late, at most", lags[-1] * 1e3, "ms"),
+    ]
 
 
 def _files(path: Path) -> Iterator[Path]:

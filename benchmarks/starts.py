@@ -15,11 +15,11 @@ from pathlib import Path
 
 import attrs
 
-from benchmarks.floors import leased_specs, start_floor
+from benchmarks.floors import start_floor
 from benchmarks.fresh import call_in_fresh_process
 from benchmarks.measure import Row, median, resident_bytes
 from benchmarks.peers import use_tool
-from benchmarks.worlds import Readiness, write_world
+from benchmarks.worlds import Readiness, make_specs, write_world
 from clawblox import AsyncWorld
 
 __all__ = ["Series", "bench_starts"]
@@ -39,7 +39,7 @@ class Sample:
     Attributes:
         ready_s: From the call until its return, all worlds being ready.
         stop_s: The stop of all of them.
-        latency_s: From the last world's own word that it listens until the return.
+        latency_s: From the last world's own report that it listens until the return.
         cpu_s: Processor time of the orchestrator for the start.
         rss_bytes: What its memory grew by.
     """
@@ -53,7 +53,7 @@ class Sample:
 
 @attrs.frozen
 class Case:
-    """So many worlds of one kind, and who starts them."""
+    """A number of worlds of one kind, and the contenders that start them."""
 
     kind: str
     count: int
@@ -101,12 +101,12 @@ class Bench:
         return self._clawblox(Case(kind, count, ()), world_dir=self._dirs[kind], warm=False)
 
     def _floor(self, case: Case) -> Sample:
-        with leased_specs(case.kind, case.count, self._readiness) as specs:
-            return Sample(*start_floor(specs, self._readiness))
+        specs = make_specs(case.kind, case.count, self._readiness)
+        return Sample(*start_floor(specs, self._readiness))
 
     def _script(self, case: Case) -> Sample:
-        with leased_specs(case.kind, case.count, self._readiness) as specs:
-            use = use_tool("script", specs, self._readiness, self._scratch)
+        specs = make_specs(case.kind, case.count, self._readiness)
+        use = use_tool("script", specs, self._readiness, self._scratch)
         return Sample(use.known_s, use.stop_s)
 
     def _clawblox(self, case: Case, *, world_dir: Path, warm: bool = True) -> Sample:
@@ -167,7 +167,7 @@ def bench_starts(
         readiness: What the worlds write into.
         counts: How many light worlds, case by case.
         heavy: How many heavy worlds.
-        rounds: How often each contender's turn comes.
+        rounds: How many samples each contender gives.
     """
     bench = Bench(scratch, readiness)
     contenders = ("floor", "clawblox", "inherited", "script")

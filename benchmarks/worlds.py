@@ -1,8 +1,8 @@
-"""The worlds that the benchmarks start, and what they say of themselves.
+"""The worlds that the benchmarks start, and what they report about themselves.
 
-Every world carries ``BENCH_READY=<fifo>`` in its environment. It writes the monotonic time at
-which it listens into that fifo, so that readiness is known from the worlds and not from the one
-who is measured; and whoever carries the entry can be found and ended, whoever started it.
+Every world has ``BENCH_READY=<fifo>`` in its environment. It writes the monotonic time at which
+it listens into that fifo, so that readiness is reported by the worlds and not by the tool that
+is measured. A process with that entry can be found and ended, whatever tool started it.
 
 Standard library only: this is loaded into processes whose memory is compared.
 """
@@ -14,6 +14,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,7 +29,9 @@ __all__ = [
     "WorldSpec",
     "carriers",
     "end_carriers",
+    "free_ports",
     "kill",
+    "make_specs",
     "poll_until",
     "write_world",
 ]
@@ -37,7 +40,10 @@ HOST = "127.0.0.1"
 READY_ENV = "BENCH_READY"
 
 _STOP_S = "0.05"
-"""So long a light world takes to obey TERM."""
+"""Seconds that a light world takes to obey TERM."""
+
+_PORTS = range(10_000, 20_000)
+"""Ports that clawblox does not lease, below those of outgoing connections."""
 
 _HERE = Path(__file__).parent
 PROGRAMS = {
@@ -49,12 +55,12 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """One world that a tool shall run.
+    """One world for a tool to run.
 
     Attributes:
         name: Its name.
         command: Program and arguments.
-        port: Where it shall listen.
+        port: Where it listens.
         env: What it needs in its environment.
     """
 
@@ -82,6 +88,28 @@ class WorldSpec:
     def from_json(cls, line: str) -> WorldSpec:
         """Read what :meth:`to_json` wrote."""
         return cls(**json.loads(line))
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports on which nothing listens at the moment."""
+    ports: list[int] = []
+    first = os.getpid() * 331 % len(_PORTS)  # so that two benchmarks do not meet
+    for port in (*_PORTS[first:], *_PORTS[:first]):
+        if len(ports) == count:
+            break
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                ports.append(port)
+    return ports
+
+
+def make_specs(kind: str, count: int, readiness: Readiness) -> list[WorldSpec]:
+    """Describe worlds of one kind, each with a port of its own."""
+    return [
+        WorldSpec.make(kind, index, port, readiness) for index, port in enumerate(free_ports(count))
+    ]
 
 
 def write_world(directory: Path, kind: str, *, run: str = "", more: str = "") -> Path:
@@ -116,7 +144,7 @@ class Readiness:
         self._unread = b""
 
     def wait(self, count: int, timeout: float = 120.0) -> list[float]:
-        """Wait until so many worlds have said that they listen; return when they did.
+        """Wait until ``count`` worlds have reported that they listen; return the times.
 
         Raises:
             TimeoutError: They did not within ``timeout`` seconds.
@@ -200,5 +228,5 @@ def poll_until(condition: Callable[[], bool], timeout: float) -> float:
 def _environment(pid: int) -> set[bytes]:
     try:
         return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-    except OSError:  # ended, or somebody else's
+    except OSError:  # it has ended, or belongs to another user
         return set()

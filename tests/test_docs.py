@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import json
 import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import clawblox
+from benchmarks import plots, report
 
 ROOT = Path(__file__).parent.parent
 INSIDE = "architecture.md"
@@ -106,3 +109,24 @@ def test_what_the_text_names_can_be_imported_from_where_the_page_says(page: Path
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     named = {name for span in SPAN.findall(text) for name in NAME.findall(span)}
     assert named & names_of_the_package() <= shown
+
+
+def test_the_results_in_the_benchmarks_page_are_those_of_the_json() -> None:
+    page = report.PAGE.read_text()
+    sections = report.MARKED.findall(page)
+    assert sections == list(dict.fromkeys(sections)), "a benchmark has two sections"
+    assert set(sections) == report.BENCHMARKS.keys()
+    again = "run python -m benchmarks.report"
+    assert report.render_page(page) == page, again
+    for path in report.RESULTS.glob("*.json"):
+        plot = path.with_suffix(".svg")
+        assert plot.read_text() == plots.draw(json.loads(path.read_text())).render(), again
+
+
+def test_a_plot_of_every_kind_is_well_formed_and_has_its_figures() -> None:
+    for path in report.RESULTS.glob("*.json"):
+        document = json.loads(path.read_text())
+        root = ElementTree.fromstring(plots.draw(document).render())
+        texts = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        for row in [] if "series" in document else document["rows"]:
+            assert row["what"] in texts

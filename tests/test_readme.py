@@ -1,23 +1,16 @@
-"""The README's programs run as they stand there, again and again; its links lead somewhere."""
+"""The examples of the pages run as they stand there, again and again, and print what is shown."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import free_port
+from docs import examples
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-IN_A_SHELL = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
-FOREGROUND, BACKGROUND, ARCHIVE = (block for block in IN_A_SHELL if "pip install" not in block)
 PAGES = [
     *(ROOT / "README.md", ROOT / "benchmarks" / "README.md"),
     *sorted((ROOT / "docs").glob("*.md")),
@@ -25,82 +18,42 @@ PAGES = [
 TIMEOUT_S = 60
 
 
-@pytest.fixture
-def beside_the_examples(tmp_path: Path) -> Path:
-    """Return a directory that looks like a clone, as far as the programs can see."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    return tmp_path
-
-
-def environment() -> dict[str, str]:
-    """Return the variables of a shell in which no environment is activated."""
-    left = ("VIRTUAL_ENV", "CONDA_PREFIX", "WORLD_")
-    return {key: value for key, value in os.environ.items() if not key.startswith(left)}
-
-
-def run(directory: Path, *arguments: str, path: str = "/usr/bin:/bin") -> str:
-    """Run a program to its end; return what it prints."""
-    result = subprocess.run(
-        arguments,
-        cwd=directory,
-        env={**environment(), "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
-SCRIPTS = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=["async", "many", "script", "checkpoint"])
-def test_a_program_of_the_readme_runs_again_and_prints(
-    beside_the_examples: Path, program: str
+@pytest.mark.parametrize("page", examples.PAGES, ids=lambda page: page.name)
+def test_the_examples_of_a_page_print_what_it_shows_and_those_of_the_readme_run_again(
+    page: Path, tmp_path: Path
 ) -> None:
-    program = program.replace("8085", str(free_port()))
-    for _ in range(2):
-        assert run(beside_the_examples, sys.executable, "-c", program).strip()
+    shown = examples.find_examples(page)
+    for example, printed in zip(shown, examples.run_examples(shown, tmp_path), strict=True):
+        assert printed.strip(), example.code
+        if example.output:
+            again = f"run python -m docs.examples\n{example.code}\n{printed}"
+            assert examples.is_alike(example.output, printed), again
+    if page.name == "README.md":  # it promises that they can be run as often as one likes
+        assert all(output.strip() for output in examples.run_examples(shown, tmp_path))
 
 
-def test_the_quickstart_runs_from_start_to_resumed_and_again(beside_the_examples: Path) -> None:
-    for _ in range(2):
-        out = run(beside_the_examples, sys.executable, "examples/quickstart.py")
-        assert "equal to the byte" in out
+def test_every_block_of_the_readme_is_an_example_but_the_check() -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^```(?:bash|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    run = [example.code for example in examples.find_examples(ROOT / "README.md")]
+    assert [block for block in blocks if block not in run] == [
+        "python3 -m venv .venv && . .venv/bin/activate && pip install -e '.[test]' && pytest\n"
+    ]
 
 
-def test_the_commands_in_the_background_run_again_and_print(beside_the_examples: Path) -> None:
-    for _ in range(2):
-        for command in BACKGROUND.splitlines():
-            assert run(beside_the_examples, "/bin/sh", "-c", command, path=SCRIPTS).strip()
+def test_outputs_are_alike_whatever_their_numbers_and_order() -> None:
+    shown = "w000 ready 12 0.3s\nsaved w001-20261122T055840Z-53104c.json"
+    assert examples.is_alike(shown, "saved w001-20271122T055841Z-abcdef.json\nw000  ready 7  1s\n")
+    assert not examples.is_alike(shown, shown.replace("ready", "failed"))
+    assert not examples.is_alike(shown, shown + "\nmore")
 
 
-def test_the_command_in_the_foreground_runs_again_until_ctrl_c(beside_the_examples: Path) -> None:
-    for _ in range(2):
-        command = FOREGROUND.replace("8080", str(free_port()))
-        with subprocess.Popen(
-            ["/bin/sh", "-c", f"exec {command}"],
-            cwd=beside_the_examples,
-            env={**environment(), "PATH": SCRIPTS},
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            try:
-                assert "is ready at" in process.stdout.readline()
-            finally:
-                process.send_signal(signal.SIGINT)
-            process.communicate(timeout=TIMEOUT_S)
-        assert process.returncode == 130
-
-
-def test_the_command_that_shows_an_archive_shows_the_one_that_a_program_has_saved(
-    beside_the_examples: Path,
-) -> None:
-    run(beside_the_examples, sys.executable, "-c", PROGRAMS[-1])
-    assert "Rocky" in run(beside_the_examples, "/bin/sh", "-c", ARCHIVE, path=SCRIPTS)
+def test_an_example_that_fails_or_prints_nothing_is_an_error(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for code in ("echo no; exit 1", "true"):
+        page.write_text(f"```bash\n{code}\n```\n\n```text\nno\n```\n")
+        with pytest.raises(RuntimeError, match="exit status"):
+            examples.run_examples(examples.find_examples(page), tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

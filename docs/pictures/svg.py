@@ -128,8 +128,9 @@ class Canvas:
         body = "\n".join(self._shapes)
         used = {colour for colour in _LIGHT if f'"{colour}' in body or f" {colour}-edge" in body}
         heads = "".join(
-            f'<marker id="{colour}-head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7"'
-            f' markerHeight="7" orient="auto"><path class="{colour}" d="M0,0L8,4L0,8z"/></marker>'
+            f'<marker id="{colour}-head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9"'
+            f' markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">'
+            f'<path class="{colour}" d="M0,0L8,4L0,8z"/></marker>'
             for colour in _LIGHT
             if f"#{colour}-head" in body
         )
