@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -62,6 +64,22 @@ def _session_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
     before = Resources.now()
     yield tmp_path_factory.mktemp("outside")
     fail_on_leaks(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keep_bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let programs share what they compile, also where no bytecode may be written to the sources.
+
+    Container images often forbid that. Each of a thousand programs would compile the package anew.
+    """
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        directory = directory.parent  # all processes of the run share it
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode:
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(directory / "bytecode"))
+        yield
 
 
 @pytest.fixture(autouse=True)
