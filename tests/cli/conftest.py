@@ -15,8 +15,8 @@ import attrs
 import pytest
 
 from clawblox.rundir.status import read_instances
-from tests.cli.template import ForkedCommand, Template, running_template
 from tests.support import free_port, make_world, marked_processes, wait_until, world_command
+from tests.template import COMMAND_LINE, ForkedProgram, Template, running_template
 
 TIMEOUT_S = 20.0
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 20.0
 class Command:
     """A ``clawblox`` command that runs, or has run."""
 
-    process: subprocess.Popen[bytes] | ForkedCommand
+    process: subprocess.Popen[bytes] | ForkedProgram
     directory: Path
 
     @property
@@ -73,7 +73,7 @@ def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def template() -> Iterator[Template]:
     """Run the process that is forked for each command."""
-    with running_template() as template:
+    with running_template("cli", "world", "checkpoint") as template:
         yield template
 
 
@@ -88,12 +88,14 @@ def start(tmp_path: Path, template: Template) -> Iterator[Start]:
     def start_one(*words: str, env: Mapping[str, str] | None = None, **options: Any) -> Command:
         directory = tmp_path / f"command-{len(commands)}"
         directory.mkdir()
-        process: subprocess.Popen[bytes] | ForkedCommand
+        process: subprocess.Popen[bytes] | ForkedProgram
         with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
             if options.keys() <= {"cwd"}:
                 with open(os.devnull, "rb") as nothing:
                     streams = [stream.fileno() for stream in (nothing, out, err)]
-                    process = template.start(words, streams, environment(env), **options)
+                    process = template.start(
+                        COMMAND_LINE, words, streams, environment(env), **options
+                    )
             else:
                 process = subprocess.Popen(
                     [*options.pop("prefix", ()), sys.executable, "-m", "clawblox", *words],

@@ -1,8 +1,8 @@
-"""Starts of ``clawblox`` that share the start of one interpreter, and its imports.
+"""Starts of programs that share the start of one interpreter, and its imports.
 
-They cost a third of a second of CPU, most of what a test of the command line spends. So one
-process, the template, imports the command line once and forks itself for each command. Such a
-command is a process with streams, a directory and an environment of its own, which ends as any
+These cost up to a third of a second of CPU, most of what a test of the command line spends. So one
+process, the template, imports some rooms of the package and forks itself for each program. Such a
+program is a process with streams, a directory and an environment of its own, which ends as any
 interpreter does; only ``/proc/<pid>/cmdline`` and ``environ`` show those of the template.
 """
 
@@ -24,14 +24,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-PRELOADED = ("cli", "world", "checkpoint")
-"""Rooms whose modules are imported before a command is forked."""
+COMMAND_LINE = "clawblox"
+"""Names the command line as the program of a request; any other is the path of a script."""
 
 _MAX_REQUEST_BYTES = 1 << 17
 
 
-class ForkedCommand:
-    """A command that the template was forked for; used as a :class:`subprocess.Popen` is."""
+class ForkedProgram:
+    """A program that a template was forked for; used as a :class:`subprocess.Popen` is."""
 
     stdout = stderr = None
 
@@ -46,12 +46,15 @@ class ForkedCommand:
     def wait(self, timeout: float | None = None) -> int:
         status = self._read(timeout)
         if status is None:
-            raise subprocess.TimeoutExpired(f"clawblox, pid {self.pid}", timeout or 0)
+            raise subprocess.TimeoutExpired(f"the program, pid {self.pid}", timeout or 0)
         return status
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -64,33 +67,38 @@ class ForkedCommand:
 
 
 class Template:
-    """The process that imports the command line, and forks itself for each command."""
+    """The process that imports rooms of the package, and forks itself for each program."""
 
-    def __init__(self) -> None:
+    def __init__(self, *rooms: str) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
-                cwd=Path(__file__).parents[2],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), *rooms],
+                cwd=Path(__file__).parents[1],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
 
     def start(
         self,
+        program: str,
         words: Sequence[str],
         streams: Sequence[int],
         env: Mapping[str, str],
         cwd: Path | str | None = None,
-    ) -> ForkedCommand:
-        """Start a command with these words, standard streams, variables and working directory."""
-        request = {"words": words, "env": dict(env), "cwd": str(cwd or Path.cwd())}
+    ) -> ForkedProgram:
+        """Start a program with these words, standard streams, variables and working directory."""
+        request = {
+            "argv": [program, *words],
+            "env": dict(env),
+            "cwd": str(cwd or Path.cwd()),
+        }
         reader, writer = os.pipe()
         try:
             socket.send_fds(self._socket, [json.dumps(request).encode()], [*streams, writer])
         finally:
             os.close(writer)
-        return ForkedCommand(int(self._socket.recv(100)), reader)
+        return ForkedProgram(int(self._socket.recv(100)), reader)
 
     def close(self) -> None:
         self._socket.close()
@@ -98,8 +106,8 @@ class Template:
 
 
 @contextlib.contextmanager
-def running_template() -> Iterator[Template]:
-    template = Template()
+def running_template(*rooms: str) -> Iterator[Template]:
+    template = Template(*rooms)
     try:
         yield template
     finally:
@@ -110,7 +118,7 @@ def running_template() -> Iterator[Template]:
 
 
 def serve(requests: socket.socket) -> list[str]:
-    """Fork for each request, and tell how each command ended; return its words in the command."""
+    """Fork for each request, and tell how each program ended; return its words in the program."""
     running: dict[int, tuple[int, int]] = {}  # pid and status pipe, by pidfd
     while True:
         for ready in select.select([requests, *running], [], [])[0]:
@@ -135,7 +143,7 @@ def serve(requests: socket.socket) -> list[str]:
 
 
 def become(request: Mapping[str, object], fds: Sequence[int]) -> list[str]:
-    """Make this process what the request asks for; return the words of its command."""
+    """Make this process what the request asks for; return the words of its program."""
     for number, fd in enumerate(fds[:3]):
         os.dup2(fd, number)
     os.closerange(3, 1024)
@@ -143,19 +151,24 @@ def become(request: Mapping[str, object], fds: Sequence[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
-    return list(request["words"])
+    return list(request["argv"])
 
 
 def main() -> None:
-    for room in PRELOADED:
+    descriptor, *rooms = sys.argv[1:]
+    for room in rooms:
         package = importlib.import_module(f"clawblox.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    gc.freeze()  # a collection would copy the memory that commands share
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
-        sys.argv[1:] = serve(requests)
+    gc.freeze()  # a collection would copy the memory that the programs share
+    with socket.socket(fileno=int(descriptor)) as requests:
+        sys.argv[:] = serve(requests)
         requests.detach()
-    runpy.run_module("clawblox", run_name="__main__", alter_sys=True)
+    if sys.argv[0] == COMMAND_LINE:
+        runpy.run_module(COMMAND_LINE, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":
