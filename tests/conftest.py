@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import signal
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import attrs
 import hypothesis
 import pytest
 from blockbuster import BlockBuster
@@ -30,6 +34,18 @@ for number, handler in {
 }.items():
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among what the tests consist of, all of which stays until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="module")
@@ -64,21 +80,70 @@ def _session_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
     fail_on_leaks(before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _keep_bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let programs share what they compile, also where no bytecode may be written to the sources.
+
+    Container images often forbid that. Each of a thousand programs would compile the package anew.
+    """
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        directory = directory.parent  # all processes of the run share it
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode:
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(directory / "bytecode"))
+        yield
+
+
+@attrs.frozen
+class Directories:
+    """What a test is given: an empty home, temporary and working directory."""
+
+    home: Path
+    temporary: Path
+    working: Path
+    mode: int
+
+    @classmethod
+    def make(cls, root: Path) -> Directories:
+        paths = [root / name for name in ("home", "tmp", "cwd")]
+        for path in paths:
+            path.mkdir()
+        return cls(*paths, mode=paths[0].stat().st_mode)
+
+    @property
+    def are_untouched(self) -> bool:
+        with contextlib.suppress(OSError):
+            return all(
+                path.stat().st_mode == self.mode and not os.listdir(path)
+                for path in (self.home, self.temporary, self.working)
+            )
+        return False
+
+
+_untouched: list[Directories] = []
+"""Those of tests that have left them as they were: making and removing them costs 3 ms a test."""
+
+
 @pytest.fixture(autouse=True)
 def _leave_nothing_behind(_session_directory: Path) -> Iterator[None]:
     """Give the test an empty home, temporary and working directory; compare before and after."""
-    root = Path(tempfile.mkdtemp(dir=_session_directory))
-    home, temporary, working = (root / name for name in ("home", "tmp", "cwd"))
-    for directory in (home, temporary, working):
-        directory.mkdir()
+    if _untouched:
+        directories = _untouched.pop()
+    else:
+        directories = Directories.make(Path(tempfile.mkdtemp(dir=_session_directory)))
+    temporary, working = directories.temporary, directories.working
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLAWBLOX_HOME", str(home))
+        patch.setenv("CLAWBLOX_HOME", str(directories.home))
         patch.setenv("TMPDIR", str(temporary))
         patch.setattr(tempfile, "tempdir", str(temporary))
         patch.chdir(working)
         before = Resources.now(temporary, working)
         yield
         fail_on_leaks(before, temporary, working)
+    if directories.are_untouched:
+        _untouched.append(directories)
 
 
 def fail_on_leaks(before: Resources, *directories: Path) -> None:

@@ -281,9 +281,14 @@ def is_alive(pid: int) -> bool:
 
 def descendants(pid: int) -> set[int]:
     """Return the children of a process and theirs, zombies included."""
-    processes = all_processes().items()
+    return _descendants(pid, all_processes())
+
+
+def _descendants(pid: int, processes: Mapping[int, Process]) -> set[int]:
     family = {pid}
-    while more := {child for child, process in processes if process.parent in family} - family:
+    while (
+        more := {child for child, process in processes.items() if process.parent in family} - family
+    ):
         family |= more
     return family - {pid}
 
@@ -297,13 +302,13 @@ def marked_processes(cookie: str | None = None) -> set[int]:
     entry = f"{INSTANCE_ENV}={cookie or ''}".encode()
     marked = {
         pid
-        for pid in live_processes()
+        for pid in _younger_processes(all_processes())
         if any(
             variable == entry if cookie else variable.startswith(entry)
             for variable in _read_proc(pid, "environ").split(b"\0")
         )
     }
-    return marked if cookie else marked & processes_in(_Session.directory)
+    return marked if cookie else {pid for pid in marked if _is_in(pid, _Session.directory)}
 
 
 def processes_in(directory: Path) -> set[int]:
@@ -311,15 +316,24 @@ def processes_in(directory: Path) -> set[int]:
 
     Environment, arguments and working directory are looked at. This process is not meant.
     """
+    return {pid for pid in _younger_processes(all_processes()) if _is_in(pid, directory)}
+
+
+def _is_in(pid: int, directory: Path) -> bool:
     below = f"{directory}/".encode()
-    oldest = _SELF.start_time  # only what is younger than this process can be of its making
-    return {
-        pid
-        for pid, process in all_processes().items()
-        if process.start_time >= oldest and process.is_live and pid != os.getpid()
-        if below in _read_proc(pid, "environ")
+    return (
+        below in _read_proc(pid, "environ")
         or below in _read_proc(pid, "cmdline")
         or f"{_working_directory(pid)}/".encode().startswith(below)
+    )
+
+
+def _younger_processes(processes: Mapping[int, Process]) -> set[int]:
+    """Return the live processes that began after this one: no other can be of its making."""
+    return {
+        pid
+        for pid, process in processes.items()
+        if process.start_time >= _SELF.start_time and process.is_live and pid != os.getpid()
     }
 
 
@@ -380,14 +394,21 @@ _returned_ports: set[int] = set()
 
 
 def is_listening(port: int) -> bool:
-    """Say whether any process listens on a TCP port, without connecting to it."""
+    """Return whether any process listens on a TCP port, without connecting to it."""
     suffix = f":{port:04X}"
-    return any(
-        fields[1].endswith(suffix) and fields[3] == "0A"
-        for table in ("tcp", "tcp6")
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        if (fields := line.split())
-    )
+    return any(address.endswith(suffix) for address in _listening_addresses())
+
+
+def _listening_addresses() -> Iterator[str]:
+    """Yield the local addresses that are listened on, in the hexadecimal of proc_net_tcp."""
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/net/{table}") as lines:
+            next(lines)
+            for line in lines:
+                _, address, _, state, *_ = line.split(maxsplit=4)
+                if state != "0A":
+                    break  # the kernel lists the listeners first, and then every connection
+                yield address
 
 
 # ------------------------------------------------------------------------------ resources
@@ -397,11 +418,35 @@ class _Session:
     """The test session; conftest names its directory."""
 
     directory = Path("/nonexistent")
+    _newest: bytes = b""
+    _processes: frozenset[int] = frozenset()
+
+    @classmethod
+    def processes(cls) -> frozenset[int]:
+        """Return what descends from this process or works below the directory.
+
+        Most tests start no process. So all processes are looked at only when one has begun since
+        the last look, anywhere on the machine, or one that was seen then has ended.
+        """
+        newest = _newest_pid()
+        if newest != cls._newest or not all(map(is_alive, cls._processes)):
+            processes = all_processes()
+            inside = {pid for pid in _younger_processes(processes) if _is_in(pid, cls.directory)}
+            cls._processes = frozenset(_descendants(os.getpid(), processes) | inside)
+            cls._newest = newest
+        return cls._processes
+
+
+def _newest_pid() -> bytes:
+    """Return the id that the kernel gave out last, to a process or a thread; see proc(5)."""
+    with open("/proc/loadavg", "rb", buffering=0) as file:
+        return file.read().split()[-1]
 
 
 def name_session(directory: Path) -> None:
-    """Say below which directory every test of this session works."""
+    """Set the directory below which every test of this session works."""
     _Session.directory = directory
+    _Session._newest = b""
 
 
 def open_fds() -> dict[int, str]:
@@ -425,11 +470,10 @@ class Resources:
     @classmethod
     def now(cls, *directories: Path) -> Resources:
         """Count, with the files below ``directories``."""
-        pids = descendants(os.getpid()) | processes_in(_Session.directory)
         return cls(
             fds=open_fds(),
             threads={t.ident or 0: t.name for t in threading.enumerate()},
-            processes={pid: command_line(pid) for pid in pids},
+            processes={pid: command_line(pid) for pid in _Session.processes()},
             files=frozenset(str(path) for root in directories for path in root.rglob("*")),
         )
 

@@ -136,6 +136,22 @@ def test_every_test_has_a_home_and_directories_of_its_own() -> None:
     assert not list(Path.cwd().iterdir())
 
 
+def test_only_directories_that_a_test_left_as_they_were_are_given_to_another(
+    tmp_path: Path,
+) -> None:
+    directories = conftest.Directories.make(tmp_path)
+    assert directories.are_untouched
+    (directories.home / "file").touch()
+    assert not directories.are_untouched
+    (directories.home / "file").unlink()
+    directories.working.chmod(0o500)
+    assert not directories.are_untouched
+    directories.working.chmod(directories.mode)
+    assert directories.are_untouched
+    directories.temporary.rmdir()
+    assert not directories.are_untouched
+
+
 @pytest.mark.anyio
 async def test_blocking_the_loop_fails_in_the_package_only() -> None:
     source = "import time\ntime.sleep(0)"

@@ -27,7 +27,8 @@ def can_run(*command: str) -> bool:
 
 
 def run_program(*command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    bytecode = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": ""}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **bytecode}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, env=environment, cwd=ROOT
     )

@@ -16,6 +16,7 @@ import pytest
 
 from clawblox.rundir.status import read_instances
 from tests.support import free_port, make_world, marked_processes, wait_until, world_command
+from tests.template import COMMAND_LINE, ForkedProgram, Template, running_template
 
 TIMEOUT_S = 20.0
 
@@ -24,7 +25,7 @@ TIMEOUT_S = 20.0
 class Command:
     """A ``clawblox`` command that runs, or has run."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProgram
     directory: Path
 
     @property
@@ -69,21 +70,38 @@ def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**clean, **(env or {})}
 
 
+@pytest.fixture(scope="session")
+def template() -> Iterator[Template]:
+    """Run the process that is forked for each command."""
+    with running_template("cli", "world", "checkpoint") as template:
+        yield template
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start ``clawblox`` commands; what still runs at the end is killed."""
+def start(tmp_path: Path, template: Template) -> Iterator[Start]:
+    """Start ``clawblox`` commands; what still runs at the end is killed.
+
+    A command with a prefix, or options of :class:`subprocess.Popen`, is an interpreter of its own.
+    """
     commands: list[Command] = []
 
     def start_one(*words: str, env: Mapping[str, str] | None = None, **options: Any) -> Command:
         directory = tmp_path / f"command-{len(commands)}"
         directory.mkdir()
-        prefix = options.pop("prefix", ())
+        process: subprocess.Popen[bytes] | ForkedProgram
         with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
-            process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "clawblox", *words],
-                env=environment(env),
-                **{"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, **options},
-            )
+            if options.keys() <= {"cwd"}:
+                with open(os.devnull, "rb") as nothing:
+                    streams = [stream.fileno() for stream in (nothing, out, err)]
+                    process = template.start(
+                        COMMAND_LINE, words, streams, environment(env), **options
+                    )
+            else:
+                process = subprocess.Popen(
+                    [*options.pop("prefix", ()), sys.executable, "-m", "clawblox", *words],
+                    env=environment(env),
+                    **{"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, **options},
+                )
         commands.append(Command(process, directory))
         return commands[-1]
 
@@ -119,11 +137,12 @@ def run_dir(tmp_path: Path) -> Path:
 def up(start: Start, tmp_path: Path, run_dir: Path) -> Start:
     """Start three instances with ``up``; return when all of them are ready or have failed."""
 
-    def up_three(*words: str, flags: tuple[str, ...] = (), toml_extra: str = "") -> Command:
+    def up_three(
+        *words: str, flags: tuple[str, ...] = (), toml_extra: str = "", **options: Any
+    ) -> Command:
         directory = make_world(tmp_path, *flags, toml_extra=toml_extra)
         words = ("up", str(directory), "-n", "3", "--run-dir", str(run_dir), *words)
-        # Whatever runs the tests may ignore HUP, and a child inherits that.
-        command = start(*words, prefix=("env", "--default-signal=HUP"))
+        command = start(*words, **options)
         command.wait_for("ready after")
         return command
 

@@ -171,7 +171,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_option(words: tuple[str, ..
 
 
 def test_a_run_directory_has_one_orchestrator(up: Start, call: Start, run_dir: Path) -> None:
-    command = up()
+    command = up(prefix=("env",))  # in an interpreter of its own, whose words tell what it is
     again = call("up", str(run_dir.parent / "counter"), "--run-dir", str(run_dir))
     assert again.wait() == 1
     held = rf"Error: the run directory {run_dir} is held by pid {command.process.pid} \(.*up .*\)"

@@ -17,6 +17,7 @@ import pytest
 from clawblox.server import HostedWorld, Settings, create_app
 from tests.server.tally import Tally
 from tests.support import Answer, ask, wait_until, with_inherited_socket
+from tests.template import ForkedProgram, Template, running_template
 
 TALLY = Path(__file__).with_name("tally.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -50,7 +51,7 @@ async def client(hosted: HostedWorld, settings: Settings) -> AsyncIterator[httpx
 class LaunchedWorld:
     """A world's program in a process of its own."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProgram
     log_file: Path
 
     @property
@@ -83,9 +84,19 @@ class LaunchedWorld:
 Launch = Callable[..., LaunchedWorld]
 
 
+@pytest.fixture(scope="session")
+def template() -> Iterator[Template]:
+    """Run the process that is forked for each world."""
+    with running_template("server") as template:
+        yield template
+
+
 @pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Start a world's program on a port that the system chooses, or on a descriptor of ours."""
+def launch(tmp_path: Path, template: Template) -> Iterator[Launch]:
+    """Start a world's program on a port that the system chooses, or on a descriptor of ours.
+
+    On a descriptor it is an interpreter of its own.
+    """
     with contextlib.ExitStack() as stack:
 
         def start(
@@ -94,25 +105,33 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
             env: Mapping[str, str] | None = None,
             descriptor: int | None = None,
         ) -> LaunchedWorld:
-            command = [sys.executable, program.name, *flags]
-            if descriptor is not None:
-                command = with_inherited_socket(command, descriptor)
             log_file = tmp_path / f"world-{len(list(tmp_path.glob('world-*.log')))}.log"
-            process = subprocess.Popen(
-                command,
-                cwd=program.parent,
-                env={
-                    "PATH": os.defpath,
-                    "PYTHONDONTWRITEBYTECODE": "1",
-                    "WORLD_PORT": "0",
-                    "WORLD_OPERATOR_TOKEN": TOKEN,
-                    **(env or {}),
-                },
-                pass_fds=() if descriptor is None else (descriptor,),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stack.enter_context(log_file.open("wb")),
-            )
+            log = stack.enter_context(log_file.open("wb"))
+            variables = {
+                "PATH": os.defpath,
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "WORLD_PORT": "0",
+                "WORLD_OPERATOR_TOKEN": TOKEN,
+                **(env or {}),
+            }
+            process: subprocess.Popen[bytes] | ForkedProgram
+            if descriptor is None:
+                with open(os.devnull, "r+b") as nothing:
+                    streams = [stream.fileno() for stream in (nothing, nothing, log)]
+                    process = template.start(
+                        program.name, flags, streams, variables, program.parent
+                    )
+            else:
+                command = [sys.executable, program.name, *flags]
+                process = subprocess.Popen(
+                    with_inherited_socket(command, descriptor),
+                    cwd=program.parent,
+                    env=variables,
+                    pass_fds=(descriptor,),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                )
             stack.callback(process.wait)
             stack.callback(process.kill)
             return LaunchedWorld(process, log_file)

@@ -176,6 +176,7 @@ NUMBERS = st.floats(-1, 1)
 
 
 @given(pushes=st.lists(st.tuples(st.sampled_from("ab"), NUMBERS, NUMBERS), max_size=12))
+@settings(max_examples=30)
 def test_marbles_survive_json_at_any_moment(pushes):
     original = make_simulation("marbles")
     for agent in "ab":
@@ -193,6 +194,7 @@ def test_marbles_survive_json_at_any_moment(pushes):
 
 
 @given(pushes=st.lists(st.tuples(st.sampled_from("ab"), NUMBERS), max_size=12))
+@settings(max_examples=30)
 def test_carts_survive_json_at_any_moment(pushes):
     original = make_simulation("mujoco_carts")
     for agent in "ab":

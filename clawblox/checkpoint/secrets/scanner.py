@@ -15,7 +15,7 @@ from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets, KnownValues
 from clawblox.checkpoint.secrets.patterns.rules import RULESET
 from clawblox.checkpoint.secrets.verdicts import PROCESS_KEY, content_verdicts, verdict_key
-from clawblox.checkpoint.secrets.windows import make_preview
+from clawblox.checkpoint.secrets.windows import make_finding, make_preview
 from clawblox.errors import CheckpointError
 from clawblox.results import Finding
 

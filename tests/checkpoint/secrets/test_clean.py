@@ -149,9 +149,14 @@ def test_clean_content_passes(kind: str) -> None:
     assert rules_in(CLEAN[kind]()) == []
 
 
+@pytest.fixture(scope="module")
+def transcript() -> bytes:
+    return claude()[:60_000]
+
+
 @pytest.mark.parametrize("encoding", sorted(ENCODINGS.keys() - {"utf-8"}))
-def test_a_clean_transcript_passes_in_every_encoding(encoding: str) -> None:
-    assert rules_in(ENCODINGS[encoding](claude()[:60_000])) == []
+def test_a_clean_transcript_passes_in_every_encoding(encoding: str, transcript: bytes) -> None:
+    assert rules_in(ENCODINGS[encoding](transcript)) == []
 
 
 def findings_in(paths: Iterable[Path]) -> list[Finding]:
