@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from clawblox.results import WorldExit
-from clawblox.system.process import CannotExecute, Process, require_executable, spawn, start_limiter
+from clawblox.system.process import CannotExecute, require_executable, spawn
 from tests.support import command_line, descendants, wait_until_async
 from tests.system.process.support import SLEEP, Spawn
 
@@ -224,18 +223,3 @@ async def test_a_process_that_cannot_be_watched_does_not_stay(
         with pytest.raises(OSError, match="Too many open files"):
             await start(*SLEEP)
     assert children() == before
-
-
-async def test_many_are_spawned_two_at_a_time(start: Spawn) -> None:
-    assert start_limiter() is start_limiter()
-    assert start_limiter().total_tokens == 2
-    spawned: list[Process] = []
-
-    async def one() -> None:
-        spawned.append(await start("true"))
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(20):
-            tasks.start_soon(one)
-    assert len({process.pid for process in spawned}) == 20
-    assert [await process.wait() for process in spawned] == [WorldExit(status=0)] * 20
