@@ -49,6 +49,13 @@ class Emit(Protocol):
         """Report ``kind`` of ``instance``."""
 
 
+class Write(Protocol):
+    """Puts an update into a manifest."""
+
+    def __call__(self, update: Update, *, durable: bool = True) -> None:
+        """Put ``update`` into it; ``durable`` ones outlive a loss of power. Blocks."""
+
+
 class Supervisor:
     """Owns one instance; :meth:`run` is the task, everything else asks it for something.
 
@@ -57,6 +64,7 @@ class Supervisor:
         launcher: Starts it.
         emit: Where events go.
         write: Puts an update into the manifest of the instance. Blocks.
+        on_settled: Called when it is ready, or when nothing is left of a start that failed.
 
     Attributes:
         instance: The same.
@@ -70,7 +78,8 @@ class Supervisor:
         instance: Instance,
         launcher: Launcher,
         emit: Emit,
-        write: Callable[[Update], None],
+        write: Write,
+        on_settled: Callable[[Supervisor], None],
     ) -> None:
         self.instance = instance
         self.lifecycle = Lifecycle()
@@ -79,6 +88,7 @@ class Supervisor:
         self._launcher = launcher
         self._emit = emit
         self._write = write
+        self._on_settled = on_settled
         self._first_launch = instance.launch
         self._budget = RestartBudget(instance.launch.options)
         self._saves: list[SavedSnapshot] = []
@@ -94,6 +104,11 @@ class Supervisor:
         self._begun_at = anyio.current_time()
 
     # -- what others ask ----------------------------------------------------------------
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its start failed by itself."""
+        return self._failure is not None
 
     async def wait_started(self) -> StartedWorld:
         """Wait until the instance is ready.
@@ -175,8 +190,12 @@ class Supervisor:
             )
             self._tell("start_failed", error=self._failure)
             return False
-        self._settled.set()
+        self._settle()
         return True
+
+    def _settle(self) -> None:
+        self._settled.set()
+        self._on_settled(self)
 
     async def _start(self) -> None:
         await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
@@ -358,8 +377,9 @@ class Supervisor:
         if self._was_stopped():
             self._tell("stopped", rung=self._result.rung, exit=self.instance.exit)
         self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
-        self._settled.set()
         self._finished.set()
+        if not self._settled.is_set():
+            self._settle()
 
     def _was_stopped(self) -> bool:
         """Say whether it did not end by itself, or at least not all of it."""
@@ -417,11 +437,11 @@ class Supervisor:
         has_failed = was_ended or self.instance.exit != WorldExit(status=0)
         is_good = self.started is not None and not (self._has_died and has_failed)
         status: RunStatus = "complete" if is_good else "failed"
-        self._write_update(run_update(status=status, ended_at=utc_now()))
+        self._write_update(run_update(status=status, ended_at=utc_now()), durable=False)
 
-    def _write_update(self, update: Update) -> None:
+    def _write_update(self, update: Update, *, durable: bool = True) -> None:
         try:
-            self._write(update)
+            self._write(update, durable=durable)
         except ManifestError as error:
             _log.warning("manifest not written", instance=self.instance.name, error=str(error))
 

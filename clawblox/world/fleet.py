@@ -21,7 +21,7 @@ from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import WorldConfig
-from clawblox.errors import UsageError, WorldStartError, WorldStopError
+from clawblox.errors import ManifestError, UsageError, WorldStartError, WorldStopError
 from clawblox.instance.instance import Instance, new_run_id
 from clawblox.instance.launch import Launch, plan_attach
 from clawblox.instance.launcher import Launcher
@@ -198,15 +198,21 @@ class Fleet:
         """
 
         async def end(started: StartedWorld) -> None:
-            await self._end([started.name])
+            await self._end([self._supervisors[started.name]])
 
         return await self.tasks.own(partial(self._start, plan), undo=end)
 
     async def _start(self, plan: Callable[[], Launch]) -> StartedWorld:
         launch = await run_blocking(plan)
         await self._close_interrupted(launch.run_dir)
+        control = await self._control_of(launch.run_dir)
         # An update that says nothing sees to it that there is a manifest for the world.
-        return await self._supervise(launch, update=Update())
+        supervisor = self._begin(launch, control, update=Update())
+        try:
+            return await supervisor.wait_started()
+        except BaseException:
+            await self._end([supervisor])
+            raise
 
     async def start_many(
         self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool
@@ -221,7 +227,7 @@ class Fleet:
         """
 
         async def end(batch: Batch[StartedWorld]) -> None:
-            await self._end(batch.done)
+            await self._end([self._supervisors[name] for name in batch.done])
 
         start = partial(self._start_many, run_dir, plan, reuse, stop_all)
         return await self.tasks.own(start, undo=end)
@@ -236,35 +242,54 @@ class Fleet:
         async with self._planning(run_dir, plan, reuse=reuse) as launches:
             directories = {name: one.instance_dir for name, one in launches.items()}
             await self.writers.of(run_dir).apply(instances_update(directories))
-            start = self._start_all_or_none if stop_all else self._start_each
-            before = self.supervisors
+            control = await self._control_of(run_dir)
+            starts = _Starts(len(launches), stop_all=stop_all)
+            begun = {
+                name: self._begin_member(launch, control, starts.note)
+                for name, launch in launches.items()
+            }
             try:
-                batch = await start(launches)
+                await starts.is_decided.wait()
+                batch = await self._collect(begun, starts.failed)
             except BaseException:
-                started = [one for one in self.supervisors if one not in before]
-                names = {one.instance.name for one in started}
-                await self._end(names & launches.keys())
+                await self._end(begun.values())
                 raise
-            self._put_in_order(batch.done)
+            await self._flush_manifests()
+            for name in batch.done:  # in the order in which they were asked for
+                self._supervisors[name] = self._supervisors.pop(name)
             return batch
 
-    async def _end(self, names: Iterable[str]) -> None:
+    async def _collect(
+        self, begun: Mapping[str, Supervisor], failed: str | None
+    ) -> Batch[StartedWorld]:
+        """Return what starts came to; if one has ``failed`` that all depend on, end the others."""
+        errors: dict[str, Exception] = {}
+        if failed is not None:
+            errors = {name: _given_up(name, failed) for name in begun if name != failed}
+            await self._end(begun.values())
+        done: dict[str, StartedWorld] = {}
+        for name, supervisor in begun.items():
+            try:
+                started = await supervisor.wait_started()
+                if failed is None:
+                    done[name] = started
+            except Exception as error:  # noqa: BLE001 - it belongs to whoever looks at the batch
+                if name not in errors or supervisor.has_failed:
+                    errors[name] = error
+        return Batch(done, errors)
+
+    async def _end(self, supervisors: Iterable[Supervisor]) -> None:
         """End instances that were started in vain."""
 
-        async def end(name: str) -> None:
+        async def end(supervisor: Supervisor) -> None:
             with suppress(WorldStopError):  # it is in the log, and the guard watches what is left
-                await self.stop(name, FAILED_START_GRACE_S)
+                await supervisor.stop(FAILED_START_GRACE_S)
+            self._forget(supervisor)
 
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as ends:
-                for name in names:
-                    ends.start_soon(end, name)
-
-    def _put_in_order(self, names: Iterable[str]) -> None:
-        """Have the order in which instances were asked for, not that in which they got ready."""
-        for name in names:
-            if name in self._supervisors:
-                self._supervisors[name] = self._supervisors.pop(name)
+                for supervisor in supervisors:
+                    ends.start_soon(end, supervisor)
 
     @asynccontextmanager
     async def _planning(
@@ -291,7 +316,10 @@ class Fleet:
                 del self._planned[name]
             claim.forget(launches)
 
-    async def _start_member(self, launch: Launch) -> StartedWorld:
+    def _begin_member(
+        self, launch: Launch, control: str, on_settled: Callable[[Supervisor], None]
+    ) -> Supervisor:
+        """Begin the start of one of many, which has a run of its own."""
         begun_at = utc_now()
         run_id = new_run_id(str(launch.options.name), begun_at)
         update = run_update(
@@ -302,40 +330,19 @@ class Fleet:
             resume_from=launch.resume_path,
             parent_sha256=launch.parent_sha256,
         )
-        return await self._supervise(launch, update=update, run_id=run_id)
-
-    async def _start_each(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
-        jobs = {name: partial(self._start_member, one) for name, one in launches.items()}
-        return await BatchOperation(self.tasks, jobs)
-
-    async def _start_all_or_none(self, launches: Mapping[str, Launch]) -> Batch[StartedWorld]:
-        first = ""
-        scopes = {name: anyio.CancelScope() for name in launches}
-
-        async def start(name: str, launch: Launch) -> StartedWorld:
-            nonlocal first
-            with scopes[name]:
-                try:
-                    return await self._start_member(launch)
-                except Exception:
-                    first = first or name
-                    for scope in scopes.values():
-                        scope.cancel()
-                    raise
-            raise _given_up(name, first)
-
-        jobs = {name: partial(start, name, one) for name, one in launches.items()}
-        batch = await BatchOperation(self.tasks, jobs)
-        if not batch.failed:
-            return batch
-        await self._end(batch.done)
-        return Batch({}, {**batch.failed, **{name: _given_up(name, first) for name in batch.done}})
+        return self._begin(
+            launch, control, update=update, durable=False, run_id=run_id, on_settled=on_settled
+        )
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
         """Take over the instances that run in a run directory."""
         records = await run_blocking(read_running, run_dir)
-        launches = [(plan_attach(config, run_dir, record), record) for record in records]
-        return [await self._supervise(launch, record=record) for launch, record in launches]
+        control = await self._control_of(run_dir)
+        begun = [
+            self._begin(plan_attach(config, run_dir, record), control, record=record)
+            for record in records
+        ]
+        return [await supervisor.wait_started() for supervisor in begun]
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
         """End an instance, or do nothing when it does not run; see ``AsyncWorld.stop``."""
@@ -349,50 +356,71 @@ class Fleet:
             return await supervisor.stop(grace_seconds)
         finally:
             if supervisor.lifecycle.is_over:
-                await self._forget(supervisor.instance.name)
+                self._forget(supervisor)
 
-    def stop_all(self, names: Iterable[str], grace_seconds: float) -> BatchOperation[StopResult]:
-        """End many instances at once."""
+    async def stop_all(self, names: Iterable[str], grace_seconds: float) -> Batch[StopResult]:
+        """End many instances at once; see ``AsyncWorld.stop_all``."""
         jobs: dict[str, Job[StopResult]] = {
             name: partial(self.stop, name, grace_seconds) for name in names
         }
-        return BatchOperation(self.tasks, jobs)
+        batch = await BatchOperation(self.tasks, jobs)
+        await self._flush_manifests()
+        return batch
+
+    async def _flush_manifests(self) -> None:
+        """Make durable, in one go, what a batch has written."""
+        try:
+            await self.writers.flush()
+        except ManifestError as error:
+            _log.warning("manifest not synced", error=str(error))
 
     def kill_now(self) -> None:
         """Leave every running stop no more time: what still lives is killed at once."""
         for supervisor in self._supervisors.values():
             supervisor.kill_now()
 
-    async def _supervise(
+    def _begin(
         self,
         launch: Launch,
+        control: str,
         *,
-        update: Update | None = None,
         record: InstanceRecord | None = None,
+        update: Update | None = None,
+        durable: bool = True,
         run_id: str = "",
-    ) -> StartedWorld:
-        control = await self._control_of(launch.run_dir)
+        on_settled: Callable[[Supervisor], None] | None = None,
+    ) -> Supervisor:
+        """Begin the start of an instance, or the attachment to that of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
-        register = partial(write, update or Update())
+        register = partial(write, update or Update(), durable=durable)
         instance = Instance(
             launch, record, names=self._names, control=control, register=register, run_id=run_id
         )
-        supervisor = Supervisor(instance, self._launcher, self.emit, write)
+
+        def note_settled(supervisor: Supervisor) -> None:
+            self._note_settled(supervisor)
+            if on_settled is not None:
+                on_settled(supervisor)
+
+        supervisor = Supervisor(instance, self._launcher, self.emit, write, note_settled)
         if record is None:
             self.recorder.add("starts")
-        self.tasks.start_soon(supervisor.run)
         self._starting.add(supervisor)
-        try:
-            started = await _wait_started(supervisor)
-            await self._forget(started.name)
-            self._supervisors[started.name] = supervisor
+        self.tasks.start_soon(supervisor.run)
+        return supervisor
+
+    def _note_settled(self, supervisor: Supervisor) -> None:
+        """Take an instance in when it is ready; one that failed is only remembered by its name."""
+        instance = supervisor.instance
+        self._starting.discard(supervisor)
+        if instance.name:
+            self._past_names[instance.name] = instance.launch.run_dir
+        if supervisor.started is not None:
+            self._drop_client(instance.name)
+            self._supervisors.pop(instance.name, None)
+            self._supervisors[instance.name] = supervisor
             self._has_started = True
-            self._latest[launch.instance_dir] = instance
-        finally:
-            self._starting.discard(supervisor)
-            if instance.name:
-                self._past_names[instance.name] = launch.run_dir
-        return started
+            self._latest[instance.launch.instance_dir] = instance
 
     async def label_run(self, directory: Path, update: Update) -> None:
         """Label a run in its manifest; see ``AsyncWorld.record_run``.
@@ -411,11 +439,16 @@ class Fleet:
             await run_blocking(_rename_runs, here, run_id)
         await self.writers.of(directory).apply(update)
 
-    async def _forget(self, name: str) -> None:
-        self._supervisors.pop(name, None)
+    def _forget(self, supervisor: Supervisor) -> None:
+        name = supervisor.instance.name
+        if self._supervisors.get(name) is supervisor:
+            del self._supervisors[name]
+            self._drop_client(name)
+
+    def _drop_client(self, name: str) -> None:
         _, client = self._clients.pop(name, (0, None))
         if client is not None:
-            await client.aclose()
+            self._services.start_soon(client.aclose)
 
     async def _close_interrupted(self, run_dir: Path) -> None:
         """Note that runs of a killed orchestrator were interrupted, and remove what it left."""
@@ -483,20 +516,33 @@ Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
 """Returns what is to be started, given names that are free. Blocks."""
 
 
-async def _wait_started(supervisor: Supervisor) -> StartedWorld:
-    """Wait for a start; whoever gives it up ends it, and waits until nothing of it is left."""
-    is_settled = False
-    try:
-        started = await supervisor.wait_started()
-        is_settled = True
-    except Exception:
-        is_settled = True
-        raise
-    finally:
-        if not is_settled:
-            with anyio.CancelScope(shield=True):
-                await supervisor.stop(FAILED_START_GRACE_S)
-    return started
+class _Starts:
+    """How far the starts of a batch are.
+
+    Args:
+        count: How many there are.
+        stop_all: Whether all depend on each.
+
+    Attributes:
+        is_decided: Set when every start is settled, or one has failed that all depend on.
+        failed: The name of that one.
+    """
+
+    def __init__(self, count: int, *, stop_all: bool) -> None:
+        self.is_decided = anyio.Event()
+        self.failed: str | None = None
+        self._left = count
+        self._stop_all = stop_all
+        if not count:
+            self.is_decided.set()
+
+    def note(self, supervisor: Supervisor) -> None:
+        """Count a start that is settled."""
+        self._left -= 1
+        if self._stop_all and supervisor.started is None and self.failed is None:
+            self.failed = supervisor.instance.name
+        if not self._left or self.failed is not None:
+            self.is_decided.set()
 
 
 def _given_up(name: str, failed: str) -> WorldStartError:
