@@ -1,6 +1,6 @@
 """What one instance holds: a name, then a port, then processes; each taken and given back.
 
-The stages are values: :class:`Named` when its name is claimed, :class:`Running` once there may be
+The stages are values, see ``stages``: Named when its name is claimed, Running once there may be
 processes. Each resource is noted the moment it is taken, so that :meth:`Instance.end` and
 :meth:`Instance.release` can be called at any point of a start and give back exactly what there is.
 When to do what, and what a failure means, is the supervisor's part.
@@ -9,19 +9,16 @@ When to do what, and what a failure means, is the supervisor's part.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from clawblox import protocol
-from clawblox.config.world_toml import LivenessRule
 from clawblox.errors import UsageError
 from clawblox.instance.environment import (
     child_environment,
@@ -29,140 +26,24 @@ from clawblox.instance.environment import (
     render_command_file,
     world_environment,
 )
-from clawblox.instance.health import Probe, Steps, require_own_listener, steps_until_ready
+from clawblox.instance.health import Steps, require_own_listener, steps_until_ready
 from clawblox.instance.launch import Launch
 from clawblox.instance.processes import WorldProcesses
+from clawblox.instance.stages import Named, Running
 from clawblox.protocol import WorldEnvironment
-from clawblox.results import StartedWorld, WorldExit
+from clawblox.results import WorldExit
 from clawblox.rundir.claims import Claim, claim_name
 from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_record
-from clawblox.snapshot.capture import SnapshotSource
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.guard import guard
 from clawblox.system.ports import Lease, connect_host, open_listener, take_free_port, wait_for_port
 from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
-from clawblox.system.process_tree import Mark, boot_id, read_variables
-from clawblox.telemetry.logs import LogReader, last_lines
+from clawblox.system.process_tree import boot_id, read_variables
+from clawblox.telemetry.logs import last_lines
 
-__all__ = ["Instance", "Named", "Running", "new_run_id"]
-
-
-@attrs.frozen
-class Named:
-    """The stage in which an instance has its name.
-
-    Attributes:
-        claim: The right to the name.
-        command_file: Script that reruns the launch.
-        log_file: Its output.
-    """
-
-    claim: Claim
-    command_file: Path
-    log_file: Path
-
-
-@attrs.frozen(eq=False)
-class Running:
-    """The stage in which an instance may have processes.
-
-    Attributes:
-        launch: What was asked for.
-        name: Its name.
-        named: Its claim and its files.
-        port: Its port.
-        url: Its local address, base path included, without a trailing slash.
-        cookie: Marks its processes.
-        environment: What its processes are told.
-        processes: Its own process and its sidecars.
-    """
-
-    launch: Launch
-    name: str
-    named: Named
-    port: int
-    url: str
-    cookie: str
-    environment: WorldEnvironment
-    processes: WorldProcesses
-
-    @property
-    def mark(self) -> Mark:
-        """What marks its processes."""
-        leaders = tuple((found.pid, found.start_time) for found in self.processes.all)
-        return Mark(f"{protocol.INSTANCE_ENV}={self.cookie}".encode(), leaders)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the world's process has ended."""
-        return self.processes.world is None or self.processes.world.has_exited
-
-    @cached_property
-    def probe(self) -> Probe:
-        """How to see that it is ready."""
-        ready = self.launch.config.ready
-        return Probe(
-            host=self.launch.options.host,
-            port=self.port,
-            path=self.launch.options.base_path + ready.path if ready.log is None else None,
-            log_pattern=re.compile(ready.log, re.MULTILINE) if ready.log is not None else None,
-            log_file=self.named.log_file,
-            log_start=self.processes.log_start,
-            interval=ready.interval,
-            is_inherited=self.launch.hands_listener_over,
-        )
-
-    def liveness_probe(self, rule: LivenessRule) -> Probe:
-        """Return how to see that it still answers."""
-        path = self.launch.options.base_path + rule.path
-        return attrs.evolve(self.probe, path=path, log_pattern=None)
-
-    def snapshot_source(self) -> SnapshotSource:
-        """Return where snapshots of it come from."""
-        return SnapshotSource(
-            instance=self.name,
-            host=self.launch.options.host,
-            port=self.port,
-            base_path=self.launch.options.base_path,
-            operator_token=self.environment.operator_token,
-        )
-
-    def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
-        """Return the lines of its log, from its own first one on."""
-        return LogReader(
-            self.name,
-            self.named.log_file,
-            follow=follow,
-            tail=tail,
-            start=self.processes.log_start,
-            is_over=lambda: self.is_over,
-        )
-
-    def started_world(self, ready_s: float) -> StartedWorld:
-        """Return the public facts of it, ``ready_s`` seconds after its start was asked for."""
-        launch, config = self.launch, self.launch.config
-        world = self.processes.world
-        return StartedWorld(
-            name=self.name,
-            url=self.url,
-            host=launch.options.host,
-            port=self.port,
-            pid=world.pid if world is not None else 0,
-            command=fill_command(config.start_command),
-            start_command=list(config.start_command),
-            delegated=config.is_delegated,
-            run_command=config.run_command and list(config.run_command),
-            env={**launch.options.env, **self.environment.masked()},
-            run_dir=launch.run_dir,
-            instance_dir=launch.instance_dir,
-            command_file=self.named.command_file,
-            log_file=self.named.log_file,
-            record_dir=launch.record_dir,
-            resume_path=launch.resume_path,
-            ready_s=ready_s,
-        )
+__all__ = ["Instance", "new_run_id"]
 
 
 class Instance:

@@ -6,8 +6,6 @@ instances there are and which one is meant; what an instance does is its supervi
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -21,7 +19,7 @@ from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import WorldConfig
-from clawblox.errors import ManifestError, UsageError, WorldStartError, WorldStopError
+from clawblox.errors import ManifestError, UsageError, WorldStopError
 from clawblox.instance.instance import Instance, new_run_id
 from clawblox.instance.launch import Launch, plan_attach
 from clawblox.instance.launcher import Launcher
@@ -31,7 +29,6 @@ from clawblox.instance.startup import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import EventKind, StartedWorld, StopResult
 from clawblox.rundir.claims import RunClaim, claim_run, free_names
-from clawblox.rundir.control_server import ControlServer, Handler
 from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import instances_update, run_update
@@ -44,11 +41,10 @@ from clawblox.telemetry.logs import trim_log
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Counter, Recorder
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.control_sockets import ControlSockets, Handlers
+from clawblox.world.starts import Starts, given_up
 
 __all__ = ["Fleet", "Handlers", "Plan"]
-
-Handlers: TypeAlias = Mapping[str, Handler]
-"""What other processes can ask for, by name of the operation."""
 
 _TRIM_INTERVAL_S = 2.0
 
@@ -61,8 +57,6 @@ _COUNTERS_OF: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
     "stopped": ("stops",),
     "save_failed": ("save_failures",),
 }
-
-_serial = itertools.count()
 
 _log = OwnLog(__name__)
 
@@ -102,10 +96,7 @@ class Fleet:
         self._plan_lock = anyio.Lock()
         self._clients: dict[str, tuple[int, InstanceClient]] = {}
         self._claims: dict[Path, RunClaim] = {}
-        self._make_handlers = make_handlers
-        self._control_name = f"{os.getpid()}-{next(_serial)}"
-        self._controls: dict[Path, ControlServer | None] = {}
-        self._control_lock = anyio.Lock()
+        self._controls = ControlSockets(self._services, partial(make_handlers, self))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
@@ -128,8 +119,7 @@ class Fleet:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                for server in filter(None, self._controls.values()):
-                    await server.aclose()
+                await self._controls.aclose()
                 for _, client in self._clients.values():
                     await client.aclose()
                 await run_blocking(_release, tuple(self._claims.values()))
@@ -205,7 +195,7 @@ class Fleet:
     async def _start(self, plan: Callable[[], Launch]) -> StartedWorld:
         launch = await run_blocking(plan)
         await self._close_interrupted(launch.run_dir)
-        control = await self._control_of(launch.run_dir)
+        control = await self._controls.open(launch.run_dir)
         # An update that says nothing sees to it that there is a manifest for the world.
         supervisor = self._begin(launch, control, update=Update())
         try:
@@ -242,8 +232,8 @@ class Fleet:
         async with self._planning(run_dir, plan, reuse=reuse) as launches:
             directories = {name: one.instance_dir for name, one in launches.items()}
             await self.writers.of(run_dir).apply(instances_update(directories))
-            control = await self._control_of(run_dir)
-            starts = _Starts(len(launches), stop_all=stop_all)
+            control = await self._controls.open(run_dir)
+            starts = Starts(len(launches), stop_all=stop_all)
             begun = {
                 name: self._begin_member(launch, control, starts.note)
                 for name, launch in launches.items()
@@ -265,7 +255,7 @@ class Fleet:
         """Return what starts came to; if one has ``failed`` that all depend on, end the others."""
         errors: dict[str, Exception] = {}
         if failed is not None:
-            errors = {name: _given_up(name, failed) for name in begun if name != failed}
+            errors = {name: given_up(name, failed) for name in begun if name != failed}
             await self._end(begun.values())
         done: dict[str, StartedWorld] = {}
         for name, supervisor in begun.items():
@@ -337,7 +327,7 @@ class Fleet:
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
         """Take over the instances that run in a run directory."""
         records = await run_blocking(read_running, run_dir)
-        control = await self._control_of(run_dir)
+        control = await self._controls.open(run_dir)
         begun = [
             self._begin(plan_attach(config, run_dir, record), control, record=record)
             for record in records
@@ -468,25 +458,6 @@ class Fleet:
         if kind == "ready":
             self.recorder.observe("ready_s", detail["ready_s"])
 
-    async def _control_of(self, run_dir: Path) -> str:
-        """Return the name of the control socket of a run directory; '' where there can be none."""
-        async with self._control_lock:
-            if run_dir not in self._controls:
-                self._controls[run_dir] = await self._open_control(run_dir)
-            server = self._controls[run_dir]
-        return "" if server is None else self._control_name
-
-    async def _open_control(self, run_dir: Path) -> ControlServer | None:
-        handlers = self._make_handlers(self, run_dir)
-        server = ControlServer(run_dir, self._control_name, handlers)
-        try:
-            await server.open()
-        except OSError as error:
-            _log.warning("no control socket", run_dir=str(run_dir), error=str(error))
-            return None
-        self._services.start_soon(server.run)
-        return server
-
     def client(self, supervisor: Supervisor) -> InstanceClient:
         """Return the one client of an instance; each of its lives has another."""
         instance = supervisor.instance
@@ -514,40 +485,6 @@ class Fleet:
 
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
 """Returns what is to be started, given names that are free. Blocks."""
-
-
-class _Starts:
-    """How far the starts of a batch are.
-
-    Args:
-        count: How many there are.
-        stop_all: Whether all depend on each.
-
-    Attributes:
-        is_decided: Set when every start is settled, or one has failed that all depend on.
-        failed: The name of that one.
-    """
-
-    def __init__(self, count: int, *, stop_all: bool) -> None:
-        self.is_decided = anyio.Event()
-        self.failed: str | None = None
-        self._left = count
-        self._stop_all = stop_all
-        if not count:
-            self.is_decided.set()
-
-    def note(self, supervisor: Supervisor) -> None:
-        """Count a start that is settled."""
-        self._left -= 1
-        if self._stop_all and supervisor.started is None and self.failed is None:
-            self.failed = supervisor.instance.name
-        if not self._left or self.failed is not None:
-            self.is_decided.set()
-
-
-def _given_up(name: str, failed: str) -> WorldStartError:
-    message = f"instance {name!r} was given up, since {failed!r} failed"
-    return WorldStartError(message, instance=name)
 
 
 def _rename_runs(instances: Iterable[Instance], run_id: str) -> None:

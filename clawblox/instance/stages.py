@@ -1,0 +1,140 @@
+"""The stages that an instance reaches, as values: it has a name; it may have processes."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+
+import attrs
+
+from clawblox import protocol
+from clawblox.config.world_toml import LivenessRule
+from clawblox.instance.environment import fill_command
+from clawblox.instance.health import Probe
+from clawblox.instance.launch import Launch
+from clawblox.instance.processes import WorldProcesses
+from clawblox.protocol import WorldEnvironment
+from clawblox.results import StartedWorld
+from clawblox.rundir.claims import Claim
+from clawblox.snapshot.capture import SnapshotSource
+from clawblox.system.process_tree import Mark
+from clawblox.telemetry.logs import LogReader
+
+__all__ = ["Named", "Running"]
+
+
+@attrs.frozen
+class Named:
+    """The stage in which an instance has its name.
+
+    Attributes:
+        claim: The right to the name.
+        command_file: Script that reruns the launch.
+        log_file: Its output.
+    """
+
+    claim: Claim
+    command_file: Path
+    log_file: Path
+
+
+@attrs.frozen(eq=False)
+class Running:
+    """The stage in which an instance may have processes.
+
+    Attributes:
+        launch: What was asked for.
+        name: Its name.
+        named: Its claim and its files.
+        port: Its port.
+        url: Its local address, base path included, without a trailing slash.
+        cookie: Marks its processes.
+        environment: What its processes are told.
+        processes: Its own process and its sidecars.
+    """
+
+    launch: Launch
+    name: str
+    named: Named
+    port: int
+    url: str
+    cookie: str
+    environment: WorldEnvironment
+    processes: WorldProcesses
+
+    @property
+    def mark(self) -> Mark:
+        """What marks its processes."""
+        leaders = tuple((found.pid, found.start_time) for found in self.processes.all)
+        return Mark(f"{protocol.INSTANCE_ENV}={self.cookie}".encode(), leaders)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the world's process has ended."""
+        return self.processes.world is None or self.processes.world.has_exited
+
+    @cached_property
+    def probe(self) -> Probe:
+        """How to see that it is ready."""
+        ready = self.launch.config.ready
+        return Probe(
+            host=self.launch.options.host,
+            port=self.port,
+            path=self.launch.options.base_path + ready.path if ready.log is None else None,
+            log_pattern=re.compile(ready.log, re.MULTILINE) if ready.log is not None else None,
+            log_file=self.named.log_file,
+            log_start=self.processes.log_start,
+            interval=ready.interval,
+            is_inherited=self.launch.hands_listener_over,
+        )
+
+    def liveness_probe(self, rule: LivenessRule) -> Probe:
+        """Return how to see that it still answers."""
+        path = self.launch.options.base_path + rule.path
+        return attrs.evolve(self.probe, path=path, log_pattern=None)
+
+    def snapshot_source(self) -> SnapshotSource:
+        """Return where snapshots of it come from."""
+        return SnapshotSource(
+            instance=self.name,
+            host=self.launch.options.host,
+            port=self.port,
+            base_path=self.launch.options.base_path,
+            operator_token=self.environment.operator_token,
+        )
+
+    def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
+        """Return the lines of its log, from its own first one on."""
+        return LogReader(
+            self.name,
+            self.named.log_file,
+            follow=follow,
+            tail=tail,
+            start=self.processes.log_start,
+            is_over=lambda: self.is_over,
+        )
+
+    def started_world(self, ready_s: float) -> StartedWorld:
+        """Return the public facts of it, ``ready_s`` seconds after its start was asked for."""
+        launch, config = self.launch, self.launch.config
+        world = self.processes.world
+        return StartedWorld(
+            name=self.name,
+            url=self.url,
+            host=launch.options.host,
+            port=self.port,
+            pid=world.pid if world is not None else 0,
+            command=fill_command(config.start_command),
+            start_command=list(config.start_command),
+            delegated=config.is_delegated,
+            run_command=config.run_command and list(config.run_command),
+            env={**launch.options.env, **self.environment.masked()},
+            run_dir=launch.run_dir,
+            instance_dir=launch.instance_dir,
+            command_file=self.named.command_file,
+            log_file=self.named.log_file,
+            record_dir=launch.record_dir,
+            resume_path=launch.resume_path,
+            ready_s=ready_s,
+        )

@@ -1,0 +1,62 @@
+"""The control sockets of one open world: one for each run directory it has instances in."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+
+from clawblox.concurrency.tasks import Tasks
+from clawblox.rundir.control_server import ControlServer, Handler
+from clawblox.telemetry.own_log import OwnLog
+
+__all__ = ["ControlSockets", "Handlers"]
+
+Handlers: TypeAlias = Mapping[str, Handler]
+"""What other processes can ask for, by name of the operation."""
+
+_serial = itertools.count()
+
+_log = OwnLog(__name__)
+
+
+class ControlSockets:
+    """Opens a control socket for each run directory, once.
+
+    Args:
+        tasks: Serve the sockets.
+        make_handlers: Returns what can be asked about the instances of a run directory.
+    """
+
+    def __init__(self, tasks: Tasks, make_handlers: Callable[[Path], Handlers]) -> None:
+        self._tasks = tasks
+        self._make_handlers = make_handlers
+        self._name = f"{os.getpid()}-{next(_serial)}"
+        self._servers: dict[Path, ControlServer | None] = {}
+        self._lock = anyio.Lock()
+
+    async def open(self, run_dir: Path) -> str:
+        """Return the name of the socket of a run directory; empty where none can be opened."""
+        async with self._lock:
+            if run_dir not in self._servers:
+                self._servers[run_dir] = await self._serve(run_dir)
+        return "" if self._servers[run_dir] is None else self._name
+
+    async def _serve(self, run_dir: Path) -> ControlServer | None:
+        server = ControlServer(run_dir, self._name, self._make_handlers(run_dir))
+        try:
+            await server.open()
+        except OSError as error:
+            _log.warning("no control socket", run_dir=str(run_dir), error=str(error))
+            return None
+        self._tasks.start_soon(server.run)
+        return server
+
+    async def aclose(self) -> None:
+        """Close the sockets."""
+        for server in filter(None, self._servers.values()):
+            await server.aclose()
