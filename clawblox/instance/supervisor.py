@@ -37,7 +37,7 @@ from clawblox.system.files import has_digest
 from clawblox.system.process import Grace, Process, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Emit", "Supervisor"]
+__all__ = ["Emit", "Supervisor", "start_stopped"]
 
 _log = OwnLog(__name__)
 
@@ -106,9 +106,9 @@ class Supervisor:
     # -- what others ask ----------------------------------------------------------------
 
     @property
-    def has_failed(self) -> bool:
-        """Whether its start failed by itself."""
-        return self._failure is not None
+    def failure(self) -> Exception | None:
+        """Why its start failed by itself, if it did."""
+        return self._failure
 
     async def wait_started(self) -> StartedWorld:
         """Wait until the instance is ready.
@@ -121,7 +121,7 @@ class Supervisor:
         await self._settled.wait()
         if self.started is None:
             await self._finished.wait()
-            raise self._failure or WorldStartError("the start was stopped")
+            raise self._failure or start_stopped()
         return self.started
 
     async def stop(self, grace_seconds: float) -> StopResult:
@@ -454,3 +454,8 @@ class Supervisor:
 
 def _stay(state: State) -> None:
     """Take no step of a restart: an instance is RESTARTING until it serves."""
+
+
+def start_stopped() -> WorldStartError:
+    """Return the error of a start that somebody stopped."""
+    return WorldStartError("the start was stopped")

@@ -26,7 +26,7 @@ from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.startup import FAILED_START_GRACE_S
-from clawblox.instance.supervisor import Supervisor
+from clawblox.instance.supervisor import Supervisor, start_stopped
 from clawblox.results import EventKind, StartedWorld, StopResult
 from clawblox.rundir.claims import RunClaim, claim_run, free_names
 from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
@@ -240,33 +240,30 @@ class Fleet:
             }
             try:
                 await starts.is_decided.wait()
-                batch = await self._collect(begun, starts.failed)
+                batch = await self._collect(begun, starts)
             except BaseException:
                 await self._end(begun.values())
                 raise
             await self._flush_manifests()
             for name in batch.done:  # in the order in which they were asked for
-                self._supervisors[name] = self._supervisors.pop(name)
+                if name in self._supervisors:  # it may have been stopped meanwhile
+                    self._supervisors[name] = self._supervisors.pop(name)
             return batch
 
     async def _collect(
-        self, begun: Mapping[str, Supervisor], failed: str | None
+        self, begun: Mapping[str, Supervisor], starts: Starts
     ) -> Batch[StartedWorld]:
-        """Return what starts came to; if one has ``failed`` that all depend on, end the others."""
-        errors: dict[str, Exception] = {}
-        if failed is not None:
-            errors = {name: given_up(name, failed) for name in begun if name != failed}
+        """Return what starts came to; if one has failed that all depend on, end the others."""
+        failed = list(starts.failed)
+        if starts.is_aborted:
             await self._end(begun.values())
-        done: dict[str, StartedWorld] = {}
-        for name, supervisor in begun.items():
-            try:
-                started = await supervisor.wait_started()
-                if failed is None:
-                    done[name] = started
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever looks at the batch
-                if name not in errors or supervisor.has_failed:
-                    errors[name] = error
-        return Batch(done, errors)
+            failed += [name for name in begun if name not in failed]
+        done = {name: one.started for name, one in begun.items() if name not in failed}
+        errors: dict[str, Exception] = {}
+        for name in failed:
+            aborted = given_up(name, failed[0]) if starts.is_aborted else start_stopped()
+            errors[name] = begun[name].failure or aborted
+        return Batch(done, errors)  # type: ignore[arg-type]  # not failed, hence started
 
     async def _end(self, supervisors: Iterable[Supervisor]) -> None:
         """End instances that were started in vain."""

@@ -19,12 +19,12 @@ class Starts:
 
     Attributes:
         is_decided: Set when every start is settled, or one has failed that all depend on.
-        failed: The name of that one.
+        failed: The names of those that failed, the first cause first.
     """
 
     def __init__(self, count: int, *, stop_all: bool) -> None:
         self.is_decided = anyio.Event()
-        self.failed: str | None = None
+        self.failed: list[str] = []
         self._left = count
         self._stop_all = stop_all
         if not count:
@@ -33,10 +33,15 @@ class Starts:
     def note(self, supervisor: Supervisor) -> None:
         """Count a start that is settled."""
         self._left -= 1
-        if self._stop_all and supervisor.started is None and self.failed is None:
-            self.failed = supervisor.instance.name
-        if not self._left or self.failed is not None:
+        if supervisor.started is None:
+            self.failed.append(supervisor.instance.name)
+        if not self._left or self.is_aborted:
             self.is_decided.set()
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether one has failed that all depend on."""
+        return self._stop_all and bool(self.failed)
 
 
 def given_up(name: str, failed: str) -> WorldStartError:
