@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,3 +81,39 @@ async def test_a_refused_connection_is_an_error_of_ours() -> None:
             await client.post("/join", timeout=20)
     finally:
         await client.aclose()
+
+
+EXHAUSTED = """
+import resource
+from pathlib import Path
+
+import anyio
+
+from clawblox.errors import SnapshotError, WorldCallError
+from clawblox.snapshot.transfer import SnapshotSource, Transfer
+from clawblox.system.http import InstanceClient
+
+
+async def main() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        await InstanceClient("http://127.0.0.1:1").post("/join", timeout=20)
+    except WorldCallError as error:
+        print(error)
+    try:
+        Transfer(SnapshotSource("w000", "127.0.0.1", 1, "", "s3cret"), Path("/tmp"), 20, 9).run()
+    except SnapshotError as error:
+        print(error.message)
+
+
+anyio.run(main)
+"""
+
+
+def test_without_a_free_descriptor_calls_and_snapshots_fail_by_an_error_of_ours() -> None:
+    words = [sys.executable, "-c", EXHAUSTED]
+    result = subprocess.run(words, check=True, timeout=60, capture_output=True, text=True)
+    first, second = result.stdout.splitlines()
+    assert first == "POST /join failed: Too many open files"
+    assert second.startswith("Too many open files")

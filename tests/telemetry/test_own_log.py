@@ -37,3 +37,22 @@ def test_only_a_line_loads_structlog() -> None:
         "assert 'structlog' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30, stdout=subprocess.DEVNULL)
+
+
+EXHAUSTED = """
+import resource
+from clawblox.telemetry.own_log import OwnLog
+
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+OwnLog("x").warning("dropped", path="/x")
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+OwnLog("x").warning("written")
+"""
+
+
+def test_without_a_free_descriptor_a_line_is_dropped_and_fails_nothing() -> None:
+    words = [sys.executable, "-c", EXHAUSTED]
+    result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
+    assert "written" in result.stdout
+    assert "dropped" not in result.stdout
