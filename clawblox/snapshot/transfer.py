@@ -130,8 +130,10 @@ class Transfer:
         Raises:
             SnapshotError: Nothing was published.
         """
-        import http.client  # takes 10 ms to load, which a start need not wait for
-
+        try:
+            import http.client  # takes 10 ms to load, which a start need not wait for
+        except OSError as error:  # no descriptor is left
+            raise self._error(_describe(error)) from error
         try:
             make_private_dir(self._directory)
             sweep_partials(self._directory)
@@ -282,10 +284,10 @@ def _media_type(response: http.client.HTTPResponse) -> str:
 
 
 def _describe(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror + (f": {error.filename}" if error.filename else "")
     import http.client
 
     if isinstance(error, http.client.IncompleteRead):
         return "the body ended early"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror + (f": {error.filename}" if error.filename else "")
     return str(error) if isinstance(error, CheckerLost) else f"{type(error).__name__}: {error}"

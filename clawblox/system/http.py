@@ -78,7 +78,10 @@ class InstanceClient:
 
         Cancellation: the connection is closed.
         """
-        client = await self._open()
+        try:
+            client = await self._open()
+        except OSError as error:  # httpx cannot be loaded, for lack of descriptors
+            raise WorldCallError(f"POST {route} failed: {error.strerror}") from error
         import httpx
 
         with anyio.move_on_after(timeout):

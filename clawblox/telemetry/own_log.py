@@ -14,6 +14,8 @@ __all__ = ["OwnLog"]
 class OwnLog:
     """A logger with the methods of structlog's: ``info``, ``warning``, ``exception`` and so on.
 
+    A line is dropped when structlog cannot be loaded for lack of descriptors: logging never fails.
+
     Args:
         name: The module that logs.
     """
@@ -22,6 +24,12 @@ class OwnLog:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - structlog's own methods
-        import structlog
-
+        try:
+            import structlog
+        except OSError:
+            return _drop
         return getattr(structlog.get_logger(self._name), method)
+
+
+def _drop(_event: str, **_fields: object) -> None:
+    pass

@@ -1,0 +1,58 @@
+"""The library's own log reaches structlog, which is loaded at the first line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import structlog
+
+from clawblox.telemetry.own_log import OwnLog
+
+
+def test_a_line_reaches_structlog_with_its_fields() -> None:
+    with structlog.testing.capture_logs() as captured:
+        OwnLog(__name__).warning("log not cut", path="/x")
+    assert captured == [{"event": "log not cut", "path": "/x", "log_level": "warning"}]
+
+
+def test_what_the_application_configures_later_counts() -> None:
+    log, lines = OwnLog(__name__), []
+    before = structlog.get_config()
+    try:
+        structlog.configure(
+            processors=[lambda _, method, entry: lines.append(method) or str(entry)]
+        )
+        log.info("once")
+    finally:
+        structlog.configure(**before)
+    assert lines == ["info"]
+
+
+def test_only_a_line_loads_structlog() -> None:
+    code = (
+        "import sys; from clawblox.telemetry.own_log import OwnLog; log = OwnLog('x')\n"
+        "assert 'structlog' not in sys.modules\n"
+        "log.warning('now')\n"
+        "assert 'structlog' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30, stdout=subprocess.DEVNULL)
+
+
+EXHAUSTED = """
+import resource
+from clawblox.telemetry.own_log import OwnLog
+
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+OwnLog("x").warning("dropped", path="/x")
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+OwnLog("x").warning("written")
+"""
+
+
+def test_without_a_free_descriptor_a_line_is_dropped_and_fails_nothing() -> None:
+    words = [sys.executable, "-c", EXHAUSTED]
+    result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
+    assert "written" in result.stdout
+    assert "dropped" not in result.stdout
