@@ -17,7 +17,7 @@ _SMALL: Final = 12.0
 _BAR_HEIGHT: Final = 20.0
 _PANEL_HEAD: Final = 30.0
 _PANEL_FOOT: Final = 44.0
-_LABEL_ROOM: Final = 150.0
+_LABEL_ROOM: Final = 170.0
 """Pixels to the right of the longest bar, for its value."""
 
 _LINE_COLOURS: Final[tuple[Colour, ...]] = ("muted", "first", "fourth", "second", "third")

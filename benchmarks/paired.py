@@ -42,6 +42,9 @@ _IMPORTS = {
     "clawblox --help": ["-m", "clawblox", "--help"],
 }
 
+_ENV = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+"""Without the switch that would have one of the two compiled again at each import."""
+
 Samples = dict[str, list[dict[str, float]]]
 """What was measured, by contender."""
 
@@ -159,7 +162,9 @@ class Pair:
         }
         command = [self._pythons[name], "-P", str(_SAMPLER), function, json.dumps(arguments)]
         try:
-            finished = subprocess.run(command, stdout=subprocess.PIPE, timeout=300, check=True)
+            finished = subprocess.run(
+                command, env=_ENV, stdout=subprocess.PIPE, timeout=300, check=True
+            )
         finally:
             readiness.end_carriers()
         taken: dict[str, float] = json.loads(finished.stdout)
@@ -222,7 +227,7 @@ def measure_imports(pythons: dict[str, str], rounds: int) -> list[PairedRow]:
 
 def _cpu_s(command: list[str]) -> float:
     silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    pid = os.posix_spawn(command[0], command, os.environ, file_actions=silent)
+    pid = os.posix_spawn(command[0], command, _ENV, file_actions=silent)
     _, status, usage = os.wait4(pid, 0)
     if status:
         raise RuntimeError(f"{' '.join(command)} ended with wait status {status}")

@@ -27,8 +27,8 @@ SPAN = re.compile(r"`([^`]+)`")
 DOTTED = re.compile(r"clawblox(?:\.[A-Za-z_]\w*)+")
 IMPORT = re.compile(r"from (clawblox[\w.]*) import ([\w, ]+)")
 NAME = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)(?=$|\(|\.)")
-HOMONYMS = {"Host", "state_dir"}
-"""A header of HTTP and a key of an agent's program: they mean no name of the package."""
+HOMONYMS = {"Host", "boot_id", "state_dir"}
+"""A header of HTTP and two keys of documents: they mean no name of the package."""
 
 
 @functools.cache
@@ -104,6 +104,8 @@ def test_what_the_text_names_can_be_imported_from_where_the_page_says(page: Path
     if page.name == INSIDE:
         pytest.skip("it tells which module has what")
     shown = {name for _, name in shown_imports(text)}
+    for module, _ in shown_imports(text):
+        shown |= {*getattr(importlib.import_module(module), "__all__", ())}
     shown |= {dotted.rpartition(".")[2] for dotted in DOTTED.findall(text)}
     shown |= {*clawblox.__all__, *HOMONYMS, *dir(clawblox.AsyncWorld)}
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
