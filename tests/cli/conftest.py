@@ -122,7 +122,7 @@ def up(start: Start, tmp_path: Path, run_dir: Path) -> Start:
     def up_three(*words: str, flags: tuple[str, ...] = (), toml_extra: str = "") -> Command:
         directory = make_world(tmp_path, *flags, toml_extra=toml_extra)
         words = ("up", str(directory), "-n", "3", "--run-dir", str(run_dir), *words)
-        # Whatever runs the tests may ignore HUP, and a child inherits that.
+        # The parent of the tests may ignore HUP, which a child inherits.
         command = start(*words, prefix=("env", "--default-signal=HUP"))
         command.wait_for("ready after")
         return command

@@ -1,4 +1,4 @@
-"""What the command line says of itself."""
+"""Help texts, the version, the guide."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_option_is_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "up", "fork"])
-def test_every_option_stands_in_a_section(name: str) -> None:
+def test_every_option_is_in_a_section(name: str) -> None:
     context = click.Context(find(name), info_name=name)
     _, _, last = find(name).get_help(context).partition("\nOther:\n")
     assert last.split("\n\n")[0].split() == ["--help", "Show", "this", "message", "and", "exit."]
@@ -56,7 +56,7 @@ def test_the_overview_lists_every_command_in_a_section(call: Start) -> None:
     )
 
 
-def test_the_version_is_told(call: Start) -> None:
+def test_the_version_is_printed(call: Start) -> None:
     assert call("--version").out == f"clawblox {__version__}\n"
 
 

@@ -1,4 +1,4 @@
-"""Paths on the command line that cannot be meant."""
+"""Paths and counts on the command line that cannot be used."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_empty_path_is_refused_for_every_parameter(
 
 @pytest.mark.parametrize("words", [("run", "--port", "0"), ("up",), ("up", "--detach")])
 @pytest.mark.parametrize("place", ["file", "/proc/x"])
-def test_a_run_directory_that_cannot_be_one_is_named_in_a_few_lines(
+def test_an_unusable_run_directory_is_named_in_a_few_lines(
     call: Start, tmp_path: Path, words: tuple[str, ...], place: str
 ) -> None:
     (tmp_path / "file").touch()
