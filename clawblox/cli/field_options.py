@@ -85,7 +85,7 @@ def options_from(
             has_envvar = reads_environment and shown.envvar is not None
             is_switch = types[name] is bool and has_envvar
             command = click.option(
-                f"{flag}/--no-{name}" if is_switch else flag,
+                f"{flag}/--no-{flag[2:]}" if is_switch else flag,
                 name,
                 cls=FieldOption,
                 owner=owner,
@@ -140,6 +140,8 @@ class OptionsCommand(click.Command):
             click.UsageError: An argument or the value of an option is wrong.
         """
         rest = super().parse_args(ctx, args)
+        if ctx.resilient_parsing:  # a shell completes the command line, which may be wrong
+            return rest
         options = [param for param in self.params if isinstance(param, FieldOption)]
         for into in dict.fromkeys(option.into for option in options):
             own = {str(option.name): option for option in options if option.into == into}
@@ -155,8 +157,8 @@ def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> obje
     except ConfigError as error:
         name, _, variable = str(error.key).partition(".")
         value = f"{error.value:g}" if isinstance(error.value, float) else repr(error.value)
-        is_told = variable or error.value in (None, "")
-        message = error.message if is_told else f"{error.message}, not {value}"
+        shows_value = not variable and error.value not in (None, "")  # a variable may be a secret
+        message = f"{error.message}, not {value}" if shows_value else error.message
         raise click.BadParameter(message, ctx, options[name]) from error
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
+import attrs
 import click
 import pytest
 
 from clawblox import __version__
 from clawblox.cli import main
 from clawblox.cli.field_options import FieldOption
+from clawblox.rundir.status import InstanceState, InstanceStatus
 from tests.cli.commands import COMMANDS, every_command, find_command, find_options
 from tests.cli.conftest import Start
 
@@ -65,6 +68,14 @@ def test_the_version_is_printed(call: Start) -> None:
     assert call("--version").out == f"clawblox {__version__}\n"
 
 
+def test_a_shell_completes_options_after_a_wrong_value(call: Start) -> None:
+    words = "clawblox run --health-timeout 0 --gr"
+    env = {"_CLAWBLOX_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    command = call(env=env)
+    assert command.out == "plain,--grace\n"
+    assert command.err == ""
+
+
 def test_an_unknown_command_is_a_usage_error(call: Start) -> None:
     command = call("fly")
     assert command.wait() == 2
@@ -98,3 +109,9 @@ def test_the_guide_names_the_defaults(name: str) -> None:
             for row in section.splitlines():
                 if row.startswith(f"| `{option.opts[0]} "):
                     assert str(option.default) in [cell.strip(" `") for cell in row.split("|")]
+
+
+def test_the_guide_names_every_state_and_every_field_of_ps() -> None:
+    section = GUIDE.partition("\n## clawblox ps\n")[2].partition("\n## ")[0]
+    names = [*get_args(InstanceState), *(field.name for field in attrs.fields(InstanceStatus))]
+    assert [name for name in names if f"`{name}`" not in section] == []
