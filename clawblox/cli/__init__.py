@@ -93,8 +93,8 @@ class _CommandLine(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:  # click handles it: it exits quietly
                 raise
-            place = f": {error.filename}" if error.filename else ""
-            _fail(ctx, f"{error.strerror or error}{place}", 1)
+            subject = f"{error.filename}: " if error.filename else ""
+            _fail(ctx, f"{subject}{error.strerror or error}", 1)
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED_STATUS)
 

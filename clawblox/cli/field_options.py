@@ -54,23 +54,6 @@ class FieldOption(SectionOption):
         return (super().resolve_envvar_value(ctx) or "").strip() or None
 
 
-class _KeyValue(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
-    """``KEY=VALUE`` as a pair."""
-
-    name = "pair"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's own
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> tuple[str, str]:
-        key, separator, text = value.partition("=")
-        if not separator:
-            self.fail(f"KEY=VALUE, not {value!r}", param, ctx)
-        return key, text
-
-
 def options_from(
     owner: type,
     into: str,
@@ -96,11 +79,13 @@ def options_from(
         for name in reversed(offered):  # click reverses the order of decorators
             shown = HELP[name]
             default = (defaults or {}).get(name, fields[name].default)
+            if isinstance(default, float) and default.is_integer():
+                default = int(default)  # the help shows 60 rather than 60.0
             flag = f"--{name.replace('_', '-')}"
             has_envvar = reads_environment and shown.envvar is not None
             is_switch = types[name] is bool and has_envvar
             command = click.option(
-                f"{flag}/--no-{name}" if is_switch else flag,
+                f"{flag}/--no-{flag[2:]}" if is_switch else flag,
                 name,
                 cls=FieldOption,
                 owner=owner,
@@ -108,7 +93,7 @@ def options_from(
                 section=shown.section,
                 help=shown.text,
                 metavar=shown.metavar or None,
-                default=_without_point(default),
+                default=default,
                 show_default=(shown.none or False) if default in (None, "") else True,
                 envvar=shown.envvar if has_envvar else None,
                 show_envvar=has_envvar,
@@ -117,11 +102,6 @@ def options_from(
         return command
 
     return decorate
-
-
-def _without_point(default: Any) -> Any:  # noqa: ANN401 - of any option
-    """Return a default as the help should show it: 60 rather than 60.0."""
-    return int(default) if isinstance(default, float) and default.is_integer() else default
 
 
 def _type_arguments(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, as typing has it
@@ -133,8 +113,18 @@ def _type_arguments(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, as t
     if get_origin(hint) is Literal:
         return {"type": click.Choice(get_args(hint))}
     if get_origin(hint) is Mapping:
-        return {"type": _KeyValue(), "multiple": True}
+        return {"type": str, "multiple": True, "callback": _parse_pairs}
     return {"type": hint if hint in (int, float) else str}
+
+
+def _parse_pairs(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...] | None
+) -> dict[str, str]:
+    """Return variables that were given as ``KEY=VALUE``; a click callback."""
+    for value in values or ():
+        if "=" not in value:
+            raise click.BadParameter(f"KEY=VALUE, not {value!r}", ctx, param)
+    return dict(value.split("=", 1) for value in values or ())
 
 
 # -- commands -----------------------------------------------------------------------------------
@@ -150,6 +140,8 @@ class OptionsCommand(click.Command):
             click.UsageError: An argument or the value of an option is wrong.
         """
         rest = super().parse_args(ctx, args)
+        if ctx.resilient_parsing:  # a shell completes the command line, which may be wrong
+            return rest
         options = [param for param in self.params if isinstance(param, FieldOption)]
         for into in dict.fromkeys(option.into for option in options):
             own = {str(option.name): option for option in options if option.into == into}
@@ -161,17 +153,12 @@ def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> obje
     values = {name: ctx.params.pop(name) for name in options}
     owner = next(iter(options.values())).owner
     try:
-        return owner(
-            **{
-                name: dict(value or ()) if options[name].multiple else value
-                for name, value in values.items()
-            }
-        )
+        return owner(**values)
     except ConfigError as error:
         name, _, variable = str(error.key).partition(".")
         value = f"{error.value:g}" if isinstance(error.value, float) else repr(error.value)
-        is_told = variable or error.value in (None, "")
-        message = error.message if is_told else f"{error.message}, not {value}"
+        shows_value = not variable and error.value not in (None, "")  # a variable may be a secret
+        message = f"{error.message}, not {value}" if shows_value else error.message
         raise click.BadParameter(message, ctx, options[name]) from error
 
 

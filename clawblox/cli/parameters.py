@@ -34,7 +34,11 @@ class _Path(click.types.StringParamType):
     name = "path"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path; a usage error when it is empty."""
+        """Return the path.
+
+        Raises:
+            click.BadParameter: It is empty.
+        """
         if not value:
             self.fail("the path is empty; '.' is the current directory.", param, ctx)
         return value
@@ -61,7 +65,11 @@ class CountType(click.types.IntParamType):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> int:
-        """Return the number; a usage error when it is outside the limits."""
+        """Return the number.
+
+        Raises:
+            click.BadParameter: It is not a whole number, or outside the limits.
+        """
         number = super().convert(value, param, ctx)
         try:
             return check_count(number, "", at_least=self._at_least, at_most=self._at_most)

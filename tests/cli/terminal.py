@@ -1,4 +1,4 @@
-"""A terminal for the command line: what is written to it, what stands on it, what is typed."""
+"""A terminal for a command: what is written to it, its screen, what is typed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Terminal:
         self._master, self._slave = os.openpty()
         self.resize(columns, lines)
         self.modes_before = termios.tcgetattr(self._slave)
-        # Whatever runs the tests may ignore HUP, and a child inherits that.
+        # The parent of the tests may ignore HUP, which a child inherits.
         prefix = ["env", "--default-signal=HUP", "setsid", "--ctty"]
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "clawblox", *words],
@@ -61,20 +61,20 @@ class Terminal:
         return self.written
 
     def shows(self, text: str) -> bool:
-        """Say whether a text has ever been written."""
+        """Return whether a text has ever been written."""
         return text in self.read().replace("\r\n", "\n")
 
     @property
     def screen(self) -> list[str]:
-        """The lines that stand on it now, up to the cursor's."""
+        """The lines on the screen now, up to the cursor's."""
         return _lines_of(self.read())
 
     def displays(self, text: str) -> bool:
-        """Say whether a text stands on it now."""
+        """Return whether a text is on the screen now."""
         return any(text in line for line in self.screen)
 
     def wait_for(self, text: str) -> None:
-        """Wait until a text stands on it."""
+        """Wait until a text is on the screen."""
         wait_until(
             lambda: self.displays(text) or self.process.poll() is not None,
             TIMEOUT_S,

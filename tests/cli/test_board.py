@@ -1,4 +1,4 @@
-"""What the live table shows: states, the most interesting first, within any terminal."""
+"""The live table, the states behind it, and event lines."""
 
 from __future__ import annotations
 
@@ -10,14 +10,6 @@ import pytest
 from clawblox.cli.running.live_table import Look, make_rows, pressure_between
 from clawblox.cli.tables.board import Row, View, make_row, render
 from clawblox.cli.tables.event_lines import EventLine, RecentEvents, changes_between, describe_event
-from clawblox.cli.tables.formatting import (
-    format_age,
-    format_bytes,
-    format_table,
-    printable,
-    printable_lines,
-    suggest,
-)
 from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.errors import ClawbloxError, WorldStartError
 from clawblox.results import EventKind, WorldEvent, WorldExit
@@ -78,7 +70,7 @@ def plain(lines: list[str]) -> list[str]:
 # --------------------------------------------------------------------------------- the table
 
 
-def test_an_instance_is_shown_with_all_that_is_known_of_it() -> None:
+def test_every_column_of_an_instance_is_filled() -> None:
     row = make_row(status("w003", restarts=2, sim_time=123.45, saved_at=AT), "ready", 0.5)
     heading, line = plain(render(view([row]), 100, 30))[3:5]
     headings = "INSTANCE STATE PID PORT UPTIME RSS CPU SAVED SIM TIME RESTARTS"
@@ -88,7 +80,7 @@ def test_an_instance_is_shown_with_all_that_is_known_of_it() -> None:
     assert (uptime, rss, cpu, sim_time, restarts) == ("3m12s", ["48", "MB"], "50%", "123.5", "2")
 
 
-def test_how_it_ended_stands_beside_its_state() -> None:
+def test_the_state_column_shows_how_an_instance_ended() -> None:
     ended = [
         status("a", "exited", exit=WorldExit(status=9), pid=None),
         status("b", "exited", exit=WorldExit(signal="SIGKILL"), pid=None),
@@ -106,7 +98,7 @@ def test_how_it_ended_stands_beside_its_state() -> None:
     ]
 
 
-def test_a_long_reason_leaves_the_other_columns_what_they_need() -> None:
+def test_a_long_reason_does_not_push_out_the_other_columns() -> None:
     halt = "ValueError: \x1b[2J" + "x" * 500 + "\nsecond line"
     rows = [
         make_row(one, one.state, None)
@@ -126,13 +118,13 @@ def test_every_state_is_counted() -> None:
     assert line == "1 failed · 7 waiting · 2 ready  the machine is busy"
 
 
-def test_while_there_is_room_instances_stand_by_name() -> None:
+def test_instances_that_fit_are_sorted_by_name() -> None:
     rows = [Row("w2", "failed"), Row("w0", "ready"), Row("w1", "starting")]
     lines = plain(render(view(rows), 100, 30))
     assert [line.split()[0] for line in lines[4:7]] == ["w0", "w1", "w2"]
 
 
-def test_without_room_the_most_interesting_stand_first_and_the_rest_is_counted() -> None:
+def test_if_not_all_fit_those_that_need_attention_come_first_and_the_rest_is_counted() -> None:
     states = {"w05": "failed", "w61": "restarting", "w40": "starting", "w50": "exited"}
     rows = [Row(f"w{i:02}", states.get(f"w{i:02}", "ready")) for i in range(98)]
     rows.append(Row("w98", "exited", "9", is_bad=True))
@@ -144,7 +136,7 @@ def test_without_room_the_most_interesting_stand_first_and_the_rest_is_counted()
 
 @pytest.mark.parametrize("lines", [1, 2, 5, 8, 14, 30, 200])
 @pytest.mark.parametrize("columns", [1, 12, 40, 79, 100, 300])
-def test_it_fits_every_terminal(columns: int, lines: int) -> None:
+def test_the_table_fits_every_terminal(columns: int, lines: int) -> None:
     rows = [make_row(status(f"w{i:03}", saved_at=AT), "ready", 1.0) for i in range(130)]
     troubles = [EventLine(AT, "w003", "failed: " + "x" * 400, is_trouble=True)] * 20
     drawn = plain(
@@ -165,7 +157,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "31m" not in "".join(render(view(rows), 100, 30))
 
 
-def test_the_use_of_processors_is_measured_between_two_looks_of_one_process() -> None:
+def test_cpu_share_is_measured_between_two_looks_at_the_same_process() -> None:
     before = Look(10.0, [status("a", cpu_s=1.0), status("b", cpu_s=1.0, pid=1)], 1.0)
     now = Look(12.0, [status("a", cpu_s=2.0), status("b", cpu_s=9.0, pid=2)], 2.0)
     cells = [row.cells[4] for row in make_rows(before, now, {})]
@@ -174,7 +166,7 @@ def test_the_use_of_processors_is_measured_between_two_looks_of_one_process() ->
     assert pressure_between(None, now) is None
 
 
-def test_what_is_known_better_than_from_the_disk_wins() -> None:
+def test_states_from_events_win_over_states_on_disk() -> None:
     rows = make_rows(None, Look(1.0, [status("a")], None), {"a": "stopping", "b": "failed"})
     assert [(row.name, row.state) for row in rows] == [("a", "stopping"), ("b", "failed")]
 
@@ -200,13 +192,13 @@ def states_after(*events: WorldEvent, planned: int = 1) -> InstanceStates:
     return states
 
 
-def test_instances_that_have_not_begun_are_waiting() -> None:
+def test_instances_that_have_not_started_are_waiting() -> None:
     states = states_after(event("started"), event("ready"), event("started", "w001"), planned=5)
     assert states.counts() == {"waiting": 3, "ready": 1, "starting": 1}
     assert not states.is_over
 
 
-def test_a_stop_is_no_failure() -> None:
+def test_a_stopped_instance_has_not_failed() -> None:
     states = states_after(event("started"), event("ready"), event("stopped"))
     assert not states.is_over  # the start of the others may go on
     states.finish_start({}, ["w000"])
@@ -215,7 +207,7 @@ def test_a_stop_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize(("code", "failed"), [(0, []), (9, ["w000"])])
-def test_an_end_of_its_own_is_a_failure_unless_its_status_is_zero(
+def test_an_instance_that_exits_has_failed_unless_its_status_is_zero(
     code: int, failed: list[str]
 ) -> None:
     states = states_after(event("started"), event("ready"), died(code))
@@ -223,13 +215,13 @@ def test_an_end_of_its_own_is_a_failure_unless_its_status_is_zero(
     assert list(states.failures) == failed
 
 
-def test_an_end_for_want_of_an_answer_is_a_failure_whatever_its_status() -> None:
+def test_an_unresponsive_instance_has_failed_whatever_its_status() -> None:
     states = states_after(event("started"), event("ready"), died(0, unresponsive=True))
     assert states.by_name == {"w000": "exited"}
     assert str(states.failures["w000"]).startswith("w000: was stopped because it did not respond")
 
 
-def test_a_halt_is_a_failure_with_its_reason() -> None:
+def test_a_halted_instance_has_failed_with_its_reason() -> None:
     halted = event("halted", reason="ValueError: x\x1b[2J")
     states = states_after(event("started"), event("ready"), halted, died(0, halt="ValueError: x"))
     states.finish_start({}, ["w000"])
@@ -238,7 +230,7 @@ def test_a_halt_is_a_failure_with_its_reason() -> None:
     assert str(states.failures["w000"]).startswith("w000: halted: ValueError: x")
 
 
-def test_an_instance_that_halts_until_it_is_given_up_stays_halted() -> None:
+def test_an_instance_that_halts_until_restarts_are_used_up_is_halted() -> None:
     states = states_after(
         event("ready"), died(0, "fresh", halt="ValueError: x"), event("gave_up", reason="too often")
     )
@@ -247,7 +239,7 @@ def test_an_instance_that_halts_until_it_is_given_up_stays_halted() -> None:
     assert str(states.failures["w000"]).startswith(words)
 
 
-def test_a_halt_is_told_once_with_its_reason_and_its_end_in_short() -> None:
+def test_the_reason_of_a_halt_is_not_repeated_when_the_instance_ends() -> None:
     told = [describe_event(event("halted", reason="ValueError: x\nTraceback"))]
     told.append(describe_event(died(0, halt="ValueError: x")))
     assert [one.text for one in told] == [
@@ -257,7 +249,7 @@ def test_a_halt_is_told_once_with_its_reason_and_its_end_in_short() -> None:
     assert told[0].is_trouble
 
 
-def test_an_instance_that_comes_back_has_not_failed() -> None:
+def test_a_restarted_instance_has_not_failed() -> None:
     states = states_after(event("started"), event("ready"), died(9, "fresh"))
     assert states.by_name == {"w000": "restarting"}
     for one in (event("restarting"), event("started"), event("start_failed", error=OSError())):
@@ -267,7 +259,7 @@ def test_an_instance_that_comes_back_has_not_failed() -> None:
     assert (states.by_name, states.failures) == ({"w000": "ready"}, {})
 
 
-def test_an_instance_that_is_given_up_has_failed_and_says_how() -> None:
+def test_an_instance_that_is_not_restarted_has_failed_and_says_why() -> None:
     states = states_after(event("ready"), died(9, "fresh"), event("gave_up", reason="too often"))
     states.finish_start({}, ["w000"])
     assert states.is_over
@@ -275,7 +267,7 @@ def test_an_instance_that_is_given_up_has_failed_and_says_how() -> None:
     assert str(error).startswith("w000: ended by itself: exit status 9; not restarted: too often")
 
 
-def test_a_failed_start_is_told_once_even_when_nothing_was_told_before() -> None:
+def test_a_failed_start_counts_once_even_without_an_event() -> None:
     error = WorldStartError("no")
     states = states_after(event("start_failed", error=error), planned=2)
     states.finish_start({"w000": ClawbloxError("later"), "w001": ClawbloxError("silent")}, [])
@@ -283,7 +275,7 @@ def test_a_failed_start_is_told_once_even_when_nothing_was_told_before() -> None
     assert [str(one) for one in states.failures.values()] == ["no", "silent"]
 
 
-def test_a_start_that_was_stopped_is_no_failure() -> None:
+def test_a_start_that_was_stopped_has_not_failed() -> None:
     states = states_after(event("started"), event("stopped"))
     states.finish_start({"w000": WorldStartError("the start was stopped")}, [])
     assert (states.is_over, states.failures) == (True, {})
@@ -292,19 +284,19 @@ def test_a_start_that_was_stopped_is_no_failure() -> None:
 # ------------------------------------------------------------------------------ what happened
 
 
-def test_a_failed_start_is_told_with_its_reason_and_the_last_line_of_its_log() -> None:
+def test_a_failed_start_shows_its_reason_and_the_last_line_of_its_log() -> None:
     error = WorldStartError("it ended\nsecond line", log_lines=("first", "no module\x1b[2J x"))
     line = describe_event(event("start_failed", error=error))
     assert str(line) == f"{AT} w000 failed: it ended | no module x"
     assert line.is_trouble
 
 
-def test_what_concerns_the_machine_names_no_instance() -> None:
+def test_events_of_the_machine_name_no_instance() -> None:
     slowed = describe_event(event("ramp_slowed", limit=8, pressure=0.91))
     assert str(slowed) == f"{AT} machine is busy: 8 starts at a time (CPU pressure 91%)"
 
 
-def test_many_happenings_do_not_push_out_the_troubles() -> None:
+def test_many_events_do_not_push_out_the_troubles() -> None:
     recent = RecentEvents(8)
     recent.add(EventLine(AT, "w003", "failed", is_trouble=True))
     for number in range(100):
@@ -313,7 +305,7 @@ def test_many_happenings_do_not_push_out_the_troubles() -> None:
     assert recent.last(0) == []
 
 
-def test_two_looks_tell_what_happened_between_them(tmp_path: Path) -> None:
+def test_changes_are_found_between_two_looks(tmp_path: Path) -> None:
     log = tmp_path / "w.log"
     log.write_text("fine\nKeyError: 'x'\n")
     before = [status("a"), status("b"), status("c")]
@@ -329,33 +321,3 @@ def test_two_looks_tell_what_happened_between_them(tmp_path: Path) -> None:
         ("c", "ready at http://127.0.0.1:20001", False),
         ("d", "starting", False),
     ]
-
-
-# -------------------------------------------------------------------------------------- units
-
-
-def test_sizes_are_written_for_people() -> None:
-    sizes = (None, 0, 152, 9_949_999, 48_000_000, 999_499_999, 999_500_000, 31_000_000_000)
-    assert [format_bytes(size) for size in sizes] == [
-        *("", "0 B", "152 B", "9.9 MB", "48 MB", "999 MB", "1.0 GB", "31 GB"),
-    ]
-
-
-def test_an_age_that_somebody_else_wrote_wrongly_is_no_error() -> None:
-    assert format_age(None) == ""
-    assert [format_age(text) for text in ("yesterday", "2026-06-22T18:59:25")] == ["?", "?"]
-
-
-def test_columns_with_nothing_in_them_are_left_out() -> None:
-    assert format_table(["A", "B", "C"], [["1", "", "x"], ["22", "", ""]]) == "A   C\n1   x\n22"
-
-
-def test_a_line_of_somebody_else_cannot_move_the_cursor() -> None:
-    assert printable("\x1b[2Ja\rb\x07 \x1b]0;title\x07\nsecond") == "ab ]0;title"
-    assert printable("a\u202eb\u2028c\tä") == "abc     ä"
-    assert printable_lines("one:\n  a\rb\n\n  \x1b[31mc") == "one:\n  ab\n\n  c"
-
-
-def test_a_command_that_is_suggested_can_be_pasted(tmp_path: Path) -> None:
-    directory = tmp_path / "my runs"
-    assert suggest("ps -f", directory) == f"clawblox ps -f '{directory}'"

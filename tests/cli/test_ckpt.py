@@ -1,4 +1,4 @@
-"""``clawblox ckpt``: what is shown of archives, and what its status says."""
+"""``clawblox ckpt``: its output and its exit status."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def save(run: Path, name: str = "one.ckpt") -> Path:
     )
 
 
-def test_inspect_shows_what_an_archive_says_of_itself(ckpt: Ckpt, run: Path) -> None:
+def test_inspect_shows_the_metadata_of_an_archive(ckpt: Ckpt, run: Path) -> None:
     shown = ckpt("inspect", save(run), "--files")
     for line in (
         "world    tally-v1, 35 B, sim time 3.5",
@@ -90,16 +90,14 @@ def test_inspect_shows_what_an_archive_says_of_itself(ckpt: Ckpt, run: Path) -> 
         assert line in shown
 
 
-def test_inspect_says_to_programs_what_is_in_it(ckpt: Ckpt, run: Path) -> None:
+def test_inspect_prints_json_for_programs(ckpt: Ckpt, run: Path) -> None:
     told = ckpt.fields("inspect", save(run))
     assert told["verified"] is True
     assert told["metadata"]["generation"] == 7
     assert [each["name"] for each in told["members"]][:2] == ["metadata.json", "world.snapshot"]
 
 
-def test_what_a_stranger_wrote_does_not_reach_the_terminal_as_it_is(
-    ckpt: Ckpt, tmp_path: Path
-) -> None:
+def test_untrusted_metadata_is_escaped(ckpt: Ckpt, tmp_path: Path) -> None:
     metadata = {
         "schema_version": 1,
         "note": "\x1b[2Jgone\x07",
@@ -115,7 +113,7 @@ def test_what_a_stranger_wrote_does_not_reach_the_terminal_as_it_is(
     assert not set(shown) & set("\x1b\x07\u202e\u2066\u2028")
 
 
-def test_the_name_of_an_archive_does_not_reach_the_terminal_as_it_is(ckpt: Ckpt, run: Path) -> None:
+def test_the_file_name_of_an_archive_is_escaped(ckpt: Ckpt, run: Path) -> None:
     odd = save(run, "one\x07\u202e.ckpt")
     (run / ".clawblox" / "manifest.json").unlink()
     for words in (("inspect", odd), ("verify", odd), ("scan", odd), ("repair", run)):
@@ -133,7 +131,7 @@ ODD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("odd", ODD, ids=["scan", "world", "large", "lineage"])
-def test_metadata_of_any_kind_can_be_inspected(ckpt: Ckpt, tmp_path: Path, odd: Any) -> None:
+def test_malformed_metadata_can_be_inspected(ckpt: Ckpt, tmp_path: Path, odd: Any) -> None:
     files = {
         "metadata.json": serialise_metadata({"schema_version": 1, **odd}),
         "world.snapshot": b"{}",
@@ -141,7 +139,7 @@ def test_metadata_of_any_kind_can_be_inspected(ckpt: Ckpt, tmp_path: Path, odd: 
     assert "\x1b" not in ckpt("inspect", write_plain_zip(tmp_path / "odd.ckpt", files))
 
 
-def test_an_archive_without_digests_is_told_as_such(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_an_archive_without_digests_is_reported(ckpt: Ckpt, tmp_path: Path) -> None:
     metadata = {"schema_version": 1, "agents": {}}
     archive = write_plain_zip(
         tmp_path / "old.ckpt", {"metadata.json": serialise_metadata(metadata)}
@@ -152,7 +150,7 @@ def test_an_archive_without_digests_is_told_as_such(ckpt: Ckpt, tmp_path: Path) 
     assert "only checksums were verified" in ckpt("extract", archive, tmp_path / "new")
 
 
-def test_verify_tells_the_sound_from_the_others(ckpt: Ckpt, run: Path) -> None:
+def test_verify_tells_intact_archives_from_damaged_ones(ckpt: Ckpt, run: Path) -> None:
     good, bad = save(run, "a.ckpt"), save(run, "b.ckpt")
     data = bytearray(bad.read_bytes())
     data[data.index(b"I am\n")] ^= 1
@@ -165,7 +163,7 @@ def test_verify_tells_the_sound_from_the_others(ckpt: Ckpt, run: Path) -> None:
     assert [each["error"] is None for each in told] == [True, False]
 
 
-def test_extract_says_where_things_are_and_touches_nothing_that_is_there(
+def test_extract_shows_where_the_state_is_and_replaces_nothing(
     ckpt: Ckpt, run: Path, tmp_path: Path
 ) -> None:
     archive, target = save(run), tmp_path / "new"
@@ -194,9 +192,7 @@ def test_diff_names_what_changed(ckpt: Ckpt, run: Path) -> None:
     assert ckpt("diff", one, one) == "0 added, 0 removed, 0 changed, 3 unchanged\n"
 
 
-def test_scan_finds_without_showing_and_lets_through_what_is_allowed(
-    ckpt: Ckpt, tmp_path: Path
-) -> None:
+def test_scan_never_shows_a_secret_and_ignores_allowed_findings(ckpt: Ckpt, tmp_path: Path) -> None:
     archive = write_plain_zip(
         tmp_path / "leaky.ckpt",
         {
@@ -226,7 +222,7 @@ def test_repair_registers_what_the_manifest_lacks(ckpt: Ckpt, run: Path) -> None
     assert "damaged" in ckpt("repair", run, status=1)
 
 
-def test_what_is_no_archive_is_one_clear_line(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_a_clear_error(ckpt: Ckpt, tmp_path: Path) -> None:
     path = tmp_path / "page.ckpt"
     path.write_text("<html>")
     assert ckpt("inspect", path, status=1) == ""
@@ -234,12 +230,12 @@ def test_what_is_no_archive_is_one_clear_line(ckpt: Ckpt, tmp_path: Path) -> Non
     assert "Traceback" not in ckpt.err
 
 
-def test_a_missing_archive_is_told(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_a_missing_archive_is_named(ckpt: Ckpt, tmp_path: Path) -> None:
     ckpt("verify", tmp_path / "none.ckpt", status=1)
     assert "none.ckpt" in ckpt.err
 
 
-def test_a_long_search_shows_a_bar_and_leaves_nothing_of_it(run: Path) -> None:
+def test_a_long_scan_shows_a_bar_and_removes_it(run: Path) -> None:
     big = run / "agents" / "Rocky" / "workspace" / "weights.bin"
     big.write_bytes(random.Random(7).randbytes(30_000_000))
     archive = save(run)

@@ -1,30 +1,28 @@
-"""What the command line says of itself."""
+"""Help texts, the version, the guide."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import get_args
 
+import attrs
 import click
 import pytest
 
 from clawblox import __version__
 from clawblox.cli import main
+from clawblox.cli.field_options import FieldOption
+from clawblox.rundir.status import InstanceState, InstanceStatus
+from tests.cli.commands import COMMANDS, every_command, find_command, find_options
 from tests.cli.conftest import Start
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-COMMANDS = main.list_commands(click.Context(main))
-
-
-def find(name: str) -> click.Command:
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    return command
 
 
 def options_of(name: str) -> list[click.Option]:
     """Return the options of a command that are for people."""
-    options = [param for param in find(name).params if isinstance(param, click.Option)]
-    return [option for option in options if not option.hidden]
+    return [option for option in find_options(name) if not option.hidden]
 
 
 @pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
@@ -42,10 +40,20 @@ def test_every_option_is_explained(name: str) -> None:
     assert [one.name for one in options_of(name) if not (one.help or "").endswith(ends)] == []
 
 
+@pytest.mark.parametrize(("name", "command"), list(every_command()))
+def test_every_help_is_complete_and_for_users(name: str, command: click.Command) -> None:
+    context = click.Context(command, info_name=name, terminal_width=80)
+    text = command.get_help(context)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "Examples:" in text
+    assert "Raises" not in text
+    assert "...\n" not in text.partition("Commands:")[2]  # no summary is cut
+
+
 @pytest.mark.parametrize("name", ["run", "up", "fork"])
-def test_every_option_stands_in_a_section(name: str) -> None:
-    context = click.Context(find(name), info_name=name)
-    _, _, last = find(name).get_help(context).partition("\nOther:\n")
+def test_every_option_is_in_a_section(name: str) -> None:
+    context = click.Context(find_command(name), info_name=name)
+    _, _, last = find_command(name).get_help(context).partition("\nOther:\n")
     assert last.split("\n\n")[0].split() == ["--help", "Show", "this", "message", "and", "exit."]
 
 
@@ -56,8 +64,16 @@ def test_the_overview_lists_every_command_in_a_section(call: Start) -> None:
     )
 
 
-def test_the_version_is_told(call: Start) -> None:
+def test_the_version_is_printed(call: Start) -> None:
     assert call("--version").out == f"clawblox {__version__}\n"
+
+
+def test_a_shell_completes_options_after_a_wrong_value(call: Start) -> None:
+    words = "clawblox run --health-timeout 0 --gr"
+    env = {"_CLAWBLOX_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    command = call(env=env)
+    assert command.out == "plain,--grace\n"
+    assert command.err == ""
 
 
 def test_an_unknown_command_is_a_usage_error(call: Start) -> None:
@@ -74,3 +90,28 @@ def test_the_guide_names_every_command_option_and_variable(name: str) -> None:
         for flag in (*option.opts, *option.secondary_opts):
             assert f"`{flag}" in section
         assert not option.envvar or f"`{option.envvar}`" in section
+
+
+def test_the_guide_lists_the_commands_with_the_summaries_of_the_help() -> None:
+    text = main.get_help(click.Context(main, terminal_width=100))
+    summaries = dict(re.findall(r"^  (\w+) +(\S.*)\.$", text, re.M))
+    rows = dict(re.findall(r"^\| \[`clawblox (\w+).*?\) \| (.*) \|$", GUIDE, re.M))
+    assert {name: text.replace("`", "") for name, text in rows.items()} == {
+        name: summaries[name][0].lower() + summaries[name][1:] for name in COMMANDS
+    }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_guide_names_the_defaults(name: str) -> None:
+    section = GUIDE.partition(f"\n## clawblox {name}\n")[2].partition("\n## ")[0]
+    for option in options_of(name):
+        if isinstance(option, FieldOption) and not option.is_flag and option.default:
+            for row in section.splitlines():
+                if row.startswith(f"| `{option.opts[0]} "):
+                    assert str(option.default) in [cell.strip(" `") for cell in row.split("|")]
+
+
+def test_the_guide_names_every_state_and_every_field_of_ps() -> None:
+    section = GUIDE.partition("\n## clawblox ps\n")[2].partition("\n## ")[0]
+    names = [*get_args(InstanceState), *(field.name for field in attrs.fields(InstanceStatus))]
+    assert [name for name in names if f"`{name}`" not in section] == []

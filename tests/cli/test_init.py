@@ -54,7 +54,7 @@ def test_the_starter_world_plays_and_resumes_exactly(
     assert command.interrupt() == 130
 
 
-def test_the_starter_world_refuses_what_cannot_be_done(
+def test_the_starter_world_refuses_impossible_moves(
     call: Start, start: Start, tmp_path: Path, env: dict[str, str]
 ) -> None:
     call("init", cwd=tmp_path)
@@ -112,6 +112,6 @@ def test_an_empty_directory_is_filled_and_a_full_one_is_left_alone(
     assert (tmp_path / "world" / "world.py").read_text() == "mine"
 
 
-def test_the_command_that_it_names_is_good_for_every_directory(call: Start, tmp_path: Path) -> None:
+def test_the_suggested_command_works_for_every_directory_name(call: Start, tmp_path: Path) -> None:
     written = call("init", "--", "-x y", cwd=tmp_path)
     assert written.out.endswith("\nRun it: clawblox run -- '-x y'\n")

@@ -1,4 +1,4 @@
-"""Output that never blocks: a terminal that nobody reads, and what lands while it is."""
+"""Output that never blocks, and results that are shown while the work goes on."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ anyio.run(main)
 """
 
 
-async def test_a_terminal_that_takes_a_part_only_does_not_block_the_loop() -> None:
+async def test_a_terminal_with_little_room_does_not_block_the_loop() -> None:
     # Whatever blocks is killed after the timeout.
     process = subprocess.run([sys.executable, "-c", FULL_TERMINAL], timeout=20)
     assert process.returncode == 7
 
 
-async def test_what_lands_is_shown_in_its_order_and_before_the_result() -> None:
+async def test_results_are_shown_in_order_and_before_the_work_returns() -> None:
     shown: list[int] = []
 
     async def work(show_soon: Callable[[int], None]) -> str:
@@ -59,7 +59,7 @@ async def test_what_lands_is_shown_in_its_order_and_before_the_result() -> None:
     assert shown == list(range(100))
 
 
-async def test_what_has_landed_is_shown_when_the_rest_fails() -> None:
+async def test_results_are_shown_even_if_the_rest_fails() -> None:
     shown: list[int] = []
 
     async def work(show_soon: Callable[[int], None]) -> None:
@@ -74,7 +74,7 @@ async def test_what_has_landed_is_shown_when_the_rest_fails() -> None:
     assert shown == [1]
 
 
-async def test_work_goes_on_when_nobody_reads_any_more() -> None:
+async def test_work_goes_on_when_the_output_is_gone() -> None:
     async def work(show_soon: Callable[[int], None]) -> str:
         for number in range(10):
             show_soon(number)

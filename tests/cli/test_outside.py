@@ -1,4 +1,4 @@
-"""``clawblox ps``, ``logs`` and ``stop``: runs that another process owns, or has left."""
+"""``clawblox ps``, ``logs`` and ``stop``: runs of another process, running or ended."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_ps_shows_what_runs(serve: Serve, call: Start) -> None:
     assert by_default.out.splitlines()[1].split()[:3] == ["w000", "ready", pid]
 
 
-def test_ps_gives_programs_every_field(serve: Serve, call: Start) -> None:
+def test_ps_prints_every_field_for_programs(serve: Serve, call: Start) -> None:
     served = serve()
     (found,) = json.loads(call("ps", served.run_dir, "--json").out)
     assert found["name"] == "w000"
@@ -77,7 +77,7 @@ def test_ps_shows_a_start_that_failed(call: Start, tmp_path: Path) -> None:
     assert (found["state"], found["exit"]["status"]) == ("failed", 4)
 
 
-def test_ps_shows_a_start_that_goes_on(start: Start, call: Start, tmp_path: Path) -> None:
+def test_ps_shows_a_start_in_progress(start: Start, call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
     command = start("run", str(world), "--port", "0")
     wait_until((world / "pid").exists, what="the world's process has begun")
@@ -91,9 +91,7 @@ def test_ps_shows_a_start_that_goes_on(start: Start, call: Start, tmp_path: Path
     assert command.interrupt() == 130
 
 
-def test_ps_calls_a_run_interrupted_whose_orchestrator_was_killed(
-    serve: Serve, call: Start
-) -> None:
+def test_ps_shows_interrupted_if_the_orchestrator_was_killed(serve: Serve, call: Start) -> None:
     served = serve()
     served.command.send(signal.SIGKILL)
     served.command.wait()
@@ -102,7 +100,7 @@ def test_ps_calls_a_run_interrupted_whose_orchestrator_was_killed(
     assert (found["state"], found["pid"], found["uptime_s"]) == ("interrupted", None, None)
 
 
-def test_ps_of_a_directory_without_runs_is_friendly(call: Start, tmp_path: Path) -> None:
+def test_ps_of_a_directory_without_runs_is_not_an_error(call: Start, tmp_path: Path) -> None:
     command = call("ps", str(tmp_path))
     assert command.wait() == 0
     assert command.out == f"Nothing has run in '{tmp_path}'.\n"
@@ -140,7 +138,7 @@ def log_lines(run_dir: Path, name: str) -> list[str]:
     return (run_dir / "logs" / f"{name}.log").read_text().splitlines()
 
 
-def test_logs_prints_what_one_instance_wrote_as_it_is(serve: Serve, call: Start) -> None:
+def test_logs_prints_the_output_of_one_instance_unchanged(serve: Serve, call: Start) -> None:
     served = serve("--raw-bytes")
     log = served.world / ".clawblox" / "logs" / "w000.log"
     assert call("logs", served.run_dir).out == log.read_text(errors="replace")
@@ -148,14 +146,14 @@ def test_logs_prints_what_one_instance_wrote_as_it_is(serve: Serve, call: Start)
     assert call("logs", served.run_dir).out.endswith("stopped\n")
 
 
-def test_logs_of_several_instances_carry_their_names(pair: Path, call: Start) -> None:
+def test_lines_of_several_instances_begin_with_their_names(pair: Path, call: Start) -> None:
     expected = [f"{name} | {line}" for name in ("w000", "w001") for line in log_lines(pair, name)]
     assert call("logs", str(pair)).out.splitlines() == expected
     assert call("logs", str(pair), "w001").out.splitlines() == log_lines(pair, "w001")
     assert call("logs", str(pair), "-n", "1").out.splitlines() == [expected[1], expected[-1]]
 
 
-def test_logs_gives_programs_an_object_a_line(serve: Serve, call: Start) -> None:
+def test_logs_prints_json_for_programs(serve: Serve, call: Start) -> None:
     served = serve()
     log = served.world / ".clawblox" / "logs" / "w000.log"
     first, second = log.read_text().splitlines()
@@ -178,7 +176,7 @@ def test_followed_logs_end_with_their_instances(pair: Path, start: Start, call: 
     assert following.out.count(" | stopped\n") == 2
 
 
-def test_ctrl_c_ends_followed_logs_and_nothing_else(serve: Serve, start: Start) -> None:
+def test_ctrl_c_ends_logs_follow_and_nothing_else(serve: Serve, start: Start) -> None:
     served = serve()
     following = start("logs", served.run_dir, "-f")
     following.wait_for("Spectator frontend")
@@ -187,7 +185,7 @@ def test_ctrl_c_ends_followed_logs_and_nothing_else(serve: Serve, start: Start) 
     assert is_listening(served.port)
 
 
-def test_logs_ends_quietly_when_nobody_reads_any_more(serve: Serve, start: Start) -> None:
+def test_logs_ends_quietly_when_the_output_is_gone(serve: Serve, start: Start) -> None:
     served = serve("--flood-lines", "5000")
     command = start("logs", served.run_dir, stdout=subprocess.PIPE)
     assert command.process.stdout is not None
@@ -197,7 +195,7 @@ def test_logs_ends_quietly_when_nobody_reads_any_more(serve: Serve, start: Start
     assert command.err == ""
 
 
-def test_logs_that_a_full_disk_does_not_take_are_an_error(serve: Serve, call: Start) -> None:
+def test_a_full_disk_is_an_error_of_logs(serve: Serve, call: Start) -> None:
     served = serve()
     with open("/dev/full", "wb") as full:
         command = call("logs", served.run_dir, stdout=full)
@@ -205,7 +203,7 @@ def test_logs_that_a_full_disk_does_not_take_are_an_error(serve: Serve, call: St
     assert command.err == "Error: No space left on device\n"
 
 
-def test_a_log_that_was_taken_away_is_told(serve: Serve, call: Start) -> None:
+def test_a_missing_log_file_is_reported(serve: Serve, call: Start) -> None:
     served = serve()
     served.command.interrupt()
     log = served.world / ".clawblox" / "logs" / "w000.log"
@@ -229,7 +227,7 @@ def test_stop_ends_a_world_that_another_command_runs(serve: Serve, call: Start) 
     assert "was stopped by another process: exit status 0" in served.command.err
 
 
-def test_a_stopped_world_is_told_as_such_although_its_child_takes_longer(
+def test_a_stopped_world_is_reported_as_stopped_although_its_child_takes_longer(
     serve: Serve, call: Start
 ) -> None:
     served = serve("--stubborn-child")
@@ -238,7 +236,7 @@ def test_a_stopped_world_is_told_as_such_although_its_child_takes_longer(
     assert "was stopped by another process: exit status 0" in served.command.err
 
 
-def test_stop_leaves_no_process_that_carries_the_mark(serve: Serve, call: Start) -> None:
+def test_stop_leaves_no_process_of_the_instance(serve: Serve, call: Start) -> None:
     served = serve("--ignore-sigterm", "--daemon", "--stubborn-child")
     (found,) = json.loads(call("stop", served.run_dir, "--grace", "0.2", "--json").out)
     assert (found["instance"], found["rung"]) == ("w000", "killed")
@@ -265,7 +263,7 @@ def test_stopping_twice_is_not_an_error(pair: Path, call: Start) -> None:
     }
 
 
-def test_stop_ends_a_start_that_goes_on(start: Start, call: Start, tmp_path: Path) -> None:
+def test_stop_ends_a_start_in_progress(start: Start, call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
     command = start("run", str(world), "--port", "0")
     wait_until((world / "pid").exists, what="the world's process has begun")
@@ -275,7 +273,7 @@ def test_stop_ends_a_start_that_goes_on(start: Start, call: Start, tmp_path: Pat
     assert not marked_processes()
 
 
-def test_an_end_that_cannot_be_noted_is_told_and_is_one(serve: Serve, call: Start) -> None:
+def test_an_end_that_cannot_be_recorded_is_an_error(serve: Serve, call: Start) -> None:
     served = serve("--stubborn-child")
     served.command.send(signal.SIGKILL)
     served.command.wait()
@@ -283,7 +281,7 @@ def test_an_end_that_cannot_be_noted_is_told_and_is_one(serve: Serve, call: Star
     (served.world / ".clawblox" / "instances" / "w000.lock").mkdir()
     command = call("stop", served.run_dir, "--grace", "0")
     assert command.wait() == 1
-    assert command.err.startswith("Error: Is a directory: ")
+    assert command.err.endswith("/w000.lock: Is a directory\n")
     assert not marked_processes()
 
 

@@ -1,35 +1,23 @@
-"""Paths on the command line that cannot be meant."""
+"""Paths and counts on the command line that cannot be used."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from clawblox.cli import main
+from tests.cli.commands import every_command
 from tests.cli.conftest import Start
 from tests.support import make_world
 
 IS_PATH = re.compile(r"FILE|DIR|WORLD|SOURCE")
 
 
-def commands(group: click.Group, *words: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command of the command line, with its words."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if isinstance(command, click.Group):
-            yield from commands(command, *words, name)
-        elif command is not None:
-            yield " ".join((*words, name)), command
-
-
 PATHS = [
     pytest.param(command, param, id=f"{name} {param.name}")
-    for name, command in commands(main)
+    for name, command in every_command()
     for param in command.params
     if IS_PATH.search(param.metavar or "") or (name, param.name) == ("init", "name")
 ]
@@ -54,7 +42,7 @@ def test_an_empty_path_is_refused_for_every_parameter(
 
 @pytest.mark.parametrize("words", [("run", "--port", "0"), ("up",), ("up", "--detach")])
 @pytest.mark.parametrize("place", ["file", "/proc/x"])
-def test_a_run_directory_that_cannot_be_one_is_named_in_a_few_lines(
+def test_an_unusable_run_directory_is_named_in_a_few_lines(
     call: Start, tmp_path: Path, words: tuple[str, ...], place: str
 ) -> None:
     (tmp_path / "file").touch()

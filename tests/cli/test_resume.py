@@ -35,7 +35,7 @@ def write(path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "up"])
-def test_a_file_of_the_current_directory_is_resumed(
+def test_a_file_in_the_current_directory_is_resumed(
     start: Start, call: Start, run_dir: Path, world_dir: Path, here: Path, command: str
 ) -> None:
     write(here / "saves" / "s1.json")
@@ -54,7 +54,7 @@ def test_a_file_of_the_current_directory_is_resumed(
 
 
 @pytest.mark.parametrize("place", ["here", "world"])
-def test_a_file_of_either_directory_is_forked_and_of_two_neither(
+def test_a_file_in_either_directory_is_forked_but_two_are_an_error(
     start: Start, call: Start, run_dir: Path, world_dir: Path, here: Path, place: str
 ) -> None:
     places = {"here": here / "s1.json", "world": world_dir / "s1.json"}
@@ -71,7 +71,7 @@ def test_a_file_of_either_directory_is_forked_and_of_two_neither(
     assert running.interrupt() == 130
 
 
-def test_a_file_that_is_nowhere_is_told_with_both_places(
+def test_a_missing_file_is_an_error_that_names_both_places(
     start: Start, call: Start, run_dir: Path, world_dir: Path, here: Path
 ) -> None:
     running = start("up", str(world_dir), "--run-dir", str(run_dir))

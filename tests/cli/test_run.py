@@ -37,7 +37,7 @@ Serve = Callable[..., Served]
 # ------------------------------------------------------------------------------ what it says
 
 
-def test_it_prints_the_address_and_then_what_the_world_writes(serve: Serve) -> None:
+def test_the_address_is_printed_before_the_output_of_the_world(serve: Serve) -> None:
     served = serve()
     lines = served.command.out.splitlines()
     assert f"World 'counter' is ready at http://127.0.0.1:{served.port} (" in lines[0]
@@ -55,7 +55,7 @@ def test_the_world_of_the_current_directory_is_run_by_default(start: Start, tmp_
     assert command.interrupt() == 130
 
 
-def test_it_says_where_the_world_records(start: Start, tmp_path: Path) -> None:
+def test_the_recording_directory_is_printed(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--dump", "dump.json")
     words = ("run", str(world), "--port", "0", "--record", "--record-dir", "r001/recordings")
     command = start(*words, cwd=tmp_path)
@@ -67,7 +67,7 @@ def test_it_says_where_the_world_records(start: Start, tmp_path: Path) -> None:
     assert command.interrupt() == 130
 
 
-def test_files_and_name_are_where_and_what_the_flags_say(start: Start, tmp_path: Path) -> None:
+def test_options_set_the_name_and_the_files(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     log, script, run_dir = (tmp_path / name for name in ("w.log", "w.sh", "run"))
     files = ("--log-file", str(log), "--command-file", str(script), "--run-dir", str(run_dir))
@@ -79,7 +79,7 @@ def test_files_and_name_are_where_and_what_the_flags_say(start: Start, tmp_path:
     assert command.interrupt() == 130
 
 
-def test_the_last_words_of_a_stopping_world_are_printed(serve: Serve) -> None:
+def test_the_last_output_of_a_stopping_world_is_printed(serve: Serve) -> None:
     served = serve("--slow-stop", "0.2")
     assert served.command.interrupt() == 130
     assert served.command.out.endswith("stopped\n")
@@ -119,7 +119,7 @@ FLAGS = {
 
 
 @pytest.mark.parametrize(("variable", "value", "name", "meaning"), OF_THE_ENVIRONMENT)
-def test_a_flag_wins_over_the_environment_and_that_over_the_default(
+def test_an_option_wins_over_the_environment_and_that_over_the_default(
     variable: str, value: str, name: str, meaning: object
 ) -> None:
     default, env = parse()[name], {variable: value}
@@ -129,7 +129,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default(
 
 @pytest.mark.parametrize("variable", [variable for variable, *_ in OF_THE_ENVIRONMENT])
 @pytest.mark.parametrize("blank", ["", "  "])
-def test_a_blank_variable_is_as_good_as_none(variable: str, blank: str) -> None:
+def test_a_blank_variable_counts_as_unset(variable: str, blank: str) -> None:
     assert parse(env={variable: blank}) == parse()
 
 
@@ -137,7 +137,7 @@ def test_the_default_port_is_8080() -> None:
     assert parse()["port"] == 8080
 
 
-def test_flags_and_environment_reach_the_world(start: Start, tmp_path: Path) -> None:
+def test_options_and_environment_reach_the_world(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--dump", "dump.json")
     port = free_port()
     env = {"WORLD_PORT": "1", "WORLD_BASE_PATH": "/env", "WORLD_RECORD": "1"}
@@ -162,7 +162,7 @@ def test_flags_and_environment_reach_the_world(start: Start, tmp_path: Path) -> 
         ("--health-timeout", "nan"),
     ],
 )
-def test_a_number_that_cannot_be_is_refused_by_the_name_of_its_flag(words: tuple[str, ...]) -> None:
+def test_a_wrong_number_is_refused_by_the_name_of_its_option(words: tuple[str, ...]) -> None:
     with pytest.raises(click.BadParameter) as refusal:
         parse(*words)
     assert words[0] in refusal.value.format_message()
@@ -197,7 +197,9 @@ def test_a_missing_snapshot_never_becomes_a_fresh_run(
     assert not (world / ".clawblox").exists()
 
 
-def test_a_refused_snapshot_is_told_with_the_world_s_reason(call: Start, tmp_path: Path) -> None:
+def test_a_refused_snapshot_is_an_error_with_the_world_s_reason(
+    call: Start, tmp_path: Path
+) -> None:
     world = make_world(tmp_path, "--scene", "other")
     (world / "s1.json").write_text(json.dumps(SNAPSHOT))
     command = call("run", str(world), "--port", "0", "--resume", "s1.json")
@@ -221,7 +223,7 @@ def test_term_and_hup_stop_it_as_ctrl_c_does(
     start: Start, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     world = make_world(tmp_path)
-    # Whatever runs the tests may ignore HUP, and a child inherits that.
+    # The parent of the tests may ignore HUP, which a child inherits.
     command = start("run", str(world), "--port", "0", prefix=("env", "--default-signal=HUP"))
     command.wait_for("Spectator frontend")
     command.send(number)
@@ -250,21 +252,21 @@ def test_a_second_ctrl_c_kills_at_once(serve: Serve) -> None:
     assert not is_listening(served.port)
 
 
-def test_two_signals_at_once_are_as_good_as_one_after_the_other(serve: Serve) -> None:
+def test_two_signals_at_once_kill_the_world(serve: Serve) -> None:
     served = serve("--ignore-sigterm", words=("--grace", "600"))
     served.command.send(signal.SIGTERM)
     assert served.command.interrupt() in (130, 143)
     assert not marked_processes()
 
 
-def test_what_ignores_term_is_killed_after_the_grace(serve: Serve) -> None:
+def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(serve: Serve) -> None:
     served = serve("--ignore-sigterm", words=("--grace", "0.2"))
     assert served.command.interrupt() == 130
     assert "Killed " in served.command.err
     assert not marked_processes()
 
 
-def test_ctrl_c_ends_a_start_that_takes_long(start: Start, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_slow_start(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
     port = free_port()
     command = start("run", str(world), "--port", str(port))
@@ -293,9 +295,7 @@ def test_a_killed_command_leaves_nothing_behind(serve: Serve) -> None:
     assert not is_listening(served.port)
 
 
-def test_output_that_nobody_reads_does_not_keep_ctrl_c_waiting(
-    start: Start, tmp_path: Path
-) -> None:
+def test_a_full_pipe_does_not_delay_ctrl_c(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--flood-lines", "5000")
     port = free_port()
     command = start("run", str(world), "--port", str(port), stdout=subprocess.PIPE)
@@ -312,7 +312,7 @@ def pending(stream: object) -> int:
     return size[0]
 
 
-def test_the_world_stops_when_nobody_reads_any_more(start: Start, tmp_path: Path) -> None:
+def test_the_world_stops_when_the_output_is_gone(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--flood-rate", "100")
     command = start("run", str(world), "--port", "0", stdout=subprocess.PIPE)
     assert command.process.stdout is not None
@@ -326,7 +326,7 @@ def test_the_world_stops_when_nobody_reads_any_more(start: Start, tmp_path: Path
 # ----------------------------------------------------------------------------------- failures
 
 
-def test_a_busy_port_is_named_with_a_way_out_and_its_owner(call: Start, tmp_path: Path) -> None:
+def test_a_busy_port_is_an_error_with_its_owner_and_what_to_do(call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
@@ -352,7 +352,7 @@ def test_a_missing_path_is_named_as_it_was_given(call: Start) -> None:
     assert command.err == "Error: Path 'worlds/nowhere' does not exist\n"
 
 
-def test_a_directory_without_world_toml_is_told(call: Start, tmp_path: Path) -> None:
+def test_a_directory_without_world_toml_is_an_error(call: Start, tmp_path: Path) -> None:
     command = call("run", str(tmp_path))
     assert command.wait() == 2
     assert command.err.startswith(f"Error: {tmp_path}: the directory has no world.toml\n")
@@ -374,7 +374,7 @@ def test_a_world_without_a_command_is_refused(call: Start, tmp_path: Path) -> No
     assert f"{tmp_path / 'world.toml'}" in command.err
 
 
-def test_a_world_that_dies_by_itself_ends_the_command(start: Start, tmp_path: Path) -> None:
+def test_a_world_that_ends_by_itself_ends_the_command(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--exit-after", "0.5", "--tell-token")
     command = start("run", str(world), "--port", "0", env={"WORLD_OPERATOR_TOKEN": "s3cret"})
     assert command.wait() == 1
@@ -386,16 +386,14 @@ def test_a_world_that_dies_by_itself_ends_the_command(start: Start, tmp_path: Pa
     assert command.out.endswith(log_file.read_text())
 
 
-def test_a_world_that_is_killed_is_told_by_the_name_of_the_signal(serve: Serve) -> None:
+def test_the_signal_that_killed_a_world_is_named(serve: Serve) -> None:
     served = serve()
     ask(served.port, "POST", "/__die?signal=SIGKILL")
     assert served.command.wait() == 1
     assert "ended by itself: killed by SIGKILL" in served.command.err
 
 
-def test_a_world_that_does_not_answer_any_more_is_told_as_such(
-    start: Start, tmp_path: Path
-) -> None:
+def test_an_unresponsive_world_ends_the_command(start: Start, tmp_path: Path) -> None:
     liveness = "[run.liveness]\nperiod = 0.05\nfailure_threshold = 2\n"
     port = free_port()
     command = start("run", str(make_world(tmp_path, toml_extra=liveness)), "--port", str(port))
@@ -406,7 +404,7 @@ def test_a_world_that_does_not_answer_any_more_is_told_as_such(
     assert command.err.startswith(words)
 
 
-def test_a_world_that_exits_before_it_is_ready_is_told_with_its_log(
+def test_a_world_that_exits_before_it_is_ready_is_an_error_with_its_log(
     call: Start, tmp_path: Path
 ) -> None:
     world = make_world(tmp_path, "--exit-at-once", "4", "--tell-token")
@@ -418,7 +416,7 @@ def test_a_world_that_exits_before_it_is_ready_is_told_with_its_log(
     assert "s3cret" not in command.err + command.out
 
 
-def test_a_world_that_does_not_get_ready_in_time_is_told_with_what_was_seen(
+def test_a_world_that_is_not_ready_in_time_is_an_error_with_the_last_probe(
     call: Start, tmp_path: Path
 ) -> None:
     world = make_world(tmp_path, "--unavailable", "inf")
@@ -433,7 +431,7 @@ def test_a_world_that_does_not_get_ready_in_time_is_told_with_what_was_seen(
 # -------------------------------------------------------------------------------------- token
 
 
-def test_the_operator_token_of_the_environment_is_the_world_s(start: Start, tmp_path: Path) -> None:
+def test_the_world_gets_the_operator_token_of_the_environment(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     port = free_port()
     env = {"WORLD_OPERATOR_TOKEN": "s3cret"}

@@ -1,4 +1,4 @@
-"""The line that tells how far a slow start is, on a terminal and elsewhere."""
+"""The progress line of a slow start, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import make_world, wait_until
 CLEAR = "\r\x1b[K"
 
 
-def test_a_slow_start_is_told_on_one_line_of_the_terminal(tmp_path: Path) -> None:
+def test_a_slow_start_is_shown_on_one_line_of_the_terminal(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "1.2", "--tell-token")
     env = {"WORLD_OPERATOR_TOKEN": "s3cret"}
     with terminal("run", str(world), "--port", "0", env=env) as one:
@@ -35,13 +35,13 @@ def test_a_slow_start_is_told_on_one_line_of_the_terminal(tmp_path: Path) -> Non
     assert rest.startswith("World 'counter' is ready at http://")
 
 
-def test_the_line_tells_what_the_probe_sees(tmp_path: Path) -> None:
+def test_the_line_shows_what_the_probe_sees(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--unavailable", "1.2")
     with terminal("run", str(world), "--port", "0") as one:
         wait_until(lambda: one.shows("GET /api.md answered 503 | Spectator frontend: "))
 
 
-def test_a_wait_for_the_port_is_told(tmp_path: Path) -> None:
+def test_a_wait_for_the_port_is_shown(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
@@ -64,9 +64,7 @@ def test_a_closed_terminal_stops_the_world(tmp_path: Path) -> None:
     assert one.process.returncode in (1, 129)  # the lost output may be seen before the signal
 
 
-def test_where_there_is_no_terminal_nothing_is_told_of_a_short_start(
-    start: Start, tmp_path: Path
-) -> None:
+def test_without_a_terminal_a_short_start_shows_no_progress(start: Start, tmp_path: Path) -> None:
     command = start("run", str(make_world(tmp_path, "--slow-boot", "0.6")), "--port", "0")
     command.wait_for("Spectator frontend")
     assert command.err == ""
@@ -74,7 +72,7 @@ def test_where_there_is_no_terminal_nothing_is_told_of_a_short_start(
 
 
 @pytest.mark.anyio
-async def test_where_there_is_no_terminal_it_is_told_in_plain_lines(
+async def test_without_a_terminal_the_progress_is_plain_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = make_world(tmp_path, "--slow-boot", "0.6")

@@ -1,4 +1,4 @@
-"""What the disk tells of a run: saves that are still there, who owns it, logs through restarts."""
+"""The status of a run from disk: its saves, its owner, its logs through restarts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def record_of(run_dir: Path) -> InstanceRecord:
     return InstanceRecord(**known)
 
 
-async def test_a_followed_log_goes_on_through_restarts_and_ends_with_another_start(
+async def test_a_followed_log_goes_on_through_restarts_and_ends_at_another_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status, "_LOOK_INTERVAL_S", 0.0)
@@ -81,7 +81,7 @@ async def test_a_followed_log_goes_on_through_restarts_and_ends_with_another_sta
         assert [line.text async for line in reader] == []
 
 
-def test_two_looks_a_second_are_enough_for_who_follows(
+def test_a_follower_looks_at_the_record_twice_a_second_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_record(tmp_path, record_of(tmp_path))
@@ -109,7 +109,7 @@ def only(run_dir: Path) -> status.InstanceStatus:
     return found
 
 
-def test_the_last_save_is_the_latest_that_is_still_there(tmp_path: Path) -> None:
+def test_the_last_save_is_the_latest_that_still_exists(tmp_path: Path) -> None:
     write_record(tmp_path, record_of(tmp_path))
     assert only(tmp_path).saved_path is None
     saves = [
@@ -134,7 +134,7 @@ def test_the_last_save_is_the_latest_that_is_still_there(tmp_path: Path) -> None
     assert only(tmp_path).saved_path == tmp_path / "s0.json"
 
 
-def test_a_manifest_is_read_again_when_it_has_changed_only(
+def test_a_manifest_is_read_again_only_when_it_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_record(tmp_path, record_of(tmp_path))
@@ -176,7 +176,7 @@ def test_a_manifest_that_cannot_be_read_hides_no_instance(tmp_path: Path, conten
         ({"state": "failed", "pid": 0}, "failed"),
     ],
 )
-def test_a_state_is_what_the_record_says_corrected_by_what_lives(
+def test_a_state_is_what_the_record_says_corrected_by_living_processes(
     tmp_path: Path, fields: dict[str, Any], state: str
 ) -> None:
     write_record(tmp_path, attrs.evolve(record_of(tmp_path), **fields))
@@ -195,7 +195,7 @@ def test_a_state_is_what_the_record_says_corrected_by_what_lives(
         ({"state": "exited", "exit": None}, False),
     ],
 )
-def test_how_it_ended_says_whether_it_died(
+def test_exit_and_state_decide_whether_an_instance_has_died(
     tmp_path: Path, fields: dict[str, Any], has_died: bool
 ) -> None:
     write_record(tmp_path, attrs.evolve(record_of(tmp_path), **fields))
@@ -205,7 +205,7 @@ def test_how_it_ended_says_whether_it_died(
 # ------------------------------------------------------------------------------------- owners
 
 
-def test_what_its_orchestrator_has_planned_and_not_begun_is_waiting(tmp_path: Path) -> None:
+def test_instances_that_are_planned_and_not_started_are_waiting(tmp_path: Path) -> None:
     write_record(tmp_path, record_of(tmp_path))
     entries = [{"name": f"w{i:03}", "dir": f"worlds/w{i:03}"} for i in range(5)]
     write_manifest(tmp_path, instances=entries)

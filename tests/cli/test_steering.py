@@ -1,4 +1,4 @@
-"""``save``, ``fork``, ``stop --save`` and ``ps -f``: many instances, steered from elsewhere."""
+"""``save``, ``fork``, ``stop --save`` and ``ps -f``: instances controlled from another process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ["w000", "w001", "w002"]
 
 @pytest.fixture
 def detached(tmp_path: Path, run_dir: Path, call: Start) -> Iterator[Path]:
-    """Return a run directory in which two instances run that nobody owns."""
+    """Return a run directory in which two detached instances run."""
     world = make_world(tmp_path)
     start = "start_many(2, run_dir=sys.argv[2], detach=True)"
     code = f"import clawblox, sys; clawblox.World(sys.argv[1]).{start}"
@@ -44,7 +44,7 @@ def wait_for_end(command: Command) -> None:
 # --------------------------------------------------------------------------------------- save
 
 
-def test_save_tells_of_each_snapshot_where_it_is(up: Start, call: Start, run_dir: Path) -> None:
+def test_save_prints_where_each_snapshot_is(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     saved = call("save", str(run_dir))
     assert (saved.wait(), saved.err) == (0, "")
@@ -60,7 +60,7 @@ def test_save_tells_of_each_snapshot_where_it_is(up: Start, call: Start, run_dir
     wait_for_end(command)
 
 
-def test_save_takes_the_named_ones_and_writes_where_it_is_told(
+def test_save_saves_the_named_instances_to_the_given_directory(
     up: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
     command = up()
@@ -74,7 +74,7 @@ def test_save_takes_the_named_ones_and_writes_where_it_is_told(
     wait_for_end(command)
 
 
-def test_a_save_that_fails_costs_the_others_nothing(up: Start, call: Start, run_dir: Path) -> None:
+def test_a_failed_save_does_not_affect_the_others(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     ask(look(run_dir)["w001"]["port"], "POST", "/__set?snapshot=empty")
     saved = call("save", str(run_dir))
@@ -86,7 +86,7 @@ def test_a_save_that_fails_costs_the_others_nothing(up: Start, call: Start, run_
     wait_for_end(command)
 
 
-def test_an_instance_that_is_not_ready_yet_costs_the_others_nothing(
+def test_an_instance_that_is_not_ready_does_not_affect_the_others(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = choosy_world(tmp_path, "w001", "--slow-boot", "600")
@@ -101,15 +101,13 @@ def test_an_instance_that_is_not_ready_yet_costs_the_others_nothing(
     wait_for_end(command)
 
 
-def test_instances_that_nobody_owns_are_saved_too(detached: Path, call: Start) -> None:
+def test_detached_instances_are_saved_too(detached: Path, call: Start) -> None:
     assert call("save", str(detached)).wait() == 0
     for one in look(detached).values():
         assert Path(one["saved_path"]).is_file()
 
 
-def test_where_nothing_is_ready_there_is_nothing_to_save(
-    up: Start, call: Start, run_dir: Path
-) -> None:
+def test_saving_is_an_error_if_nothing_is_ready(up: Start, call: Start, run_dir: Path) -> None:
     wait_for_end(up())
     saved = call("save", str(run_dir))
     assert saved.wait() == 1
@@ -119,7 +117,7 @@ def test_where_nothing_is_ready_there_is_nothing_to_save(
     assert named.err == "w001: not saved: instance 'w001' does not run\n"
 
 
-def test_many_saves_show_a_bar_that_is_gone_at_the_end(up: Start, run_dir: Path) -> None:
+def test_slow_saves_show_a_bar_and_remove_it(up: Start, run_dir: Path) -> None:
     command = up(flags=("--snapshot", "slow-loris", "--drip-bytes", "40", "--drip-interval", "0.2"))
     with terminal("save", str(run_dir)) as one:
         wait_until(lambda: one.shows("Saving ──"), what="a bar")
@@ -181,7 +179,7 @@ def test_forks_are_reseeded_one_by_one(up: Start, call: Start, run_dir: Path) ->
     wait_for_end(command)
 
 
-def test_a_world_that_takes_no_seed_is_told(up: Start, call: Start, run_dir: Path) -> None:
+def test_a_world_that_cannot_be_reseeded_is_an_error(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     forked = call("fork", str(run_dir), "w000", "--reseed", "7")
     assert forked.wait() == 1
@@ -208,7 +206,7 @@ def test_an_ended_instance_is_forked_from_its_last_save_by_the_command_itself(
     wait_for_end(forking)
 
 
-def test_a_fork_takes_the_save_of_the_latest_run_or_of_the_one_that_is_named(
+def test_a_fork_uses_the_save_of_the_latest_run_or_of_the_named_one(
     start: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
     world = str(make_world(tmp_path))
@@ -239,7 +237,7 @@ def test_a_fork_takes_the_save_of_the_latest_run_or_of_the_one_that_is_named(
     wait_for_end(forking)
 
 
-def test_a_fork_may_have_a_run_directory_of_its_own_and_go_to_the_background(
+def test_a_fork_can_have_its_own_run_directory_and_run_in_the_background(
     up: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
     command = up()
@@ -266,7 +264,7 @@ def test_a_snapshot_file_is_forked(up: Start, call: Start, run_dir: Path) -> Non
     wait_for_end(command)
 
 
-def test_what_cannot_be_forked_is_told(up: Start, call: Start, run_dir: Path) -> None:
+def test_a_source_that_cannot_be_forked_is_an_error(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     unknown = call("fork", str(run_dir), "w009")
     assert unknown.wait() == 2
@@ -287,7 +285,7 @@ def test_what_cannot_be_forked_is_told(up: Start, call: Start, run_dir: Path) ->
     assert missing.err == f"Error: Path '{run_dir}-2' does not exist\n"
 
 
-def test_a_fork_that_fails_is_told_with_its_reason(up: Start, call: Start, run_dir: Path) -> None:
+def test_a_failed_fork_is_an_error_with_its_reason(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     snapshot = run_dir / "foreign.json"
     snapshot.write_text(json.dumps({"scene_hash": "scene-other", "counter": 1}))
@@ -311,7 +309,7 @@ def test_a_world_in_the_foreground_of_run_can_be_forked_and_ends_with_its_forks(
 # --------------------------------------------------------------------------------------- stop
 
 
-def test_stop_saves_before_when_it_is_asked_to(up: Start, call: Start, run_dir: Path) -> None:
+def test_stop_with_save_saves_first(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     stopped = call("stop", str(run_dir), "--save")
     assert stopped.wait() == 0
@@ -321,7 +319,9 @@ def test_stop_saves_before_when_it_is_asked_to(up: Start, call: Start, run_dir: 
     assert command.wait() == 0
 
 
-def test_what_cannot_be_saved_is_not_stopped(up: Start, call: Start, run_dir: Path) -> None:
+def test_an_instance_that_cannot_be_saved_is_not_stopped(
+    up: Start, call: Start, run_dir: Path
+) -> None:
     command = up()
     port = look(run_dir)["w001"]["port"]
     ask(port, "POST", "/__set?snapshot=empty")
@@ -412,7 +412,7 @@ def test_a_followed_run_ends_with_its_last_instance(
     assert re.fullmatch(r"(20\S+Z w00[012] exited 0\n){3}", again.out)
 
 
-def test_following_an_interrupted_run_says_so_and_ends(
+def test_following_an_interrupted_run_reports_it_and_ends(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
@@ -438,7 +438,7 @@ def test_ps_shows_saves_and_restarts(up: Start, call: Start, run_dir: Path) -> N
     wait_for_end(command)
 
 
-def test_following_is_not_for_programs(call: Start, tmp_path: Path) -> None:
+def test_follow_and_json_cannot_be_combined(call: Start, tmp_path: Path) -> None:
     command = call("ps", str(tmp_path), "-f", "--json")
     assert command.wait() == 2
     assert command.err.endswith("Error: --follow and --json cannot be combined.\n")

@@ -70,7 +70,7 @@ def test_the_current_directory_is_the_world_and_its_run_directory(
     assert command.interrupt() == 130
 
 
-def test_a_start_that_fails_costs_the_others_nothing_and_is_told_with_its_reason(
+def test_a_failed_start_does_not_affect_the_others_and_shows_its_reason(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = choosy_world(tmp_path, "w001", "--exit-at-once", "4")
@@ -86,7 +86,9 @@ def test_a_start_that_fails_costs_the_others_nothing_and_is_told_with_its_reason
     assert command.err.endswith(f"hint: clawblox logs {run_dir} w001\n")
 
 
-def test_on_request_one_failure_ends_them_all(call: Start, tmp_path: Path, run_dir: Path) -> None:
+def test_with_stop_all_one_failure_ends_them_all(
+    call: Start, tmp_path: Path, run_dir: Path
+) -> None:
     world = choosy_world(tmp_path, "w001", "--exit-at-once", "4")
     words = ("-n", "3", "--run-dir", str(run_dir), "--on-failure", "stop_all")
     command = call("up", str(world), *words)
@@ -111,7 +113,7 @@ def test_it_ends_when_the_last_instance_has_ended(
         assert text in command.err
 
 
-def test_stopping_them_from_another_terminal_ends_it_well(
+def test_stopping_them_from_another_terminal_is_not_a_failure(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
@@ -122,7 +124,7 @@ def test_stopping_them_from_another_terminal_ends_it_well(
     assert command.err == ""
 
 
-def test_stopping_all_gives_up_starts_too(
+def test_stopping_all_cancels_starts_too(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path, "--slow-boot", "600")
@@ -193,7 +195,7 @@ def test_metrics_are_served(up: Start) -> None:
     assert command.interrupt() == 130
 
 
-def test_a_dead_instance_is_brought_back_from_its_last_save_and_its_log_is_followed(
+def test_a_dead_instance_is_restarted_from_its_last_save_and_its_log_is_followed(
     up: Start, start: Start, run_dir: Path
 ) -> None:
     command = up("--restart", "checkpoint", "--autosave", "600")
@@ -215,7 +217,7 @@ def test_a_dead_instance_is_brought_back_from_its_last_save_and_its_log_is_follo
     assert following.out.endswith("stopped\n")
 
 
-def test_a_halt_is_told_with_its_reason_and_is_a_failure(
+def test_a_halt_is_a_failure_and_shows_its_reason(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = tmp_path / "tally"
@@ -271,7 +273,7 @@ def test_a_second_signal_kills_at_once(up: Start) -> None:
     assert not marked_processes()
 
 
-def test_a_signal_ends_a_start_that_takes_long(start: Start, tmp_path: Path, run_dir: Path) -> None:
+def test_a_signal_ends_a_slow_start(start: Start, tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "600")
     command = start("up", str(world), "-n", "3", "--run-dir", str(run_dir))
     command.wait_for("w002 started on port")
@@ -279,7 +281,9 @@ def test_a_signal_ends_a_start_that_takes_long(start: Start, tmp_path: Path, run
     assert not marked_processes()
 
 
-def test_on_request_what_is_stopped_is_saved_before(up: Start, run_dir: Path) -> None:
+def test_with_save_at_end_instances_are_saved_before_they_are_stopped(
+    up: Start, run_dir: Path
+) -> None:
     command = up("--save-at-end")
     assert command.interrupt() == 130
     assert command.out.count(" saved ") == command.out.count(" stopped: ") == 3
@@ -288,7 +292,9 @@ def test_on_request_what_is_stopped_is_saved_before(up: Start, run_dir: Path) ->
         assert one["state"] == "exited"
 
 
-def test_what_cannot_be_saved_goes_on_until_the_second_signal(up: Start, run_dir: Path) -> None:
+def test_an_instance_that_cannot_be_saved_runs_until_the_second_signal(
+    up: Start, run_dir: Path
+) -> None:
     command = up("--save-at-end")
     port = look(run_dir)["w001"]["port"]
     ask(port, "POST", "/__set?snapshot=empty")
@@ -304,7 +310,7 @@ def test_what_cannot_be_saved_goes_on_until_the_second_signal(up: Start, run_dir
     assert not marked_processes()
 
 
-def test_what_could_not_be_saved_may_end_by_itself(up: Start, run_dir: Path) -> None:
+def test_an_instance_that_could_not_be_saved_may_end_by_itself(up: Start, run_dir: Path) -> None:
     command = up("--save-at-end")
     port = look(run_dir)["w001"]["port"]
     ask(port, "POST", "/__set?snapshot=empty")
@@ -319,11 +325,11 @@ def test_a_killed_orchestrator_leaves_nothing_running(up: Start, run_dir: Path) 
     command.send(signal.SIGKILL)
     command.wait()
     assert_nothing_runs()
-    # A process that is about to end shows no mark any more, and lives for another moment.
+    # A process that is about to end has lost its mark, but still exists for a moment.
     wait_until(lambda: {one["state"] for one in look(run_dir).values()} == {"interrupted"})
 
 
-def test_streams_that_are_closed_do_not_matter(start: Start, tmp_path: Path, run_dir: Path) -> None:
+def test_it_runs_with_closed_standard_streams(start: Start, tmp_path: Path, run_dir: Path) -> None:
     closing = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     words = ("up", str(make_world(tmp_path)), "--run-dir", str(run_dir))
     command = start(*words, prefix=closing)
@@ -338,7 +344,7 @@ def test_streams_that_are_closed_do_not_matter(start: Start, tmp_path: Path, run
     assert not marked_processes()
 
 
-def test_it_ends_when_nobody_reads_any_more(start: Start, tmp_path: Path, run_dir: Path) -> None:
+def test_it_ends_when_the_output_is_gone(start: Start, tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     words = ("up", str(world), "--run-dir", str(run_dir), "--autosave", "0.05")
     command = start(*words, stdout=subprocess.PIPE)
@@ -349,7 +355,7 @@ def test_it_ends_when_nobody_reads_any_more(start: Start, tmp_path: Path, run_di
     assert not marked_processes()
 
 
-def test_a_full_disk_costs_the_lines_and_not_the_worlds(
+def test_a_full_disk_loses_lines_and_stops_no_world(
     start: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path)
@@ -392,7 +398,7 @@ def test_a_terminal_shows_a_live_table_and_is_left_clean(
     assert not marked_processes()
 
 
-def test_the_table_names_what_went_wrong(tmp_path: Path, run_dir: Path) -> None:
+def test_the_table_shows_why_a_start_failed(tmp_path: Path, run_dir: Path) -> None:
     world = choosy_world(tmp_path, "w001", "--exit-at-once", "4")
     with terminal("up", str(world), "-n", "3", "--run-dir", str(run_dir)) as one:
         one.wait_for("2 of 3 instances ready after")
@@ -414,9 +420,7 @@ def test_the_table_follows_the_size_of_the_terminal(tmp_path: Path, run_dir: Pat
         assert one.wait() == 130
 
 
-def test_a_terminal_that_takes_nothing_does_not_keep_ctrl_c_waiting(
-    tmp_path: Path, run_dir: Path
-) -> None:
+def test_a_stopped_terminal_does_not_delay_ctrl_c(tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     with terminal("up", str(world), "-n", "2", "--run-dir", str(run_dir)) as one:
         one.wait_for("2 instances ready after")
@@ -499,7 +503,7 @@ def test_in_the_background_nothing_is_imported_from_the_current_directory(
     call("stop", str(run_dir))
 
 
-def test_in_the_background_a_failed_start_is_told_and_the_others_go_on(
+def test_in_the_background_a_failed_start_is_reported_and_the_others_go_on(
     detach: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     command = detach(choosy_world(tmp_path, "w001", "--exit-at-once", "4"))
@@ -510,7 +514,7 @@ def test_in_the_background_a_failed_start_is_told_and_the_others_go_on(
     assert [one["state"] for one in look(run_dir).values()] == ["ready", "failed", "ready"]
 
 
-def test_when_none_could_be_started_nothing_is_left_in_the_background(
+def test_if_every_start_fails_nothing_is_left_in_the_background(
     detach: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     command = detach(make_world(tmp_path, "--exit-at-once", "4"))
@@ -522,7 +526,7 @@ def test_when_none_could_be_started_nothing_is_left_in_the_background(
     wait_until(lambda: not is_alive(int(found[1])), what="the orchestrator has ended")
 
 
-def test_an_orchestrator_that_ends_early_is_told_with_its_last_words(
+def test_an_orchestrator_that_ends_early_is_reported_with_its_last_lines(
     detach: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path)
@@ -534,7 +538,7 @@ def test_an_orchestrator_that_ends_early_is_told_with_its_last_words(
     assert f"  | Error: the run directory {run_dir} is held by pid " in again.err
 
 
-def test_ctrl_c_leaves_a_start_in_the_background_going_on(
+def test_ctrl_c_does_not_end_a_start_in_the_background(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path, "--slow-boot", "600")

@@ -249,7 +249,7 @@ def scan(ctx: click.Context, archive: str, allow_file: str | None, as_json: bool
 @json_option
 @click.pass_context
 def repair(ctx: click.Context, run_dir: str, as_json: bool) -> None:
-    """Register archives that are missing from the manifest of their run.
+    """Register archives missing from the manifest of their run.
 
     If a save is killed just before its last step, it leaves a complete archive that is not
     registered. RUN_DIR is the current directory by default.

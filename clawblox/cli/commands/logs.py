@@ -72,7 +72,7 @@ def command(
         if not Path(record.log_file).exists():
             note(f"{record.name}: log file is missing: {record.log_file}")
     readers = read_logs(directory, names, follow=follow, tail=tail)
-    formatter = _format_json if as_json else _make_formatter(list(readers))
+    formatter = _make_formatter(list(readers), as_json=as_json)
     # A pager that was closed early is not an error.
     with contextlib.suppress(OutputGone):
         anyio.run(_follow if follow else _print, list(readers.values()), formatter)
@@ -102,22 +102,17 @@ async def _pump(reader: LogReader, lines: MemoryObjectSendStream[LogLine]) -> No
             await lines.send(line)
 
 
-def _make_formatter(names: Sequence[str]) -> _Formatter:
+def _make_formatter(names: Sequence[str], *, as_json: bool) -> _Formatter:
     """Return a function that formats a line: with its instance's name if there are several."""
+    if as_json:
+        return lambda line: json.dumps(attrs.asdict(line), ensure_ascii=False)
     if len(names) < 2:
         return lambda line: line.text
     width = max(map(len, names))
-    prefixes = {
-        name: _coloured(f"{name.ljust(width)} |", colour)
-        for name, colour in zip(names, cycle(_COLOURS), strict=False)
-    }
+    prefixes = {name: f"{name.ljust(width)} |" for name in names}
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        colours = cycle(_COLOURS)
+        prefixes = {
+            name: click.style(prefix, fg=next(colours)) for name, prefix in prefixes.items()
+        }
     return lambda line: f"{prefixes[line.instance]} {line.text}"
-
-
-def _coloured(text: str, colour: str) -> str:
-    wants_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return click.style(text, fg=colour) if wants_colour else text
-
-
-def _format_json(line: LogLine) -> str:
-    return json.dumps(attrs.asdict(line), ensure_ascii=False)

@@ -149,7 +149,7 @@ class Orchestrator:
         hint = f" Ctrl-C {first} all instances; a second Ctrl-C kills them."
         self._display.say(text if self._starter else text + hint)
 
-    # -- what goes on -----------------------------------------------------------------------------
+    # -- while they run ---------------------------------------------------------------------------
 
     async def _show(self, tasks: Tasks) -> None:
         await self._display.run()

@@ -96,12 +96,11 @@ class StartProgress:
         parts = [f"Starting {self._world}, {format_seconds(elapsed_s)}"]
         if self._record is None or self._probe is None:
             return [*parts, "waiting for the port"]
-        lines = await run_blocking(self._last_line, self._record)
+        path, start = Path(self._record.log_file), self._record.log_start
+        lines = await run_blocking(
+            lambda: last_lines(path, start=start, count=1, secrets=self._secrets)
+        )
         return [*parts, self._probe.seen, *map(printable, lines)]
-
-    def _last_line(self, record: InstanceRecord) -> tuple[str, ...]:
-        path = Path(record.log_file)
-        return last_lines(path, start=record.log_start, count=1, secrets=self._secrets)
 
     def _show(self, mark: str, text: str) -> None:
         if self._is_terminal:

@@ -150,24 +150,24 @@ def _describe_world(archive: Archive) -> str:
         return "no snapshot"
     world = archive.metadata.get("world") or {}
     time = world.get("time")
-    words = [_text(world.get("format")), format_bytes(sizes[0])]
-    return ", ".join(filter(None, [*words, "" if time is None else f"sim time {_text(time)}"]))
+    parts = [_text(world.get("format")), format_bytes(sizes[0])]
+    return ", ".join(filter(None, [*parts, "" if time is None else f"sim time {_text(time)}"]))
 
 
 def _describe_lineage(lineage: Mapping[str, Any]) -> str:
-    words = {
+    facts = {
         "run": lineage.get("run_id"),
         "resumed from": lineage.get("resume_from"),
         "digest": _text(lineage.get("parent_sha256"))[:_DIGEST_SHOWN],
     }
-    return ", ".join(f"{key} {_text(word)}" for key, word in words.items() if word)
+    return ", ".join(f"{key} {_text(fact)}" for key, fact in facts.items() if fact)
 
 
 def _describe_scan(summary: object) -> str:
     if not isinstance(summary, Mapping):
         return "never searched for secrets"
     allowed = summary.get("allowed")
-    words = [
+    parts = [
         f"searched {_count(_number(summary.get('files')), 'file')}",
         format_bytes(_number(summary.get("bytes"))),
         f"rules {_text(summary.get('ruleset'))}",
@@ -175,7 +175,7 @@ def _describe_scan(summary: object) -> str:
         if isinstance(allowed, list) and allowed
         else "",
     ]
-    return ", ".join(filter(None, words))
+    return ", ".join(filter(None, parts))
 
 
 def _describe_agents(archive: Archive) -> str:

@@ -1,0 +1,41 @@
+"""Values as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clawblox.cli.tables.formatting import (
+    format_age,
+    format_bytes,
+    format_table,
+    printable,
+    printable_lines,
+    suggest,
+)
+
+
+def test_sizes_are_readable() -> None:
+    sizes = (None, 0, 152, 9_949_999, 48_000_000, 999_499_999, 999_500_000, 31_000_000_000)
+    assert [format_bytes(size) for size in sizes] == [
+        *("", "0 B", "152 B", "9.9 MB", "48 MB", "999 MB", "1.0 GB", "31 GB"),
+    ]
+
+
+def test_a_malformed_time_is_shown_as_unknown() -> None:
+    assert format_age(None) == ""
+    assert [format_age(text) for text in ("yesterday", "2026-06-22T18:59:25")] == ["?", "?"]
+
+
+def test_empty_columns_are_left_out() -> None:
+    assert format_table(["A", "B", "C"], [["1", "", "x"], ["22", "", ""]]) == "A   C\n1   x\n22"
+
+
+def test_untrusted_text_cannot_move_the_cursor() -> None:
+    assert printable("\x1b[2Ja\rb\x07 \x1b]0;title\x07\nsecond") == "ab ]0;title"
+    assert printable("a\u202eb\u2028c\tä") == "abc     ä"
+    assert printable_lines("one:\n  a\rb\n\n  \x1b[31mc") == "one:\n  ab\n\n  c"
+
+
+def test_a_suggested_command_can_be_pasted(tmp_path: Path) -> None:
+    directory = tmp_path / "my runs"
+    assert suggest("ps -f", directory) == f"clawblox ps -f '{directory}'"
