@@ -90,6 +90,11 @@ class ManifestFile:
             if durable:
                 self._sync()
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether all that was applied is durable."""
+        return not self._unsynced
+
     def sync(self) -> None:
         """Make durable what was applied without that.
 
@@ -98,6 +103,20 @@ class ManifestFile:
         """
         with self._busy, self._translated():
             self._sync()
+
+    @contextlib.contextmanager
+    def synced_by_caller(self) -> Iterator[Path]:
+        """Keep the file as it is while the caller makes it durable.
+
+        Yields:
+            Its directory, on the file system that must be synced.
+
+        Raises:
+            ManifestError: The block raised an OSError; the file is perhaps not durable.
+        """
+        with self._busy, self._translated():
+            yield self._directory
+            self._unsynced.clear()
 
     def take_in_leftovers(self) -> None:
         """Merge what killed writers left beside the file, and remove it.

@@ -8,12 +8,16 @@ of ``manifest``.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import anyio
 import attrs
@@ -24,8 +28,17 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError, UsageError
 from clawblox.rundir.manifest import Update, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.system.files import sync_file_system
 
 __all__ = ["ManifestWriter", "ManifestWriters"]
+
+_SYNC_TOGETHER: Final = 4
+"""How many manifests at least are synced by a sync of their file system (syncfs(2)). For 32 that
+took 2 to 20 ms in place of 10 to 400, and a tenth of the processor time."""
+_MUCH_DIRTY_BYTES: Final = 64 << 20
+"""When the machine has more than this to write, a sync of the file system would wait for what
+worlds and strangers are writing; then each manifest is synced for itself."""
+_MEMINFO: Final = Path("/proc/meminfo")
 
 _log = structlog.get_logger(__name__)
 
@@ -228,13 +241,34 @@ class ManifestWriters:
 
 def _sync(files: Iterable[ManifestFile]) -> ManifestError | None:
     """Make manifests durable; return what went wrong first."""
+    unsynced = [file for file in files if not file.is_synced]
+    if len(unsynced) >= _SYNC_TOGETHER and _read_dirty_bytes() <= _MUCH_DIRTY_BYTES:
+        # Where that fails, syncing them one by one tells which of them is to blame.
+        with contextlib.suppress(ManifestError):
+            _sync_together(unsynced)
     first: ManifestError | None = None
-    for file in files:
+    for file in unsynced:
         try:
             file.sync()
         except ManifestError as error:
             first = first or error
     return first
+
+
+def _sync_together(files: Iterable[ManifestFile]) -> None:
+    """Make manifests durable by one wait for each file system that they are on."""
+    with contextlib.ExitStack() as stack:
+        directories = [stack.enter_context(file.synced_by_caller()) for file in files]
+        for directory in {each.stat().st_dev: each for each in directories}.values():
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, fd)
+            sync_file_system(fd)
+
+
+def _read_dirty_bytes() -> int:
+    """Return how much this machine has yet to write to its disks."""
+    found = re.search(r"^Dirty: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
+    return sys.maxsize if found is None else 1024 * int(found[1])
 
 
 def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: FBT001, RUF100
