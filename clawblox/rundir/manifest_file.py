@@ -41,7 +41,7 @@ __all__ = ["ManifestFile"]
 _ATTEMPTS: Final = 24
 """How often a document is merged anew because a program without the lock was faster."""
 _PATIENT_ATTEMPTS: Final = 8
-"""So many attempts give way to a change that is seen in time; the later ones exchange."""
+"""Number of attempts that give way to a change that is seen in time; later ones exchange."""
 
 
 class ManifestFile:
@@ -225,7 +225,7 @@ class ManifestFile:
         except FileNotFoundError:
             return _Seen(Manifest(self._path))
         mode = stat.S_IMODE(status.st_mode)
-        return _Seen(parse_manifest(data, self._path), data, _stamp_of(status), mode)
+        return _Seen(parse_manifest(data, self._path), data, _make_stamp(status), mode)
 
     def _publish(
         self, manifest: Manifest, seen: _Seen, *, is_patient: bool, durable: bool
@@ -256,7 +256,7 @@ class ManifestFile:
         return new if is_outdated else None
 
     def _swap_in(self, new: Path, seen: _Seen, *, is_patient: bool) -> bool:
-        """Make ``new`` the manifest; say whether ``new`` is the old one now."""
+        """Make ``new`` the manifest; return whether ``new`` is the old one now."""
         try:
             if seen.data is None:
                 os.link(new, self._path)
@@ -294,7 +294,7 @@ class ManifestFile:
         ]
 
     def _adopt_leftovers(self) -> list[Path]:
-        """Owe what writers that were killed have left; the lock says that none is at work."""
+        """Owe what killed writers have left; while we hold the lock, no writer is at work."""
         leftovers = self._find_leftovers()
         for path in leftovers:
             self._adopt(path)
@@ -333,7 +333,7 @@ class ManifestFile:
 
 
 class _ChangedError(Exception):
-    """Somebody changed the file after it was read; it was left alone."""
+    """Another program changed the file after it was read; it was left alone."""
 
 
 @attrs.frozen
@@ -348,12 +348,12 @@ class _Seen:
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        return _stamp_of(path.stat())
+        return _make_stamp(path.stat())
     except FileNotFoundError:
         return None
 
 
-def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
+def _make_stamp(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
 
 
@@ -370,7 +370,7 @@ def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tupl
             # Starts the writing and waits for nothing. A journalling file system then has the data
             # on the disk before the name, so a loss of power costs no version that was complete.
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return _stamp_of(os.fstat(fd))
+        return _make_stamp(os.fstat(fd))
     finally:
         os.close(fd)
 

@@ -47,7 +47,7 @@ class ManifestWriter:
     """Writes the updates of one process into one manifest, many at a time.
 
     Start :meth:`run` as a task. Other processes may write the file too, with a writer of
-    their own or with no regard for anybody.
+    their own or without any lock.
 
     Args:
         file: The manifest.
@@ -66,8 +66,8 @@ class ManifestWriter:
         """Put an update into the manifest; it is on disk, durably, when this returns.
 
         Raises:
-            ManifestError: The manifest cannot be read or written, or its lock was not to be
-                had in time. It is as it was; or, when only the last step failed, as it should
+            ManifestError: The manifest cannot be read or written, or its lock could not be
+                acquired in time. It is as it was; or, when only the last step failed, as it should
                 be.
             UsageError: The writer is closed.
 
@@ -144,13 +144,12 @@ class ManifestWriter:
 class ManifestWriters:
     """The writers of one process; an async context manager.
 
-    Leaving its block writes what is queued, however it is cancelled. Within it, entries of ours
-    that somebody overwrote are put back once in a while, for all manifests in one go, and at the
-    end.
+    Leaving its block writes what is queued, however it is cancelled. Within it, and at its
+    end, entries of ours that another program overwrote are put back, for all manifests in one go.
 
     Args:
         lock_wait: Seconds to wait for the lock that writers of other processes hold.
-        check_interval: Seconds between two looks whether somebody overwrote our entries.
+        check_interval: Seconds between two looks for entries of ours that were overwritten.
     """
 
     def __init__(self, *, lock_wait: float = 10.0, check_interval: float = 1.0) -> None:
@@ -196,7 +195,7 @@ class ManifestWriters:
     def of(self, run_dir: Path) -> ManifestWriter:
         """Return the one writer of the manifest of a run."""
         if run_dir not in self._writers:
-            self._writers[run_dir] = ManifestWriter(self._file_of(run_dir))
+            self._writers[run_dir] = ManifestWriter(self._open_file(run_dir))
             self._tasks.start_soon(self._writers[run_dir].run)
         return self._writers[run_dir]
 
@@ -212,7 +211,7 @@ class ManifestWriters:
         Raises:
             ManifestError: As :meth:`ManifestWriter.apply` says.
         """
-        self._file_of(run_dir).apply([update], durable=durable)
+        self._open_file(run_dir).apply([update], durable=durable)
 
     async def flush(self) -> None:
         """Make durable what was applied to any manifest, before this is called, without that.
@@ -229,7 +228,7 @@ class ManifestWriters:
         if error is not None:
             raise error
 
-    def _file_of(self, run_dir: Path) -> ManifestFile:
+    def _open_file(self, run_dir: Path) -> ManifestFile:
         new = ManifestFile(manifest_path(run_dir), lock_wait=self._lock_wait)
         return self._files.setdefault(run_dir, new)
 
@@ -272,7 +271,7 @@ def _read_dirty_bytes() -> int:
 
 
 def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: FBT001, RUF100
-    """Put entries of ours back that somebody overwrote."""
+    """Put back entries of ours that were overwritten."""
     for file in files:
         try:
             if file.is_owed_anything:
