@@ -17,8 +17,8 @@ import contextlib
 import os
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError, OrchestratorSuspendedError
+from clawblox.rundir.locks import retry
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import lock_file, unlock_file
 from clawblox.system.process_tree import is_suspended
@@ -50,7 +51,6 @@ MAX_REQUEST_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 16 << 20
 _CHUNK_BYTES = 64 << 10
 _BACKLOG_POLL_S = 0.02
-_LOCK_POLL_S = 0.002
 _LOOK_INTERVAL_S = 1.0
 _SOCKETS = "[!.]*.sock"
 _CREDENTIALS = struct.Struct("=iII")
@@ -322,11 +322,9 @@ def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
         OSError: The lock could not be acquired in time.
     """
     path = directory / "lock"
-    deadline = time.monotonic() + patience_s
-    while (fd := lock_file(path)) is None:
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"another process holds {path}")
-        time.sleep(_LOCK_POLL_S)
+    fd = retry(partial(lock_file, path), patience_s)
+    if fd is None:
+        raise TimeoutError(f"another process holds {path}")
     try:
         yield
     finally:
