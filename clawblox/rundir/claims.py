@@ -48,7 +48,7 @@ class _HeldRun:
         fd: Its lock.
         users: How many claims there are.
         planned: Names that are about to be claimed.
-        naming: Held while somebody chooses names.
+        naming: Held while a thread chooses names.
     """
 
     fd: int
@@ -67,11 +67,11 @@ class RunClaim:
 
     @contextlib.contextmanager
     def naming(self) -> Iterator[set[str]]:
-        """Choose names, which nobody else in this process does meanwhile. Blocks.
+        """Choose names, one thread of this process at a time. Blocks.
 
         Yields:
-            Names that are about to be claimed; those that are chosen are to be added, and taken
-            away by :meth:`forget` when they are claimed or given up.
+            Names that are about to be claimed. Add those that are chosen, and call :meth:`forget`
+            when they are claimed or given up.
         """
         with self._held.naming:
             yield self._held.planned
@@ -156,8 +156,8 @@ def claim_name(
     Args:
         run_dir: The run directory.
         name: The name.
-        may_be_alive: Also claim the name of a running instance that nobody owns.
-        taken: Names that are not free, whatever stands in the run directory.
+        may_be_alive: Also claim the name of a running instance without an owner.
+        taken: Further names that are not free.
 
     Raises:
         RunLockedError: Another orchestrator, or a detached instance, holds the name.
@@ -190,17 +190,17 @@ def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterato
 
     Args:
         run_dir: The run directory.
-        taken: Names that are not free, whatever stands in the run directory.
+        taken: Further names that are not free.
         reuse: Whether the name of an instance that has ended is free.
     """
-    held = {one.name for one in read_records(run_dir) if not reuse or one.is_alive}
-    # Whoever is dead may be brought back, and who has no record yet may be about to be started.
+    held = {record.name for record in read_records(run_dir) if not reuse or record.is_alive}
+    # A dead instance may be about to be restarted, one without a record about to be started.
     claimed = {path.stem for path in records_dir(run_dir).glob("*.lock") if _has_owner(path)}
     return _names({*taken, *held, *claimed})
 
 
 def _has_owner(lock_path: Path) -> bool:
-    # To try the lock would be a moment in which nobody else gets it.
+    # Trying the lock would refuse it to others for a moment.
     owner = lock_owner(lock_path)
     return owner is None or read_process(owner.pid) is not None
 

@@ -1,6 +1,6 @@
 """How another process finds an orchestrator and asks it something: protocol and client.
 
-Every orchestrator listens, for each run directory it has instances in, at
+Every orchestrator listens, for each run directory in which it has instances, at
 ``<run dir>/.clawblox/control/<name>.sock``; ``control_server`` does. A connection carries one
 request: a JSON object on one line, ``{"op": "save", …}``. The answer is any number of event
 lines, ``{"event": "saved", …}``, and then the only line with an ``ok``: ``{"ok": true, …}`` or
@@ -17,8 +17,8 @@ import contextlib
 import os
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError, OrchestratorSuspendedError
+from clawblox.rundir.locks import retry
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import lock_file, unlock_file
 from clawblox.system.process_tree import is_suspended
@@ -40,7 +41,7 @@ __all__ = [
     "find_sockets",
     "locked_dir",
     "open_socket",
-    "peer_of",
+    "read_peer",
     "remove_dead_sockets",
     "request",
     "short_path",
@@ -50,7 +51,6 @@ MAX_REQUEST_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 16 << 20
 _CHUNK_BYTES = 64 << 10
 _BACKLOG_POLL_S = 0.02
-_LOCK_POLL_S = 0.002
 _LOOK_INTERVAL_S = 1.0
 _SOCKETS = "[!.]*.sock"
 _CREDENTIALS = struct.Struct("=iII")
@@ -83,7 +83,7 @@ async def request(
 ) -> dict[str, Any]:
     """Ask an orchestrator something and return its answer.
 
-    It may take as long as what was asked for; there is no time limit of its own.
+    It waits until the operation is done, without a time limit.
 
     Args:
         socket_path: A socket that :func:`find_sockets` returned.
@@ -95,7 +95,7 @@ async def request(
         The members of the answer.
 
     Raises:
-        ControlError: Nobody serves the socket, the orchestrator answered with an error, or it
+        ControlError: The socket is not served, the orchestrator answered with an error, or it
             went away before it answered.
             OrchestratorSuspendedError, when it is stopped and so would never answer.
 
@@ -111,7 +111,7 @@ async def request(
             if on_event is not None:
                 on_event(message)
     if not message.pop("ok"):
-        raise _error_of(message, socket_path)
+        raise _read_error(message, socket_path)
     return message
 
 
@@ -127,8 +127,8 @@ async def _connect(connection: socket.socket, path: Path) -> Peer:
             path=path,
             hint="clawblox ps shows what runs in a run directory",
         ) from error
-    owner = peer_of(connection)
-    # Root may ask whom it likes; anybody else would believe a stranger's answers.
+    owner = read_peer(connection)
+    # Root may ask everyone; others would believe a stranger's answers.
     if os.geteuid() not in (0, owner.uid) and owner.uid != 0:
         raise ControlError(f"the control socket is served by another user, {owner.uid}", path=path)
     return owner
@@ -160,7 +160,7 @@ def _suspended(path: Path, owner: Peer) -> OrchestratorSuspendedError:
     )
 
 
-def _error_of(answer: Mapping[str, Any], path: Path) -> ControlError:
+def _read_error(answer: Mapping[str, Any], path: Path) -> ControlError:
     error = answer.get("error") or {}
     return ControlError(
         error.get("message") or "the orchestrator refused",
@@ -277,7 +277,7 @@ def _encode_path(value: object) -> str:
     raise TypeError(f"{type(value).__name__} is not a plain value")
 
 
-def peer_of(connection: socket.socket) -> Peer:
+def read_peer(connection: socket.socket) -> Peer:
     """Return who is at the other end of a connection, as the kernel knows it."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return Peer(*_CREDENTIALS.unpack(credentials))
@@ -313,21 +313,19 @@ def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
     """Keep every other process from adding or removing sockets. Blocks.
 
     A socket that is bound and does not listen yet looks dead, and a dead one's name may be
-    taken again: whoever binds or removes holds this lock, for some microseconds.
+    taken again. So every process that binds or removes one holds this lock, for microseconds.
 
     Args:
         directory: The directory of the sockets.
         patience_s: Seconds to wait for the lock.
 
     Raises:
-        OSError: It was not to be had.
+        OSError: The lock could not be acquired in time.
     """
     path = directory / "lock"
-    deadline = time.monotonic() + patience_s
-    while (fd := lock_file(path)) is None:
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"another process holds {path}")
-        time.sleep(_LOCK_POLL_S)
+    fd = retry(partial(lock_file, path), patience_s)
+    if fd is None:
+        raise TimeoutError(f"another process holds {path}")
     try:
         yield
     finally:
@@ -335,7 +333,7 @@ def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
 
 
 def remove_dead_sockets(directory: Path) -> None:
-    """Remove the sockets that nobody serves; the caller holds the lock. Blocks."""
+    """Remove the sockets that are not served; the caller holds the lock. Blocks."""
     _, dead = _sort_out(directory)
     for path in dead:
         path.unlink(missing_ok=True)

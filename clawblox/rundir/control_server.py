@@ -1,7 +1,7 @@
 """The control socket of an orchestrator: takes requests of other processes, hands them to handlers.
 
 It owns the socket file, the connections and their limits. The protocol is that of ``control``;
-what can be asked for, and what it does, is the business of whoever gives the handlers.
+what can be asked for, and what it does, is the business of the handlers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from clawblox.rundir.control_client import (
     encode_message,
     locked_dir,
     open_socket,
-    peer_of,
+    read_peer,
     remove_dead_sockets,
     short_path,
 )
@@ -98,7 +98,7 @@ class ControlServer:
 
     def __init__(self, run_dir: Path, name: str, handlers: Mapping[str, Handler]) -> None:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name for a control socket")
+            raise ValueError(f"{name!r} cannot be the name of a control socket")
         self.path = control_dir(run_dir) / f"{name}.sock"
         self._handlers = dict(handlers)
         self._listener: _Listener | None = None
@@ -178,7 +178,7 @@ class ControlServer:
 
     async def _serve(self, connection: socket.socket, place: contextlib.ExitStack) -> None:
         with connection, place:
-            peer = peer_of(connection)
+            peer = read_peer(connection)
             if peer.uid not in (0, os.geteuid()):
                 _log.warning("control connection refused", pid=peer.pid, uid=peer.uid)
                 return
@@ -197,7 +197,7 @@ class ControlServer:
             _log.warning("control request refused", pid=peer.pid, reason=error.headline)
             answer: bytes | None = _failure(error)
         else:
-            # None of somebody who only looked whether we live; others have given up meanwhile.
+            # Some clients only look whether we live, and others have given up meanwhile.
             if asked is None or lines.is_peer_gone:
                 return
             answer = await self._handle(asked, lines)
@@ -227,14 +227,14 @@ class ControlServer:
         answer = None
         async with anyio.create_task_group() as call:
             call.start_soon(_cancel_at_end, lines, call.cancel_scope)
-            answer = await _outcome_of(handler, asked, _Reporter(lines, call.cancel_scope))
+            answer = await _answer(handler, asked, _Reporter(lines, call.cancel_scope))
             call.cancel_scope.cancel()
         return answer
 
 
 @attrs.frozen
 class _Reporter:
-    """Sends the events of one call, and ends the call when nobody reads them."""
+    """Sends the events of one call, and ends the call when the client stops reading."""
 
     _lines: Lines
     _call: anyio.CancelScope
@@ -256,9 +256,7 @@ async def _cancel_at_end(lines: Lines, call: anyio.CancelScope) -> None:
     call.cancel()
 
 
-async def _outcome_of(
-    handler: Handler, arguments: Mapping[str, Any], send_event: SendEvent
-) -> bytes:
+async def _answer(handler: Handler, arguments: Mapping[str, Any], send_event: SendEvent) -> bytes:
     try:
         return encode_message({**await handler(arguments, send_event), "ok": True})
     except ClawbloxError as error:
@@ -280,7 +278,7 @@ def _failure(error: ClawbloxError, kind: type[Exception] | None = None) -> bytes
 
 
 def _printable(text: str) -> str:
-    # A path that is not UTF-8 is no JSON either.
+    # JSON cannot hold a path that is not UTF-8.
     return text.encode(errors="replace").decode()
 
 
@@ -328,7 +326,7 @@ class _Listener:
     def close(self) -> None:
         """Remove the file, if it is still ours, and close; a second call does nothing. Blocks."""
         with self._lock, self.socket:
-            # While the socket listens, nobody else takes its name.
+            # While the socket listens, no other orchestrator takes its name.
             if self._file is not None and _is_file(self._path, self._file):
                 self._path.unlink(missing_ok=True)
             self._file = None

@@ -36,7 +36,7 @@ _JOURNALS_REMEMBERED: Final = 64
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append an object to a journal, which is made when there is none.
+    """Append an object to a journal, and create the journal if it is missing.
 
     It is there for every reader when this returns, but not durable against a loss of power.
 
@@ -58,13 +58,13 @@ def append_line(path: Path, line: bytes) -> None:
             os.ftruncate(fd, size)
             raise
         if size // _COMPACT_STEP_BYTES < (size + len(text)) // _COMPACT_STEP_BYTES:
-            # The line is written; that the file stays long is no reason to fail.
+            # The line is written, so a failure to shorten the file does not matter.
             with contextlib.suppress(OSError):
                 _compact(path)
 
 
 def read_lines(path: Path) -> dict[str, bytes]:
-    """Return the last line of each name; nothing when there is no journal that can be read."""
+    """Return the last line of each name; empty without a journal that can be read."""
     return _remembered(path).read()
 
 

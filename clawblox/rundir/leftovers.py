@@ -1,7 +1,7 @@
 """What killed orchestrators left in a run directory: noted as interrupted, and removed.
 
-Nothing is removed that somebody may still be writing: either the file names its writer, which is
-gone, or the lock that its writer would hold is held here. Everything here blocks.
+A file is removed only when its writer is gone: either its name tells the writer, or the lock that
+the writer would hold is held here. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def remove_leftovers(run_dir: Path) -> None:
     What the manifests of killed writers hold is put into the manifest before. A file that cannot be
     removed stays; the next writer there tries again.
     """
-    records = [one for one in read_records(run_dir) if not _has_owner(one)]
+    records = [record for record in read_records(run_dir) if not _has_owner(record)]
     homes = {Path(record.instance_dir) for record in records}
     for directory in sorted({run_dir, *homes}):
         _clear_manifest(directory)
-    for directory in {run_dir, records_dir(run_dir), *_directories_of(records)}:
+    for directory in {run_dir, records_dir(run_dir), *_list_directories(records)}:
         with contextlib.suppress(OSError):
             sweep_partials(directory)
     with contextlib.suppress(OSError):
@@ -65,7 +65,7 @@ def _has_owner(record: InstanceRecord) -> bool:
     return record.is_alive or read_process(record.orchestrator_pid) is not None
 
 
-def _directories_of(records: Iterable[InstanceRecord]) -> set[Path]:
+def _list_directories(records: Iterable[InstanceRecord]) -> set[Path]:
     """Return where instances have their files."""
     found: set[Path] = set()
     for record in records:

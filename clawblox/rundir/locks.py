@@ -5,32 +5,34 @@ from __future__ import annotations
 import fcntl
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 __all__ = ["lock_descriptor", "retry"]
+
+_T = TypeVar("_T")
 
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
 
 
-def retry(attempt: Callable[[], bool], seconds: float) -> bool:
-    """Call ``attempt`` until it returns True, or until the time is up.
+def retry(attempt: Callable[[], _T | None], seconds: float) -> _T | None:
+    """Call ``attempt`` until it returns something, or until the time is up.
 
     Args:
         attempt: What is tried; it is called once at least.
         seconds: How long to go on trying.
 
     Returns:
-        Whether it returned True.
+        What it returned; None when the time is up.
     """
     deadline = time.monotonic() + seconds
     pause_s = _FIRST_PAUSE_S
-    while not attempt():
+    while (found := attempt()) is None:
         if time.monotonic() >= deadline:
-            return False
+            return None
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-    return True
+    return found
 
 
 def lock_descriptor(fd: int, seconds: float) -> bool:
@@ -46,12 +48,12 @@ def lock_descriptor(fd: int, seconds: float) -> bool:
     Raises:
         OSError: The file cannot be locked.
     """
-    return retry(lambda: _try_lock(fd), seconds)
+    return retry(lambda: _try_lock(fd), seconds) is not None
 
 
-def _try_lock(fd: int) -> bool:
+def _try_lock(fd: int) -> int | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    return True
+        return None
+    return fd

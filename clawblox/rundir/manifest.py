@@ -1,9 +1,9 @@
 """The run manifest: its values, its merge rules, and how tools read it.
 
 ``<run dir>/.clawblox/manifest.json`` says what one run is and holds. Several programs write it,
-so nobody owns the document: what one has to say is an :class:`Update`, and an update is merged
-into whatever stands there. Merging is pure, keeps every key it does not know, and doing it
-twice changes nothing. Writing is for ``manifest_writer``.
+so none of them owns the document: each describes what it knows in an :class:`Update`, which is
+merged into what is there. Merging is pure, keeps every key it does not know, and doing it twice
+changes nothing. Writing is the business of ``manifest_writer``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LISTS_WITH_RUN_ID: Final = ("agents", "checkpoints", "restarts")
 
 @attrs.frozen
 class Update:
-    """What one program has to say about a run. Its paths are absolute until it is merged.
+    """What one program knows about a run. Its paths are absolute until it is merged.
 
     Attributes:
         run: Fields for the section ``run``.
@@ -105,7 +105,7 @@ class Manifest:
 
     @property
     def run(self) -> ManifestEntry:
-        """What run this is; empty when nobody said."""
+        """What run this is; empty when that was never recorded."""
         return self.document.get("run") or {}
 
     @property
@@ -138,7 +138,7 @@ class Manifest:
         return self.state_root / written
 
     def merged(self, *updates: Update) -> Manifest:
-        """Return the manifest with ``updates`` in it; what they say wins over what stands there.
+        """Return the manifest with ``updates`` in it; their values replace those that are there.
 
         Merging the same updates again changes nothing.
         """
@@ -250,7 +250,7 @@ class _EntryList:
         self._root = f"{root}/"
         self._has_ids = field == "dir"
         self._entries = list(entries)
-        self._keys = [self._keys_of(entry) for entry in self._entries]
+        self._keys = [self._find_keys(entry) for entry in self._entries]
         self._places = {key: place for place, keys in enumerate(self._keys) for key in keys.items()}
         self._gone: set[int] = set()
 
@@ -259,16 +259,16 @@ class _EntryList:
 
         It can be the same as several: an agent first known by its directory, then by its id.
         """
-        keys = self._keys_of(new)
+        keys = self._find_keys(new)
         if not keys and new in self._entries:
             return
         at = len(self._entries)
         while (place := self._find(keys)) is not None:
             old = self._entries[place]
             new = combine(old, new)
-            keys = self._keys_of(new)
+            keys = self._find_keys(new)
             if self._field in keys and keys[self._field] == self._keys[place].get(self._field):
-                # Whoever wrote the entry finds it again by its own spelling of the path.
+                # The program that wrote the entry finds it by its own spelling of the path.
                 new = {**new, self._field: old[self._field]}
             self._gone.add(place)
             at = min(at, place)
@@ -295,7 +295,7 @@ class _EntryList:
                     return place
         return None
 
-    def _keys_of(self, entry: object) -> _Keys:
+    def _find_keys(self, entry: object) -> _Keys:
         """Return what tells an entry from others: an agent's id when known, where it is."""
         # This is most of the cost of a merge: no `root / path`, no isinstance of a Mapping.
         keys: _Keys = {}
@@ -392,7 +392,7 @@ def read_manifest(path: Path | str) -> Manifest:
 
     Raises:
         ManifestError: There is none, or it cannot be read.
-        ConfigError: ``path`` is no path.
+        ConfigError: ``path`` is not a path.
     """
     file = check_read_path(path, "path")
     file = manifest_path(file) if file.is_dir() else file
@@ -436,7 +436,7 @@ def read_runs(folder: Path | str) -> list[Manifest]:
 
     Raises:
         ManifestError: The folder or one of the manifests cannot be read.
-        ConfigError: ``folder`` is no path.
+        ConfigError: ``folder`` is not a path.
     """
     place = check_read_path(folder, "folder")
     try:

@@ -41,7 +41,7 @@ __all__ = ["ManifestFile"]
 _ATTEMPTS: Final = 24
 """How often a document is merged anew because a program without the lock was faster."""
 _PATIENT_ATTEMPTS: Final = 8
-"""So many attempts give way to a change that is seen in time; the later ones exchange."""
+"""Number of attempts that give way to a change that is seen in time; later ones exchange."""
 
 
 class ManifestFile:
@@ -90,6 +90,11 @@ class ManifestFile:
             if durable:
                 self._sync()
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether all that was applied is durable."""
+        return not self._unsynced
+
     def sync(self) -> None:
         """Make durable what was applied without that.
 
@@ -98,6 +103,20 @@ class ManifestFile:
         """
         with self._busy, self._translated():
             self._sync()
+
+    @contextlib.contextmanager
+    def synced_by_caller(self) -> Iterator[Path]:
+        """Keep the file as it is while the caller makes it durable.
+
+        Yields:
+            Its directory, on the file system that must be synced.
+
+        Raises:
+            ManifestError: The block raised an OSError; the file is perhaps not durable.
+        """
+        with self._busy, self._translated():
+            yield self._directory
+            self._unsynced.clear()
 
     def take_in_leftovers(self) -> None:
         """Merge what killed writers left beside the file, and remove it.
@@ -206,7 +225,7 @@ class ManifestFile:
         except FileNotFoundError:
             return _Seen(Manifest(self._path))
         mode = stat.S_IMODE(status.st_mode)
-        return _Seen(parse_manifest(data, self._path), data, _stamp_of(status), mode)
+        return _Seen(parse_manifest(data, self._path), data, _make_stamp(status), mode)
 
     def _publish(
         self, manifest: Manifest, seen: _Seen, *, is_patient: bool, durable: bool
@@ -237,7 +256,7 @@ class ManifestFile:
         return new if is_outdated else None
 
     def _swap_in(self, new: Path, seen: _Seen, *, is_patient: bool) -> bool:
-        """Make ``new`` the manifest; say whether ``new`` is the old one now."""
+        """Make ``new`` the manifest; return whether ``new`` is the old one now."""
         try:
             if seen.data is None:
                 os.link(new, self._path)
@@ -275,7 +294,7 @@ class ManifestFile:
         ]
 
     def _adopt_leftovers(self) -> list[Path]:
-        """Owe what writers that were killed have left; the lock says that none is at work."""
+        """Owe what killed writers have left; while we hold the lock, no writer is at work."""
         leftovers = self._find_leftovers()
         for path in leftovers:
             self._adopt(path)
@@ -314,7 +333,7 @@ class ManifestFile:
 
 
 class _ChangedError(Exception):
-    """Somebody changed the file after it was read; it was left alone."""
+    """Another program changed the file after it was read; it was left alone."""
 
 
 @attrs.frozen
@@ -329,12 +348,12 @@ class _Seen:
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        return _stamp_of(path.stat())
+        return _make_stamp(path.stat())
     except FileNotFoundError:
         return None
 
 
-def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
+def _make_stamp(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
 
 
@@ -351,7 +370,7 @@ def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tupl
             # Starts the writing and waits for nothing. A journalling file system then has the data
             # on the disk before the name, so a loss of power costs no version that was complete.
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return _stamp_of(os.fstat(fd))
+        return _make_stamp(os.fstat(fd))
     finally:
         os.close(fd)
 

@@ -1,4 +1,4 @@
-"""What one program has to say about a run, as :class:`clawblox.rundir.manifest.Update` values.
+"""What one program knows about a run, as :class:`clawblox.rundir.manifest.Update` values.
 
 Owns the checking of the arguments: a complaint is a ConfigError that names the argument and
 its value. How an update is merged belongs to ``manifest``.
@@ -42,7 +42,7 @@ def run_update(
     resume_from: Path | str | Mapping[str, Any] | None = None,
     parent_sha256: str | None = None,
 ) -> Update:
-    """Say what run this is; what is None stays as it stands.
+    """Describe the run; a field that is None keeps its value.
 
     Another ``id`` than the one that stands there makes it another run: its documented fields
     start anew.

@@ -1,8 +1,8 @@
 """What can be done to a run directory from another process: save, fork, stop.
 
-Where an orchestrator owns the instances, it is asked through its control socket, so that it knows
-what is going on. Where none does, for they are detached, the processes that the records name are
-dealt with directly. What runs or ran, and what it wrote, is told by ``status``.
+An orchestrator that owns the instances is asked through its control socket, so that it knows what
+is going on. Instances without one, which are detached, are dealt with directly, by their records.
+``status`` tells what runs or ran.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord, read_record, write_record
 from clawblox.rundir.requests import read_outcome
 from clawblox.rundir.save import save_snapshot
-from clawblox.rundir.status import OVER, is_over, is_ready, mark_of, run_owner, select_records
+from clawblox.rundir.status import OVER, is_over, is_ready, make_mark, run_owner, select_records
 from clawblox.snapshot.capture import SnapshotSource
 from clawblox.system.clock import utc_now
 from clawblox.system.process import Grace, TreeEnd, end_tree
@@ -75,7 +75,7 @@ OnEvent: TypeAlias = Callable[[Mapping[str, Any]], None]
 async def save_instances(
     run_dir: Path, names: Sequence[str], options: SaveOptions, *, on_saved: OnSaved
 ) -> None:
-    """Save instances, whoever started them, all at once.
+    """Save instances at once, whichever process started them.
 
     Args:
         run_dir: The run directory.
@@ -217,7 +217,7 @@ async def stop_instances(
     grace_seconds: float,
     on_stopped: OnStopped = lambda _: None,
 ) -> list[StopResult]:
-    """End instances, whoever started them: TERM, the grace, KILL for whatever is left.
+    """End instances, whichever process started them: TERM, the grace, KILL for what is left.
 
     Ending what does not run is a no-op. Where all are meant, starts that an orchestrator has not
     begun yet are given up too.
@@ -235,7 +235,7 @@ async def stop_instances(
         UsageError: One of ``names`` is not there.
         WorldStopError: A process survived even SIGKILL; the other instances have ended.
         OrchestratorSuspendedError: Those of an orchestrator that is stopped go on.
-        OSError: The end of one, which nobody owned, cannot be noted; all have ended.
+        OSError: The end of an instance without an owner cannot be noted; all have ended.
 
     Cancellation: what has not ended yet may go on.
     """
@@ -312,7 +312,7 @@ async def _stop_record(
     run_dir: Path, record: InstanceRecord, grace_seconds: float, writers: ManifestWriters
 ) -> StopResult:
     begun_at = anyio.current_time()
-    mark = await run_blocking(mark_of, record)
+    mark = await run_blocking(make_mark, record)
     end = await end_tree(mark, None, Grace(grace_seconds))
     if end.survivors:
         raise _stop_error(record, end)
@@ -340,7 +340,7 @@ async def _wait_until(condition: Callable[[], bool]) -> None:
 def _close_record(
     run_dir: Path, name: str, writers: ManifestWriters, *, was_interrupted: bool
 ) -> bool:
-    """Note the end of an instance that nobody owns; return whether nobody does."""
+    """Note the end of an instance without an owner; return False while it has one."""
     try:
         claim = claim_name(run_dir, name)
     except RunLockedError:
@@ -359,7 +359,7 @@ def _close_record(
 
 def _label_end(record: InstanceRecord, writers: ManifestWriters, *, was_interrupted: bool) -> None:
     directory = Path(record.instance_dir)
-    # Who runs one alone labels it, unless it was killed before it could.
+    # The orchestrator of a single instance labels its end, unless it was killed before.
     if record.index is not None or (was_interrupted and is_left_open(directory)):
         status: RunStatus = "interrupted" if was_interrupted else "complete"
         writers.apply(directory, run_update(status=status, ended_at=utc_now()))

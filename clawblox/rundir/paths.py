@@ -58,7 +58,7 @@ def resolve_run_dir(path: str | Path) -> Path:
     Locks, sockets and writers go by it, and a link that is moved meanwhile does not move the run.
 
     Raises:
-        ConfigError: It is no path that can stand in a record.
+        ConfigError: A record cannot hold this path.
     """
     return check_path(os.path.realpath(check_path(path, "run_dir")), "run_dir")
 
@@ -87,6 +87,6 @@ def make_run_dir(run_dir: Path) -> Path:
 def files_dir(world_dir: Path, instance_dir: Path) -> Path:
     """Return where the files of an instance go.
 
-    A world directory is somebody's source tree: there they stay below ``.clawblox``.
+    A world directory is a source tree, so there they stay below ``.clawblox``.
     """
     return state_dir(instance_dir) if instance_dir == world_dir else instance_dir

@@ -193,7 +193,7 @@ def _is_stale(record: InstanceRecord) -> bool:
 
 def _close(run_dir: Path, name: str) -> bool:
     with _locked_name(run_dir, name) as is_locked:
-        # Whoever held the name until now may have written another record since.
+        # The last owner of the name may have written another record since.
         record = read_record(run_dir, name) if is_locked else None
         if record is None or not _is_stale(record):
             return False

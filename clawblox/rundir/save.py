@@ -1,6 +1,6 @@
 """The one way in which a snapshot becomes a checkpoint: a file, and its entry in the manifest.
 
-Used by the orchestrator that owns an instance, and where none does by whoever has its record.
+Orchestrators use it for the instances that they own, other processes for those without an owner.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def snapshot_places(given: object, world_dir: Path, key: str) -> list[Path]:
     """Return where a snapshot that a caller names may be: one place, or two for a relative path.
 
     Raises:
-        ConfigError: It is no path.
+        ConfigError: It is not a path.
     """
     path = check_path(given, key)
     return list(dict.fromkeys((world_dir / path, path.absolute())))

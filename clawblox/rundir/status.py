@@ -1,4 +1,4 @@
-"""What runs, or ran, in a run directory, and what it wrote: told by what is on disk, to anybody.
+"""What runs or ran in a run directory, and what it wrote, as far as the disk tells.
 
 Records, manifests, logs and ``/proc`` are read. That works on runs that another orchestrator owns
 and on finished ones, and changes nothing.
@@ -42,7 +42,7 @@ __all__ = [
     "is_over",
     "is_ready",
     "last_saves_by_run",
-    "mark_of",
+    "make_mark",
     "own_start",
     "read_instances",
     "read_logs",
@@ -83,7 +83,7 @@ class InstanceStatus:
         url: Its address.
         uptime_s: Seconds that it has lived, or did live; None when that is not known.
         started_at: UTC time of the start.
-        ended_at: UTC time of the end; None when it lives, or nobody noted it.
+        ended_at: UTC time of the end; None when it lives, or when that was not noted.
         exit: How the world's process ended, when that is known.
         restarts: How often it was brought back.
         rss_bytes: Resident memory of all its processes; None when none lives.
@@ -131,7 +131,7 @@ class InstanceStatus:
 
     @property
     def has_died(self) -> bool:
-        """Whether it ended otherwise than well, or by TERM as whoever stops it makes it end."""
+        """Whether it ended, and neither well nor by the TERM of a stop."""
         if self.state != "exited":
             return self.state in ("halted", "failed", "interrupted")
         return self.exit not in (None, WorldExit(status=0), WorldExit(signal="SIGTERM"))
@@ -148,10 +148,11 @@ def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceSta
         UsageError: One of ``names`` is not there.
     """
     records = select_records(run_dir, names)
-    usages = _usages_of([record for record in records if record.is_alive])
+    usages = _measure_usages([record for record in records if record.is_alive])
     saves = _last_saves(records)
     return [
-        _status_of(record, usages.get(record.name), saves.get(record.name)) for record in records
+        _describe_status(record, usages.get(record.name), saves.get(record.name))
+        for record in records
     ]
 
 
@@ -181,7 +182,7 @@ def read_logs(
         run_dir: The run directory.
         names: The instances that are meant; none means all.
         follow: Wait for more lines until the instance has ended.
-        tail: Begin so many lines before the end; None begins at the start.
+        tail: How many of the last lines to begin with; None begins at the start.
 
     Raises:
         UsageError: One of ``names`` is not there.
@@ -222,16 +223,16 @@ def select_records(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
 
 
 def is_ready(record: InstanceRecord) -> bool:
-    """Say whether an instance serves. Blocks."""
+    """Return whether an instance serves. Blocks."""
     return record.state == "ready" and record.is_alive
 
 
 def is_over(record: InstanceRecord) -> bool:
-    """Say whether nothing of an instance runs and nobody cleans up after it. Blocks."""
-    return _state_of(record, is_alive=record.is_alive) in OVER
+    """Return whether an instance has ended and its orchestrator has cleaned up. Blocks."""
+    return _judge_state(record, is_alive=record.is_alive) in OVER
 
 
-def mark_of(record: InstanceRecord) -> Mark:
+def make_mark(record: InstanceRecord) -> Mark:
     """Return what marks the processes of an instance. Blocks."""
     is_this_boot = record.pid > 0 and record.boot_id == boot_id()
     leaders = ((record.pid, record.start_time),) if is_this_boot else ()
@@ -265,9 +266,9 @@ class _Ending:
         return is_another or is_over(latest)
 
 
-def _usages_of(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:
+def _measure_usages(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:
     """Return memory and processor time of live instances, all in one pass over the processes."""
-    trees = find_trees([Search((mark_of(record),)) for record in alive])
+    trees = find_trees([Search((make_mark(record),)) for record in alive])
     return {
         record.name: measure_usage(proc.pid for proc in tree)
         for record, tree in zip(alive, trees, strict=True)
@@ -331,7 +332,7 @@ def _saves_in(instance_dir: Path) -> tuple[InstanceSave, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[InstanceSave, ...]:
-    # Who watches a run looks every second, and a manifest with many saves is dear to read.
+    # A table of a run looks every second, and a manifest with many saves is slow to read.
     try:
         manifest = read_manifest(instance_dir)
     except ManifestError:
@@ -346,17 +347,17 @@ def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[Instance
             time=entry.get("time"),
         )
         for entry in reversed(manifest.checkpoints)
-        if "removed_at" not in entry and "instance" in entry  # others are no instance's
+        if "removed_at" not in entry and "instance" in entry  # others are archives
     )
 
 
-def _status_of(
+def _describe_status(
     record: InstanceRecord, usage: tuple[int, float] | None, save: InstanceSave | None
 ) -> InstanceStatus:
     is_alive = usage is not None
     return InstanceStatus(
         name=record.name,
-        state=_state_of(record, is_alive=is_alive),
+        state=_judge_state(record, is_alive=is_alive),
         world=record.world,
         world_dir=Path(record.world_dir),
         instance_dir=Path(record.instance_dir),
@@ -364,7 +365,7 @@ def _status_of(
         host=record.host,
         port=record.port,
         url=record.url,
-        uptime_s=_age_of(record.start_time) if is_alive else _lifetime_of(record),
+        uptime_s=_measure_age(record.start_time) if is_alive else _measure_lifetime(record),
         started_at=record.started_at,
         ended_at=record.ended_at,
         exit=record.exit,
@@ -385,7 +386,7 @@ def _status_of(
     )
 
 
-def _state_of(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
+def _judge_state(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
     if record.state in OVER:
         return "halted" if record.halt is not None else record.state
     is_owned = record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
@@ -396,12 +397,12 @@ def _state_of(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
     return record.state if is_alive else "stopping" if record.pid else "starting"
 
 
-def _age_of(start_time: int) -> float:
+def _measure_age(start_time: int) -> float:
     since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
     return max(0.0, since_boot - start_time / os.sysconf("SC_CLK_TCK"))
 
 
-def _lifetime_of(record: InstanceRecord) -> float | None:
+def _measure_lifetime(record: InstanceRecord) -> float | None:
     if record.ended_at is None:
         return None
     begin, end = map(datetime.fromisoformat, (record.started_at, record.ended_at))

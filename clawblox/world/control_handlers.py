@@ -75,7 +75,8 @@ class _Operations:
         here = self._named(self.fleet.supervisors)
         names = read_names(asked)
         if names is None:
-            names = [name for name, one in here.items() if one.lifecycle.state is State.READY]
+            states = {name: known.lifecycle.state for name, known in here.items()}
+            names = [name for name, state in states.items() if state is State.READY]
         await self._check_names(names, {*here, *self._named(self.fleet.starting)})
         for name in names:
             if name not in here:
@@ -114,9 +115,9 @@ class _Operations:
         return {"done": len(batch.done), "failed": len(batch.failed)}
 
     def _named(self, supervisors: Iterable[Supervisor]) -> dict[str, Supervisor]:
-        """Return those of the run directory by name; a start has none before its turn."""
-        here = (one for one in supervisors if one.instance.launch.run_dir == self.run_dir)
-        return {one.instance.name or f"(unnamed {at})": one for at, one in enumerate(here)}
+        """Return those of the run directory by name, with a stand-in before a start has one."""
+        here = [known for known in supervisors if known.instance.launch.run_dir == self.run_dir]
+        return {known.instance.name or f"(unnamed {at})": known for at, known in enumerate(here)}
 
     async def _check_names(self, names: Sequence[str], known: Iterable[str]) -> None:
         """Refuse names that no instance of the run directory ever had."""

@@ -69,6 +69,6 @@ async def test_root_may_ask_and_another_users_socket_is_not_believed(
     async with serving(tmp_path) as server:
         monkeypatch.setattr(control.os, "geteuid", lambda: NOBODY)
         assert await request(server.path, "echo", {}) == {"asked": {}}
-        monkeypatch.setattr(control, "peer_of", lambda _: control.Peer(1, 1000, 1000))
+        monkeypatch.setattr(control, "read_peer", lambda _: control.Peer(1, 1000, 1000))
         with pytest.raises(ControlError, match="served by another user, 1000"):
             await request(server.path, "echo", {})

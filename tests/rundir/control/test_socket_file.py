@@ -79,7 +79,7 @@ async def test_a_name_that_is_served_is_not_taken(run_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "x" * 65, "a\n"])
 def test_a_name_that_is_no_file_name_is_refused(run_dir: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="no name for a control socket"):
+    with pytest.raises(ValueError, match="cannot be the name of a control socket"):
         ControlServer(run_dir, name, {})
 
 

@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from clawblox.errors import ManifestError, UsageError
-from clawblox.rundir import manifest_file
+from clawblox.rundir import manifest_file, manifest_writer
 from clawblox.rundir.manifest import Update, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import recording_update, run_update
@@ -207,6 +207,45 @@ async def test_a_flush_makes_all_durable_that_was_applied_without(tmp_path, monk
         await writers.flush()
         assert disk.synced == []
     assert disk.synced == []
+
+
+@pytest.mark.parametrize("how", ["together", "much is dirty", "the file system fails"])
+async def test_many_are_made_durable_by_one_sync_where_little_else_waits_for_the_disk(
+    tmp_path, monkeypatch, how
+):
+    runs = [tmp_path / f"run{n}" for n in range(8)]
+    disk = Disk(monkeypatch)
+    together: list[str] = []
+
+    def sync(fd: int) -> None:
+        if how == "the file system fails":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        together.append(os.readlink(f"/proc/self/fd/{fd}"))
+
+    meminfo = tmp_path / "meminfo"
+    dirty_kb = 65 << 10 if how == "much is dirty" else 10
+    meminfo.write_text(f"MemTotal:  49000 kB\nDirty:    {dirty_kb} kB\nWriteback:  0 kB\n")
+    monkeypatch.setattr(manifest_writer, "_MEMINFO", meminfo)
+    monkeypatch.setattr(manifest_writer, "sync_file_system", sync)
+    async with ManifestWriters() as writers:
+        for run in runs:
+            later = partial(writers.apply, run, checkpoint("a"), durable=False)
+            await anyio.to_thread.run_sync(later)
+        await writers.flush()
+        if how == "together":
+            assert len(together) == 1
+            assert together[0].startswith(str(tmp_path))
+            assert disk.synced == []
+        else:
+            assert together == []
+            assert set(disk.synced) == set().union(*map(made_durable, runs))
+        written = [*together, *disk.synced]
+        await writers.flush()
+        assert [*together, *disk.synced] == written
+
+
+def test_the_machine_says_how_much_it_has_to_write():
+    assert 0 <= manifest_writer._read_dirty_bytes() < 1 << 50
 
 
 @pytest.mark.parametrize("by", ["apply", "close", "a flush after one that failed"])
