@@ -3,7 +3,7 @@
 ``python -m benchmarks.checkpoints`` makes an agent's workspace of 2,000 files and 200 MB and a
 world's snapshot of 50 MB, and measures in rounds, each contender in a process of its own:
 
-* the floors: a plain copy of the same files, and ``zip -1`` of them where the program is there;
+* the floors: a plain copy of the same files, and ``zip -1`` of them where that program is installed;
 * the first save of a process, a save with nothing changed, and one with a twentieth changed;
 * the secret scan of the archive alone, ``verify`` and ``load``;
 * peak growth of resident memory, and the lag of an event loop while ``async_save_checkpoint`` runs.
@@ -78,7 +78,7 @@ def _text(rng: random.Random, size: int) -> bytes:
 
 
 def change_some(root: Path, every: int = 20) -> None:
-    """Append a line to every so many files of the workspace."""
+    """Append a line to one in ``every`` files of the workspace."""
     files = sorted((root / "agent" / "workspace").rglob("*.*"))
     for path in files[::every]:
         with path.open("ab") as file:
@@ -99,7 +99,7 @@ def copy(root: str, target: str) -> dict[str, float]:
 
 
 def compress(root: str, target: str) -> dict[str, float]:
-    """Have ``zip -1`` pack everything."""
+    """Pack everything with ``zip -1``."""
     command = ["zip", "-1", "-q", "-r", str(Path(target) / "all.zip"), "agent", "world.snapshot"]
     return {"zip": _seconds(lambda: subprocess.run(command, cwd=root, check=True))}
 
@@ -151,7 +151,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def measure_round(root: Path, scratch: Path) -> dict[str, float]:
-    """Measure everything once; the material ends as it began."""
+    """Measure everything once, on a copy of the material."""
     found: dict[str, float] = {}
     material = scratch / "material"
     shutil.copytree(root, material)
@@ -170,7 +170,7 @@ def _call(function: Callable[..., Any], source: Path, target: Path) -> dict[str,
     return found
 
 
-def rows_of(rounds: list[dict[str, float]]) -> list[Row]:
+def make_rows(rounds: list[dict[str, float]]) -> list[Row]:
     """Return the medians over the rounds, against both floors."""
     middle = {key: median(each[key] for each in rounds) for key in rounds[0]}
     timed = ("first save", "save, nothing changed", "save, a twentieth changed", "scan", "verify")
@@ -205,7 +205,7 @@ def main() -> None:
             scratch.mkdir()
             found.append(measure_round(root, scratch))
             shutil.rmtree(scratch)
-    report("checkpoints", rows_of(found), options.json)
+    report("checkpoints", make_rows(found), options.json)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from clawblox.checkpoint.archive.earlier import (
 )
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED
-from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.archive.reader import Archive, packed_sha256
 from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.model import Source
 from tests.checkpoint.runs import Run, contents, fake_token, make_run
@@ -65,7 +65,12 @@ def packed_members(path: Path) -> list[tuple[str, int, int, bytes]]:
     """Return what stands in an archive, but for its metadata."""
     with Archive.open(path) as archive:
         return [
-            (entry.name, entry.method, entry.size, archive.packed_sha256(entry))
+            (
+                entry.name,
+                entry.method,
+                entry.size,
+                packed_sha256(archive.fd, path, archive.member(entry)),
+            )
             for entry in archive.entries[1:]
         ]
 
@@ -357,15 +362,15 @@ def test_a_copy_that_is_damaged_on_its_way_is_refused(run: Run, monkeypatch: pyt
     noise = random.Random(3).randbytes(20_000)
     (run.workspace / "noise").write_bytes(noise)
     run.save("first")
-    finish = ArchiveWriter.finish
+    add_all = ArchiveWriter.add_all
 
-    def damage(writer: ArchiveWriter, document: bytes) -> None:
-        finish(writer, document)
+    def damage(writer: ArchiveWriter, *args: object) -> None:
+        add_all(writer, *args)
         fd = writer._fd
         at = os.pread(fd, os.fstat(fd).st_size, 0).index(noise)
         os.pwrite(fd, b"damaged", at + 1000)
 
-    monkeypatch.setattr(ArchiveWriter, "finish", damage)
+    monkeypatch.setattr(ArchiveWriter, "add_all", damage)
     with pytest.raises(CheckpointFormatError):
         run.save("second")
     assert [path.name for path in run.archives()] == ["first.ckpt"]
@@ -470,3 +475,20 @@ def test_a_loaded_copy_is_what_was_saved(run: Run, tmp_path: Path):
     loaded = load_checkpoint(run.save("second"), tmp_path / "new")
     workspace = loaded["agents"]["rocky"] / "workspace"
     assert dict(contents(workspace)) == dict(contents(run.workspace))
+
+
+def test_an_archive_whose_members_moved_before_it_was_complete_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    fill(run, 4, 1000)
+    finish = ArchiveWriter.finish
+
+    def swap_then(writer: ArchiveWriter, document: bytes) -> None:
+        # Two members of one size, so that only where they are tells that they were exchanged.
+        monkeypatch.setattr(writer, "_entries", writer._entries[::-1])
+        finish(writer, document)
+
+    monkeypatch.setattr(ArchiveWriter, "finish", swap_then)
+    with pytest.raises(CheckpointFormatError):
+        run.save()
+    assert run.archives() == []
