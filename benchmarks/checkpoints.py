@@ -3,7 +3,7 @@
 ``python -m benchmarks.checkpoints`` makes an agent's workspace of 2,000 files and 200 MB and a
 world's snapshot of 50 MB, and measures in rounds, each contender in a process of its own:
 
-* the floors: a plain copy of the same files, and ``zip -1`` of them where that program is installed;
+* the floors: a plain copy of the same files, and ``zip -1`` of them where it is installed;
 * the first save of a process, a save with nothing changed, and one with a twentieth changed;
 * the secret scan of the archive alone, ``verify`` and ``load``;
 * peak growth of resident memory, and the lag of an event loop while ``async_save_checkpoint`` runs.

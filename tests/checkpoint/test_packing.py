@@ -33,7 +33,7 @@ from clawblox.checkpoint.archive.earlier import (
 )
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED
-from clawblox.checkpoint.archive.reader import Archive, packed_sha256
+from clawblox.checkpoint.archive.reader import Archive, Member, packed_sha256
 from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.model import Source
 from tests.checkpoint.runs import Run, contents, fake_token, make_run
@@ -477,18 +477,20 @@ def test_a_loaded_copy_is_what_was_saved(run: Run, tmp_path: Path):
     assert dict(contents(workspace)) == dict(contents(run.workspace))
 
 
-def test_an_archive_whose_members_moved_before_it_was_complete_is_refused(
+def test_a_complete_archive_with_other_members_than_those_examined_is_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
     fill(run, 4, 1000)
-    finish = ArchiveWriter.finish
+    examined: list[list[Member]] = []
+    members = ArchiveWriter.members
 
-    def swap_then(writer: ArchiveWriter, document: bytes) -> None:
-        # Two members of one size, so that only where they are tells that they were exchanged.
-        monkeypatch.setattr(writer, "_entries", writer._entries[::-1])
-        finish(writer, document)
+    def fewer(writer: ArchiveWriter) -> list[Member]:
+        assert members.fget is not None
+        examined.append(members.fget(writer))
+        return examined[-1] if len(examined) == 1 else examined[-1][:-1]
 
-    monkeypatch.setattr(ArchiveWriter, "finish", swap_then)
-    with pytest.raises(CheckpointFormatError):
+    monkeypatch.setattr(ArchiveWriter, "members", property(fewer))
+    with pytest.raises(CheckpointFormatError, match="does not have the members"):
         run.save()
+    assert len(examined) == 2
     assert run.archives() == []

@@ -168,7 +168,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 def _noticing_loss() -> Iterator[None]:
     try:
         yield
-    except (BrokenPipeError, ConnectionResetError) as error:
+    except OSError as error:  # it ended, or nothing can be sent to it
         raise ExaminerLost from error
 
 
