@@ -42,6 +42,8 @@ _FILES = 2_000
 _WORKSPACE_BYTES = 200_000_000
 _SNAPSHOT_BYTES = 50_000_000
 _TEXT_SHARE = 0.4
+_GOALS = {("first save", "copy"): 8.0, ("save, nothing changed", "copy"): 2.5}
+_MEMORY_GOAL_MB = 16.0
 _WORDS = (
     "def", "return", "self", "import", "value", "world", "agent", "position", "0.125", "while",
     "observe", "input", "memory", "plan", "turn", "=", "(", ")", ":", "#", "goal", "north", "41",
@@ -175,13 +177,13 @@ def make_rows(rounds: list[dict[str, float]]) -> list[Row]:
     middle = {key: median(each[key] for each in rounds) for key in rounds[0]}
     timed = ("first save", "save, nothing changed", "save, a twentieth changed", "scan", "verify")
     rows = [
-        Row(f"{what}, against {floor}", middle[what], "s", middle[floor])
+        Row(f"{what}, against {floor}", middle[what], "s", middle[floor], _GOALS.get((what, floor)))
         for what in (*timed, "load")
         for floor in ("copy", "zip")
         if floor in middle
     ]
     rows += [
-        Row(f"growth of memory, {what}", middle[what] / 1e6, "MB")
+        Row(f"growth of memory, {what}", middle[what] / 1e6, "MB", goal=_MEMORY_GOAL_MB)
         for what in ("peak of a save", "peak of a load")
     ]
     return [*rows, Row("lag of the loop, async save", middle["lag"] * 1e3, "ms")]

@@ -103,6 +103,25 @@ def test_examiners_say_what_a_search_here_says(
     assert scans[1]["decoded_containers"] == 1
 
 
+@pytest.mark.parametrize(
+    ("cores", "running", "begun"), [(1, 0, 0), (2, 1, 1), (2, 2, 0), (8, 3, 2)]
+)
+def test_there_are_never_more_examiners_than_cores(
+    run: Run,
+    examiners: list[Examiner],
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    running: int,
+    begun: int,
+):
+    count = examiner.count_examiners
+    monkeypatch.setattr(examine, "count_examiners", lambda: running + count())
+    monkeypatch.setattr(examine, "_cores", lambda: cores)
+    assert verify_checkpoint(run.save()).is_verified
+    assert len(examiners) == begun
+    assert count() == 0
+
+
 def test_what_examiners_searched_is_known_to_be_clean(run: Run, examiners: list[Examiner]):
     run.save("first")
     examiners.clear()

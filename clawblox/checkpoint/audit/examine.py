@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from clawblox.checkpoint.archive.reader import Member, packed_sha256, read_member
-from clawblox.checkpoint.audit.examiner import Examiner, ExaminerLost
+from clawblox.checkpoint.audit.examiner import Examiner, ExaminerLost, count_examiners
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.results import Finding
@@ -65,8 +65,7 @@ class Examination:
             self._expected_bytes += size
         if self._expected_bytes >= _MUCH_BYTES and not self._has_begun:
             self._has_begun = True
-            if _cores() >= _EXAMINERS:
-                self._begin()
+            self._begin()
 
     def run(
         self,
@@ -123,7 +122,8 @@ class Examination:
 
     def _begin(self) -> None:
         with contextlib.suppress(OSError, ExaminerLost):  # without them it takes longer
-            for _ in range(_EXAMINERS):
+            # Saves that run at once share the cores; a single core is left to the search here.
+            while len(self._examiners) < _EXAMINERS <= _cores() > count_examiners():
                 self._examiners.append(Examiner(self._scanner.known))
 
     def _end(self) -> None:
