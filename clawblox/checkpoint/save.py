@@ -19,14 +19,14 @@ from clawblox.checkpoint.archive.ahead import SizedSource
 from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.publish import partial_file, publish, refuse_existing
-from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.archive.reader import Archive, Member
 from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Allowance, Excluded, Source
-from clawblox.checkpoint.names import SNAPSHOT_NAME, split_name
+from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import SaveOptions, label_secrets
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.refusals import (
@@ -37,7 +37,12 @@ from clawblox.checkpoint.refusals import (
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
 from clawblox.checkpoint.tokens import live_tokens
 from clawblox.checkpoint.world_document import WorldDocument, world_source
-from clawblox.errors import CheckpointError, CheckpointSecretError, ManifestError
+from clawblox.errors import (
+    CheckpointError,
+    CheckpointFormatError,
+    CheckpointSecretError,
+    ManifestError,
+)
 from clawblox.results import Finding
 from clawblox.system.clock import format_utc, utc_now
 
@@ -160,13 +165,16 @@ class _Save:
                 on_added=examination.expect,
             )
             excluded = self._add_all(writer, sources)
+            draft = document.as_bytes(writer.files, excluded, scanner.summary())
+            os.fsync(fd)  # what is read again is on the disk
+            self._refuse(
+                [
+                    *scanner.scan(METADATA_NAME, (draft,)),
+                    *examination.run(fd, self._options.path, writer.members, writer.copied),
+                ]
+            )
             writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
-            with self._reopened(fd) as archive:
-                self._refuse(examination.run(archive, archive.entries, writer.copied))
-            # Now the summary of the scan is known. It is searched too, for it names findings.
-            writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
-            with self._reopened(fd) as archive:
-                self._refuse(examination.run(archive, archive.entries[:1]))
+            self._examine_whole(fd, writer.members, examination)
         progress.finish()
         return writer
 
@@ -187,9 +195,16 @@ class _Save:
             raise unreadable_refusal(source.name, source.path) from error
         return Excluded(path=source.name, reason=_UNREADABLE)
 
-    def _reopened(self, fd: int) -> Archive:
-        os.fsync(fd)  # what is read again is on the disk
-        return Archive.from_fd(fd, self._options.path)
+    def _examine_whole(self, fd: int, members: Sequence[Member], examination: Examination) -> None:
+        """Read the complete archive as a reader does: all but the content that was examined."""
+        os.fsync(fd)
+        with Archive.from_fd(fd, self._options.path) as archive:
+            metadata, *others = map(archive.member, archive.entries)
+            if others != members:
+                message = "the archive does not have the members that were written"
+                raise CheckpointFormatError(message, path=self._options.path)
+            # It is searched again: now it holds the summary of the scan, which names findings.
+            self._refuse(examination.run(fd, self._options.path, [metadata]))
 
     def _entry(self, fd: int, document: Document) -> registry.ManifestEntry:
         return registry.checkpoint_entry(

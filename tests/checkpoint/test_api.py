@@ -199,7 +199,7 @@ def test_an_archive_outside_any_run_needs_no_manifest(tmp_path: Path):
 
 def test_a_manifest_that_cannot_be_written_costs_the_entry_not_the_archive(run: Run):
     (run.dir / ".clawblox" / "manifest.json").write_text("{")
-    with pytest.raises(CheckpointError, match="complete, but not in the manifest") as told:
+    with pytest.raises(CheckpointError, match="complete, but its run's manifest") as told:
         run.save()
     assert "repair" in str(told.value.hint)
     assert verify_checkpoint(run.archive()).is_verified
@@ -270,7 +270,7 @@ def test_a_name_that_is_a_secret_is_withheld_where_its_content_is_refused(run: R
     assert name not in f"{error!s} {error.findings!r} {locals_of(error)}"
     (run.workspace / name).rename(run.workspace / f"{name}\n")
     (run.workspace / f"{name}\n").write_text("nothing")
-    with pytest.raises(CheckpointError, match="names that cannot stand") as told:
+    with pytest.raises(CheckpointError, match="names that are not allowed") as told:
         run.save()
     assert name not in str(told.value)
 

@@ -96,11 +96,30 @@ def test_examiners_say_what_a_search_here_says(
     searched_here.clear()
     together = run.save("together")
     assert len(examiners) == 2
-    assert searched_here == ["metadata.json"]  # as it is completed, with what the scan says
+    assert searched_here == ["metadata.json"] * 2  # without and with what the scan says
     assert not any(is_alive(each.pid) for each in examiners)
     scans = [read_metadata(path)["secret_scan"] for path in (alone, together)]
     assert scans[0] == scans[1]
     assert scans[1]["decoded_containers"] == 1
+
+
+@pytest.mark.parametrize(
+    ("cores", "running", "begun"), [(1, 0, 0), (2, 1, 1), (2, 2, 0), (8, 3, 2)]
+)
+def test_there_are_never_more_examiners_than_cores(
+    run: Run,
+    examiners: list[Examiner],
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    running: int,
+    begun: int,
+):
+    count = examiner.count_examiners
+    monkeypatch.setattr(examine, "count_examiners", lambda: running + count())
+    monkeypatch.setattr(examine, "_cores", lambda: cores)
+    assert verify_checkpoint(run.save()).is_verified
+    assert len(examiners) == begun
+    assert count() == 0
 
 
 def test_what_examiners_searched_is_known_to_be_clean(run: Run, examiners: list[Examiner]):
@@ -254,15 +273,15 @@ def test_a_member_that_is_damaged_is_refused(
     run: Run, examiners: list[Examiner], monkeypatch: pytest.MonkeyPatch
 ):
     noise = (run.workspace / "f079").read_bytes()
-    finish = ArchiveWriter.finish
+    add_all = ArchiveWriter.add_all
 
-    def damage(writer: ArchiveWriter, document: bytes) -> None:
-        finish(writer, document)
+    def damage(writer: ArchiveWriter, *args: object) -> None:
+        add_all(writer, *args)
         fd = writer._fd
         at = os.pread(fd, os.fstat(fd).st_size, 0).index(noise)
         os.pwrite(fd, b"damaged", at + 1000)
 
-    monkeypatch.setattr(ArchiveWriter, "finish", damage)
+    monkeypatch.setattr(ArchiveWriter, "add_all", damage)
     with pytest.raises(CheckpointFormatError) as told:
         run.save()
     assert told.value.entry == "agents/rocky/workspace/f079"

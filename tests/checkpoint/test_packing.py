@@ -33,7 +33,7 @@ from clawblox.checkpoint.archive.earlier import (
 )
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED
-from clawblox.checkpoint.archive.reader import Archive
+from clawblox.checkpoint.archive.reader import Archive, Member, packed_sha256
 from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.model import Source
 from tests.checkpoint.runs import Run, contents, fake_token, make_run
@@ -65,7 +65,12 @@ def packed_members(path: Path) -> list[tuple[str, int, int, bytes]]:
     """Return what stands in an archive, but for its metadata."""
     with Archive.open(path) as archive:
         return [
-            (entry.name, entry.method, entry.size, archive.packed_sha256(entry))
+            (
+                entry.name,
+                entry.method,
+                entry.size,
+                packed_sha256(archive.fd, path, archive.member(entry)),
+            )
             for entry in archive.entries[1:]
         ]
 
@@ -357,15 +362,15 @@ def test_a_copy_that_is_damaged_on_its_way_is_refused(run: Run, monkeypatch: pyt
     noise = random.Random(3).randbytes(20_000)
     (run.workspace / "noise").write_bytes(noise)
     run.save("first")
-    finish = ArchiveWriter.finish
+    add_all = ArchiveWriter.add_all
 
-    def damage(writer: ArchiveWriter, document: bytes) -> None:
-        finish(writer, document)
+    def damage(writer: ArchiveWriter, *args: object) -> None:
+        add_all(writer, *args)
         fd = writer._fd
         at = os.pread(fd, os.fstat(fd).st_size, 0).index(noise)
         os.pwrite(fd, b"damaged", at + 1000)
 
-    monkeypatch.setattr(ArchiveWriter, "finish", damage)
+    monkeypatch.setattr(ArchiveWriter, "add_all", damage)
     with pytest.raises(CheckpointFormatError):
         run.save("second")
     assert [path.name for path in run.archives()] == ["first.ckpt"]
@@ -470,3 +475,22 @@ def test_a_loaded_copy_is_what_was_saved(run: Run, tmp_path: Path):
     loaded = load_checkpoint(run.save("second"), tmp_path / "new")
     workspace = loaded["agents"]["rocky"] / "workspace"
     assert dict(contents(workspace)) == dict(contents(run.workspace))
+
+
+def test_a_complete_archive_with_other_members_than_those_examined_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    fill(run, 4, 1000)
+    examined: list[list[Member]] = []
+    members = ArchiveWriter.members
+
+    def fewer(writer: ArchiveWriter) -> list[Member]:
+        assert members.fget is not None
+        examined.append(members.fget(writer))
+        return examined[-1] if len(examined) == 1 else examined[-1][:-1]
+
+    monkeypatch.setattr(ArchiveWriter, "members", property(fewer))
+    with pytest.raises(CheckpointFormatError, match="does not have the members"):
+        run.save()
+    assert len(examined) == 2
+    assert run.archives() == []

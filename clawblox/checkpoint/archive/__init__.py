@@ -4,7 +4,10 @@
 - ``metadata``: ``metadata.json`` as bytes and back.
 - ``reader``: reading archives that may come from a stranger.
 - ``writer``: writing the members.
-- ``intake``: reading a file that may change meanwhile.
+- ``packing``, ``ahead``: one source as a member; several at once, in threads.
+- ``deflate``: what compresses: isal or zlib.
+- ``earlier``: members of earlier archives, which can be copied.
+- ``intake``: reading a file that may change in the meantime.
 - ``publish``: complete or absent.
 - ``registry``: the entry in the manifest of the run.
 """

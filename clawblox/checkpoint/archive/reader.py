@@ -36,7 +36,15 @@ from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
 
-__all__ = ["Archive", "Member", "located", "read_metadata", "stream_member"]
+__all__ = [
+    "Archive",
+    "Member",
+    "located",
+    "packed_sha256",
+    "read_member",
+    "read_metadata",
+    "stream_member",
+]
 
 _CHUNK: Final = 256 << 10
 """Largest piece of content that is in memory at a time."""
@@ -148,28 +156,13 @@ class Archive:
                 ``metadata.json`` tells of.
             CheckpointError: The archive cannot be read.
         """
-        with _reading(self.path):
-            yield from stream_member(self._fd, self.member(entry))
+        return read_member(self._fd, self.path, self.member(entry))
 
     def member(self, entry: Entry) -> Member:
-        """Return what :func:`stream_member` needs to read one of ``entries``."""
+        """Return what :func:`read_member` needs to read one of ``entries``."""
         recorded = self.metadata.get("files", {}).get(entry.name)
         sha256 = None if recorded is None else recorded["sha256"]
         return Member(entry, self._starts[entry.name], sha256)
-
-    def packed_sha256(self, entry: Entry) -> bytes:
-        """Return the digest of a member as it stands in the archive, compressed or not.
-
-        Raises:
-            CheckpointError: The archive cannot be read.
-        """
-        digest = hashlib.sha256()
-        with _reading(self.path):
-            for chunk in _read_range(
-                self._fd, self._starts[entry.name], entry.compressed_size, entry
-            ):
-                digest.update(chunk)
-        return digest.digest()
 
     def verify(self, progress: Report | None = None) -> None:
         """Read everything and see that it is what was written.
@@ -190,8 +183,41 @@ class Archive:
         return parse_metadata(content, max_values=limits.metadata_values)
 
 
-def stream_member(fd: int, member: Member) -> Iterator[bytes]:
+def read_member(fd: int, path: Path, member: Member) -> Iterator[bytes]:
     """Yield the content of a member as :meth:`Archive.stream` does.
+
+    Args:
+        fd: The archive, open for reading; it need not be complete.
+        path: What to call it in messages.
+        member: The member.
+
+    Raises:
+        CheckpointError: As there.
+    """
+    with _reading(path):
+        yield from stream_member(fd, member)
+
+
+def packed_sha256(fd: int, path: Path, member: Member) -> bytes:
+    """Return the digest of a member as it stands in the archive, compressed or not.
+
+    Args:
+        fd: The archive, open for reading; it need not be complete.
+        path: What to call it in messages.
+        member: The member.
+
+    Raises:
+        CheckpointError: The archive cannot be read.
+    """
+    digest = hashlib.sha256()
+    with _reading(path):
+        for chunk in _read_range(fd, member.start, member.entry.compressed_size, member.entry):
+            digest.update(chunk)
+    return digest.digest()
+
+
+def stream_member(fd: int, member: Member) -> Iterator[bytes]:
+    """Do as :func:`read_member` does, without the path in errors.
 
     Args:
         fd: The archive, open for reading.

@@ -93,6 +93,9 @@ def checkpoint_entry(
         created_at: As its metadata says it.
         world: As its metadata says it.
         run_id: Id of its run, as its metadata says it.
+
+    Raises:
+        OSError: It cannot be read.
     """
     digest, size = digest_fd(fd)
     return {
@@ -117,7 +120,11 @@ def register(run_dir: Path, *entries: ManifestEntry) -> None:
 
 
 def digest_fd(fd: int) -> tuple[str, int]:
-    """Return the SHA-256 digest of an open file, in hexadecimal, and its size in bytes. Blocks."""
+    """Return the SHA-256 digest of an open file, in hexadecimal, and its size in bytes. Blocks.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     with open(fd, "rb", closefd=False) as file:
         file.seek(0)
         return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()

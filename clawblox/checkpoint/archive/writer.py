@@ -27,6 +27,7 @@ from clawblox.checkpoint.archive.layout import (
     local_header_size,
 )
 from clawblox.checkpoint.archive.packing import Packed, pack_to
+from clawblox.checkpoint.archive.reader import Member
 from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress
@@ -73,6 +74,14 @@ class ArchiveWriter:
         self._entries: list[Entry] = []
         self._packed: list[Packed] = []
         self._end = local_header_size(METADATA_NAME, metadata_bytes) + metadata_bytes
+
+    @property
+    def members(self) -> list[Member]:
+        """Return the members so far, without ``metadata.json``."""
+        return [
+            Member(entry, _content_start(entry), packed.sha256.hex())
+            for entry, packed in zip(self._entries, self._packed, strict=True)
+        ]
 
     def add_all(
         self,
@@ -204,13 +213,17 @@ class _FileSink:
 def _earlier_member(path: Path, entry: Entry, packed: Packed) -> EarlierMember:
     return EarlierMember(
         archive=path,
-        start=entry.offset + local_header_size(entry.name, entry.size),
+        start=_content_start(entry),
         method=packed.method,
         crc=packed.crc,
         size=packed.size,
         packed_size=packed.packed_size,
         packed_sha256=packed.packed_sha256,
     )
+
+
+def _content_start(entry: Entry) -> int:
+    return entry.offset + local_header_size(entry.name, entry.size)
 
 
 def _write_at(fd: int, data: bytes, offset: int) -> int:

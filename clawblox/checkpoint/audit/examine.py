@@ -11,12 +11,12 @@ import contextlib
 import os
 import select
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, Self
 
-from clawblox.checkpoint.archive.layout import Entry
-from clawblox.checkpoint.archive.reader import Archive, Member
-from clawblox.checkpoint.audit.examiner import Examiner, ExaminerLost
+from clawblox.checkpoint.archive.reader import Member, packed_sha256, read_member
+from clawblox.checkpoint.audit.examiner import Examiner, ExaminerLost, count_examiners
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.results import Finding
@@ -65,17 +65,21 @@ class Examination:
             self._expected_bytes += size
         if self._expected_bytes >= _MUCH_BYTES and not self._has_begun:
             self._has_begun = True
-            if _cores() >= _EXAMINERS:
-                self._begin()
+            self._begin()
 
     def run(
-        self, archive: Archive, entries: Iterable[Entry], copied: Mapping[str, bytes] | None = None
+        self,
+        fd: int,
+        path: Path,
+        members: Sequence[Member],
+        copied: Mapping[str, bytes] | None = None,
     ) -> list[Finding]:
         """Read members to their ends, which verifies them, and search them for secrets. Blocks.
 
         Args:
-            archive: The archive.
-            entries: The members.
+            fd: The archive, open for reading; it need not be complete.
+            path: What to call it in messages.
+            members: The members.
             copied: Digest of the packed content of members that were verified in another archive,
                 by name. Those are sound when their bytes here are the same.
 
@@ -83,20 +87,19 @@ class Examination:
             CheckpointFormatError: A member is not what the archive says.
             CheckpointError: The archive cannot be read.
         """
-        members = [archive.member(entry) for entry in entries]
         clean = self._recall(members)
         unknown = {place: each for place, each in enumerate(members) if place not in clean}
-        answered = self._ask(archive, unknown)
+        answered = self._ask(fd, unknown)
         found: list[Finding] = []
         for place, member in enumerate(members):
             name, size = member.entry.name, member.entry.size
             if place in answered:
                 found += self._scanner.accept(name, size, answered[place])
             elif place in clean:
-                self._verify(archive, member, (copied or {}).get(name))
+                self._verify(fd, path, member, (copied or {}).get(name))
                 found += self._scanner.accept(name, size, clean[place])
             else:
-                content = self._progress.counted(archive.stream(member.entry))
+                content = self._progress.counted(read_member(fd, path, member))
                 found += self._scanner.scan(name, content, sha256=member.sha256)
         return found
 
@@ -108,31 +111,32 @@ class Examination:
         )
         return {place: containers for place, containers in recalled if containers is not None}
 
-    def _verify(self, archive: Archive, member: Member, packed_sha256: bytes | None) -> None:
-        if packed_sha256 is not None and packed_sha256 == archive.packed_sha256(member.entry):
+    def _verify(self, fd: int, path: Path, member: Member, packed: bytes | None) -> None:
+        if packed is not None and packed == packed_sha256(fd, path, member):
             self._progress.advance(member.entry.size)
             return
-        for _ in self._progress.counted(archive.stream(member.entry)):
+        for _ in self._progress.counted(read_member(fd, path, member)):
             pass  # its digest is checked when its last piece was read
 
     # -- examiners -----------------------------------------------------------------------
 
     def _begin(self) -> None:
         with contextlib.suppress(OSError, ExaminerLost):  # without them it takes longer
-            for _ in range(_EXAMINERS):
+            # Saves that run at once share the cores; a single core is left to the search here.
+            while len(self._examiners) < _EXAMINERS <= _cores() > count_examiners():
                 self._examiners.append(Examiner(self._scanner.known))
 
     def _end(self) -> None:
         while self._examiners:
             self._examiners.pop().end()
 
-    def _ask(self, archive: Archive, members: Mapping[int, Member]) -> dict[int, int]:
+    def _ask(self, archive: int, members: Mapping[int, Member]) -> dict[int, int]:
         """Return the number of containers in members that examiners found clean, by place."""
         batches = deque(_batches(members))
         clean: dict[int, int] = {}
         for examiner in tuple(self._examiners):
             with self._dropped_when_lost(examiner):
-                examiner.open(archive.fd)
+                examiner.open(archive)
                 self._assign(examiner, batches)
                 self._assign(examiner, batches)
         while busy := {each.fileno(): each for each in self._examiners if each.open_bytes}:

@@ -17,7 +17,6 @@ import json
 import os
 import signal  # noqa: TID251 - ends an examiner that is not needed any more
 import socket
-import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,7 +29,7 @@ from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError
 from clawblox.system.helper import detach_from_parent, spawn_helper
 
-__all__ = ["EXAMINER_NAME", "Answer", "Examiner", "ExaminerLost", "main"]
+__all__ = ["EXAMINER_NAME", "Answer", "Examiner", "ExaminerLost", "count_examiners", "main"]
 
 EXAMINER_NAME: Final = "clawblox-examiner"
 """Stands in an examiner's command line, for those who read a process list."""
@@ -77,7 +76,7 @@ class Examiner:
         self.open_bytes: dict[int, int] = {}
         self._rest = b""
         self._channel, far_end = socket.socketpair()
-        _channels.add(self._channel)
+        _channels[id(self._channel)] = self._channel
         with far_end:
             try:
                 self.pid = spawn_helper(
@@ -87,7 +86,7 @@ class Examiner:
                     paths=_import_paths(),
                 )
             except OSError:
-                self._channel.close()
+                self._close()
                 raise
         try:
             self._send(dict(known))
@@ -140,25 +139,35 @@ class Examiner:
 
     def end(self) -> None:
         """End the process and reap it. Blocks for an instant."""
-        self._channel.close()
+        self._close()
         # It may have been reaped by something that waits for every child of this process.
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG) is None:
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitid(os.P_PID, self.pid, os.WEXITED)
 
+    def _close(self) -> None:
+        _channels.pop(id(self._channel), None)
+        self._channel.close()
+
     def _send(self, message: object) -> None:
         with _noticing_loss():
             self._channel.sendall(json.dumps(message).encode() + b"\n")
 
 
-_channels: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+def count_examiners() -> int:
+    """Return how many examiners this process has now."""
+    return len(_channels)
+
+
+_channels: Final[dict[int, socket.socket]] = {}
 
 
 def _close_inherited() -> None:
     # A forked child that keeps a channel open would keep an examiner alive after our end.
-    for channel in tuple(_channels):
+    for channel in _channels.values():
         channel.close()
+    _channels.clear()
 
 
 os.register_at_fork(after_in_child=_close_inherited)
@@ -168,7 +177,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 def _noticing_loss() -> Iterator[None]:
     try:
         yield
-    except (BrokenPipeError, ConnectionResetError) as error:
+    except OSError as error:  # it ended, or nothing can be sent to it
         raise ExaminerLost from error
 
 

@@ -115,7 +115,8 @@ def scan_checkpoint(
     with Archive.open(check_read_path(path, "path"), limits) as archive:
         counter = Progress(progress, sum(entry.size for entry in archive.entries))
         with Examination(scanner, counter) as examination:
-            for entry in archive.entries:
-                examination.expect(archive.member(entry).sha256, entry.size)
-            found = examination.run(archive, archive.entries)
+            members = [archive.member(entry) for entry in archive.entries]
+            for member in members:
+                examination.expect(member.sha256, member.entry.size)
+            found = examination.run(archive.fd, archive.path, members)
     return Scan(path=archive.path, findings=tuple(found), summary=scanner.summary())
