@@ -20,18 +20,20 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 """
 
 from clawblox.server.app import create_app
-from clawblox.server.hosted_world import HostedWorld
+from clawblox.server.hosted_world import Halted, HostedWorld, WorldFull
 from clawblox.server.program import serve
 from clawblox.server.settings import Settings
 from clawblox.server.simulation import Clock, InputError, Json, Simulation
 
 __all__ = [
     "Clock",
+    "Halted",
     "HostedWorld",
     "InputError",
     "Json",
     "Settings",
     "Simulation",
+    "WorldFull",
     "create_app",
     "serve",
 ]

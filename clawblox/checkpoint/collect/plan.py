@@ -140,7 +140,12 @@ def _agent_plan(name: str, agent_dir: Path, session_format: SessionFormat | None
 def _workspace_plan(name: str, agent_dir: Path) -> Plan:
     prefix = f"agents/{name}/{WORKSPACE}/"
     try:
-        listing = tree.walk(agent_dir, WORKSPACE, _judge, lambda path: names.is_name(prefix + path))
+        listing = tree.walk(
+            agent_dir,
+            WORKSPACE,
+            lambda path, is_directory: policy.workspace_exclusion(path, directory=is_directory),
+            lambda path: names.is_name(prefix + path),
+        )
     except OSError as error:
         raise CheckpointError(
             f"the workspace of {name} cannot be read: {error.strerror}", path=agent_dir / WORKSPACE
@@ -180,10 +185,6 @@ def _without_repository_settings(listing: tree.Tree) -> tree.Tree:
         directories=tuple(path for path in listing.directories if not directories[path]),
         excluded=(*listing.excluded, *((path, why) for path, why in verdicts.items() if why)),
     )
-
-
-def _judge(path: str, is_directory: bool) -> str | None:
-    return policy.workspace_exclusion(path, directory=is_directory)
 
 
 def _concatenate(parts: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:

@@ -68,7 +68,12 @@ class KimiFormat(BucketFormat):
         return (("", f"sessions/{bucket}/{session_id}/"),)
 
     def save_transform(self, name: str) -> Transform | None:
-        """Return the transform that puts in placeholders and drops permissions."""
+        """Return the transform that puts in placeholders and drops permissions.
+
+        Raises:
+            CheckpointFormatError: ``state.json`` is not a JSON object, or a record is too large;
+                raised by the transform itself.
+        """
         if name == _STATE:
             rewrite = functools.partial(_with_paths, cwd=_WORKSPACE, home=_HOME)
             return transcripts.document_transform(rewrite)
@@ -77,7 +82,12 @@ class KimiFormat(BucketFormat):
     def load_transform(
         self, name: str, session_id: str, workspace: Path, state_dir: str
     ) -> Transform | None:
-        """Return the transform that fills in paths and workspace id, and drops permissions."""
+        """Return the transform that fills in paths and workspace id, and drops permissions.
+
+        Raises:
+            CheckpointFormatError: ``state.json`` is not a JSON object, or a record is too large;
+                raised by the transform itself.
+        """
         if name == _STATE:
             directory = self.path_in_state("", session_id, workspace)
             rewrite = functools.partial(

@@ -60,7 +60,8 @@ def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
     except OSError as error:
         raise tree.unreadable_error(root / path, error) from None
     try:
-        records = filter(None, map(parse_record, _lines_backwards(fd)))
+        complete = itertools.islice(_pieces_backwards(fd), 1, None)  # the last piece has no newline
+        records = filter(None, map(parse_record, complete))
         newest = next(records, None)
         if newest is None:
             raise empty_transcript_error(root / path)
@@ -125,11 +126,6 @@ def _checked_size(size: int) -> int:
     if size > _MAX_LINE:
         raise CheckpointLimitError(f"a record of a session is larger than {_MAX_LINE} bytes")
     return size
-
-
-def _lines_backwards(fd: int) -> Iterator[bytes]:
-    """Yield the complete lines, the last first; text after the last newline is skipped."""
-    return itertools.islice(_pieces_backwards(fd), 1, None)
 
 
 def _pieces_backwards(fd: int) -> Iterator[bytes]:

@@ -76,7 +76,9 @@ def opener_for(head: bytes) -> Opener | None:
     """
     if not _MAGIC.match(head):
         return TarDecoder if is_tar_header(head) else None
-    return _stream(head) or _archive(head) or _closed(head)
+    if is_pack_header(head):
+        return PackDecoder
+    return _stream(head) or (TarDecoder if is_tar_header(head) else None) or _closed(head)
 
 
 def is_doubtful(head: bytes) -> bool:
@@ -93,12 +95,6 @@ def is_doubtful(head: bytes) -> bool:
     except zlib.error:
         return True
     return not inflate.eof and len(decoded) < _SURE_ZLIB and len(head) < HEAD_SIZE
-
-
-def _archive(head: bytes) -> Opener | None:
-    if is_pack_header(head):
-        return PackDecoder
-    return TarDecoder if is_tar_header(head) else None
 
 
 def _stream(head: bytes) -> Opener | None:

@@ -90,7 +90,8 @@ def _item(operation: str, argument: Any, flags: int) -> bytes:  # noqa: ANN401
             return b"(?:" + _sequence(items, (flags | added) & ~removed) + b")"
         case "MAX_REPEAT" | "MIN_REPEAT", (least, _, items):
             return b"(?:%s){%d,}" % (_sequence(items, flags), min(least, _MAX_REPEATS))
-    return _class(_characters(operation, argument, flags))
+    characters = sorted(_characters(operation, argument, flags))
+    return b"[" + b"".join(b"\\x%02x" % byte for byte in characters) + b"]"
 
 
 def _characters(operation: str, argument: Any, flags: int) -> frozenset[int]:  # noqa: ANN401
@@ -135,7 +136,3 @@ _CATEGORIES: Final = {
     "CATEGORY_WORD": re.compile(rb"\w"),
     "CATEGORY_NOT_WORD": re.compile(rb"\W"),
 }
-
-
-def _class(characters: frozenset[int]) -> bytes:
-    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(characters)) + b"]"

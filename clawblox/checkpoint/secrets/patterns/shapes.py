@@ -84,7 +84,7 @@ def find_shapes(text: bytes, words: bytes) -> Iterator[Match]:
     for rule in _HINTED:
         if rule.hint and rule.hint.search(words):
             yield from (_match(rule, hit) for hit in rule.pattern.finditer(text))
-    if _has_text(text):
+    if _PRINTABLE_RUN in text.translate(_PRINTABLE_MASK):
         yield from _find_keywords(_BY_CONTEXT, text, fold(text))
 
 
@@ -102,10 +102,6 @@ def is_unmarked(text: bytes) -> bool:
     return not (
         start.translate(None, _UNMARKED_CHARACTERS) or text.translate(None, _UNMARKED_CHARACTERS)
     )
-
-
-def _has_text(text: bytes) -> bool:
-    return _PRINTABLE_RUN in text.translate(_PRINTABLE_MASK)
 
 
 def is_word(literal: bytes) -> bool:
