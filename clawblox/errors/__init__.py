@@ -34,6 +34,10 @@
 Only the message is required to raise one, and every one of them pickles. Its text begins with
 what it is about and what went wrong, the headline; the fields follow, one a line, and the hint
 comes last. So the text alone is enough to find the fault.
+
+- ``general``: the base, and errors of arguments, manifests and requests.
+- ``world``: errors of one instance.
+- ``checkpoint``: errors of archives.
 """
 
 from __future__ import annotations

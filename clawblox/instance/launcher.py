@@ -128,15 +128,22 @@ class Launcher:
             self._to_thread, self._to_loop = (_open_eventfd(stack) for _ in range(2))
             self._epoll.register(self._to_thread, READ)
             async with Tasks() as tasks:
-                tasks.start_soon(self._serve)
-                tasks.start_soon(self._relay)
-                yield
+                # Whoever is cancelled with this block still has to hear how its start ended.
+                scope = anyio.CancelScope(shield=True)
+                tasks.start_soon(self._serve, scope)
+                try:
+                    yield
+                finally:
+                    scope.cancel()
 
-    async def _serve(self) -> None:
-        while True:
-            await self._has_work.wait()
-            self._has_work = anyio.Event()
-            await run_blocking(self._work, limiter=anyio.CapacityLimiter(1))
+    async def _serve(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._relay)
+                while True:
+                    await self._has_work.wait()
+                    self._has_work = anyio.Event()
+                    await run_blocking(self._work, limiter=anyio.CapacityLimiter(1))
 
     async def _relay(self) -> None:
         while True:
@@ -158,7 +165,7 @@ class Launcher:
             while self._given_up:
                 self._give_up(work, self._given_up.popleft())
             is_held_back = not self._begin_next(work)
-            limit = work.seconds_to_timer()
+            limit = work.seconds_to_timer() if work.is_busy else 0.0
             if self._waiting:
                 limit = min(limit, LOOK_INTERVAL_S) if is_held_back else 0.0
             self._step(work, self._epoll.poll(None if limit == math.inf else limit))

@@ -19,8 +19,11 @@ import anyio
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.protocol import MASK
 from clawblox.results import LogLine
+from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["DEFAULT_MAX_BYTES", "LogReader", "last_lines", "open_log", "trim_log"]
+__all__ = ["DEFAULT_MAX_BYTES", "LogReader", "last_lines", "open_log", "trim_log", "trim_logs"]
+
+_log = OwnLog(__name__)
 
 DEFAULT_MAX_BYTES = 1 << 30
 """Size at which a log is cut to its newer half, in bytes."""
@@ -97,6 +100,15 @@ def trim_log(path: Path, max_bytes: int) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def trim_logs(paths: Iterable[Path], max_bytes: int) -> None:
+    """Cut those logs that outgrew ``max_bytes``; one that cannot be cut is reported. Blocks."""
+    for path in paths:
+        try:
+            trim_log(path, max_bytes)
+        except OSError as error:
+            _log.warning("log not cut", path=str(path), error=str(error))
 
 
 def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> None:

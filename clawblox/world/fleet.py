@@ -37,7 +37,7 @@ from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
 from clawblox.system.http import InstanceClient
 from clawblox.telemetry.events import EventHub
-from clawblox.telemetry.logs import trim_log
+from clawblox.telemetry.logs import trim_logs
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Counter, Recorder
 from clawblox.telemetry.own_log import OwnLog
@@ -477,7 +477,7 @@ class Fleet:
         while self._max_log_bytes is not None:
             await anyio.sleep(_TRIM_INTERVAL_S)
             logs = [path for one in self._supervisors.values() for path in one.instance.log_files]
-            await run_blocking(_trim, logs, self._max_log_bytes)
+            await run_blocking(trim_logs, logs, self._max_log_bytes)
 
 
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
@@ -495,11 +495,3 @@ def _rename_runs(instances: Iterable[Instance], run_id: str) -> None:
 def _release(claims: Iterable[RunClaim]) -> None:
     for claim in claims:
         claim.release()
-
-
-def _trim(logs: Iterable[Path], max_bytes: int) -> None:
-    for path in logs:
-        try:
-            trim_log(path, max_bytes)
-        except OSError as error:
-            _log.warning("log not cut", path=str(path), error=str(error))
