@@ -5,6 +5,7 @@ Plain values and text; nothing is written or started here.
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import shlex
@@ -60,8 +61,13 @@ def _token(launch: Launch, variable: str) -> str:
 
 
 def _clawblox_bin() -> str:
-    beside = Path(sys.executable).parent / "clawblox"
-    return str(beside) if beside.exists() else shutil.which("clawblox") or "clawblox"
+    return _find_own_bin() or shutil.which("clawblox") or "clawblox"
+
+
+@functools.cache
+def _find_own_bin() -> str | None:
+    beside = Path(sys.executable).with_name("clawblox")
+    return str(beside) if beside.exists() else None
 
 
 def fill_command(command: Sequence[str]) -> list[str]:
@@ -77,7 +83,7 @@ def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> d
     directory of our interpreter comes first in PATH, so that ``python`` is the one that runs us.
     """
     contract = {*ARGUMENT_BY_VARIABLE, *world.secrets(), *_OTHER_CONTRACT_ENV}
-    inherited = {key: value for key, value in os.environ.items() if key not in contract}
+    inherited = {key: value for key, value in launch.inherited.items() if key not in contract}
     env = {"PYTHONUNBUFFERED": "1", **inherited, **launch.options.env}
     return {
         **env,
@@ -96,6 +102,7 @@ def _search_path(env: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": f"{here}{os.pathsep}{path}"}
 
 
+@functools.cache
 def _interpreter_dir() -> str:
     return str(Path(sys.executable).parent)
 

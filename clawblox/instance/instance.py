@@ -457,7 +457,9 @@ class Instance:
 
     def _write(self, record: InstanceRecord) -> None:
         """Write a record with the id that the run has now; the caller holds the lock."""
-        self._written = attrs.evolve(record, run_id=self.run_id)
+        if record.run_id != self.run_id:
+            record = attrs.evolve(record, run_id=self.run_id)
+        self._written = record
         publish = write_record if self._is_claimed else replace_record
         publish(self.launch.run_dir, self._written)
 

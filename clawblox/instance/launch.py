@@ -6,8 +6,10 @@ the file system is looked at.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,7 @@ class Launch:
         parent_sha256: Digest of that snapshot, when it is known.
         reseed: Seed of the random state after the restore; None leaves it as it was.
         tmux_session: tmux session to run in; None for none.
+        inherited: Our own environment, read once for all that are started together.
     """
 
     config: WorldConfig
@@ -55,6 +58,9 @@ class Launch:
     parent_sha256: str | None = None
     reseed: int | None = None
     tmux_session: str | None = None
+    inherited: Mapping[str, str] = attrs.field(
+        factory=lambda: dict(os.environ), eq=False, repr=False
+    )
 
     @property
     def files_dir(self) -> Path:
@@ -66,7 +72,7 @@ class Launch:
         """Whether the world inherits its listening socket; tmux's server cannot hand it down."""
         return self.config.inherits_listener and self.tmux_session is None
 
-    @property
+    @cached_property
     def recorded_options(self) -> dict[str, Any]:
         """The options as a record holds them: of ``env``, which may be secret, the names only."""
         values = attrs.asdict(self.options, recurse=False)

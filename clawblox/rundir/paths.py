@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from pathlib import Path
 from typing import Final
@@ -27,16 +28,19 @@ STATE_DIR_NAME: Final = ".clawblox"
 """The directory of clawblox's own files in a run directory, or in a world directory."""
 
 
+@functools.lru_cache(maxsize=256)
 def state_dir(run_dir: Path) -> Path:
     """Return the directory of clawblox's own files in a run directory."""
     return run_dir / STATE_DIR_NAME
 
 
+@functools.lru_cache(maxsize=256)
 def records_dir(run_dir: Path) -> Path:
     """Return the directory of the records of a run directory, and of the locks of its names."""
     return run_dir / STATE_DIR_NAME / "instances"
 
 
+@functools.lru_cache(maxsize=256)
 def records_journal(run_dir: Path) -> Path:
     """Return the file of the instance records of a run directory."""
     return records_dir(run_dir) / "records.jsonl"

@@ -20,6 +20,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -292,19 +293,27 @@ def make_private_dir(path: Path) -> Path:
     """
     missing = []
     directory = os.fspath(path)
-    while not os.path.isdir(directory):
+    while not _is_dir(directory):
         missing.append(directory)
         directory = os.path.dirname(directory) or "."
     for directory in reversed(missing):
         try:
             os.mkdir(directory, PRIVATE_DIR)
         except FileExistsError as error:
-            if not os.path.isdir(directory):  # else another process was faster
+            if not _is_dir(directory):  # else another process was faster
                 reason = os.strerror(errno.ENOTDIR)
                 raise NotADirectoryError(errno.ENOTDIR, reason, directory) from error
         else:
             os.chmod(directory, PRIVATE_DIR)
     return path
+
+
+def _is_dir(path: str) -> bool:
+    """Return whether a directory is there; what is wrong with its name is an error."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def sweep_partials(directory: Path) -> None:

@@ -94,7 +94,7 @@ class Fleet:
         self._cleared: set[Path] = set()
         self._planned: dict[str, Launch] = {}
         self._plan_lock = anyio.Lock()
-        self._clients: dict[str, tuple[int, InstanceClient]] = {}
+        self._clients: dict[Supervisor, tuple[int, InstanceClient]] = {}
         self._claims: dict[Path, RunClaim] = {}
         self._controls = ControlSockets(self._services, partial(make_handlers, self))
 
@@ -241,10 +241,10 @@ class Fleet:
             try:
                 await starts.is_decided.wait()
                 batch = await self._collect(begun, starts)
+                await self._flush_manifests()
             except BaseException:
                 await self._end(begun.values())
                 raise
-            await self._flush_manifests()
             for name in batch.done:  # in the order in which they were asked for
                 if name in self._supervisors:  # it may have been stopped meanwhile
                     self._supervisors[name] = self._supervisors.pop(name)
@@ -271,7 +271,7 @@ class Fleet:
         async def end(supervisor: Supervisor) -> None:
             with suppress(WorldStopError):  # it is in the log, and the guard watches what is left
                 await supervisor.stop(FAILED_START_GRACE_S)
-            self._forget(supervisor)
+            await self._forget(supervisor)
 
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as ends:
@@ -343,7 +343,7 @@ class Fleet:
             return await supervisor.stop(grace_seconds)
         finally:
             if supervisor.lifecycle.is_over:
-                self._forget(supervisor)
+                await self._forget(supervisor)
 
     async def stop_all(self, names: Iterable[str], grace_seconds: float) -> Batch[StopResult]:
         """End many instances at once; see ``AsyncWorld.stop_all``."""
@@ -403,8 +403,9 @@ class Fleet:
         if instance.name:
             self._past_names[instance.name] = instance.launch.run_dir
         if supervisor.started is not None:
-            self._drop_client(instance.name)
-            self._supervisors.pop(instance.name, None)
+            replaced = self._supervisors.pop(instance.name, None)
+            if replaced is not None:
+                self._services.start_soon(self._close_client, replaced)
             self._supervisors[instance.name] = supervisor
             self._has_started = True
             self._latest[instance.launch.instance_dir] = instance
@@ -426,16 +427,16 @@ class Fleet:
             await run_blocking(_rename_runs, here, run_id)
         await self.writers.of(directory).apply(update)
 
-    def _forget(self, supervisor: Supervisor) -> None:
+    async def _forget(self, supervisor: Supervisor) -> None:
         name = supervisor.instance.name
         if self._supervisors.get(name) is supervisor:
             del self._supervisors[name]
-            self._drop_client(name)
+        await self._close_client(supervisor)
 
-    def _drop_client(self, name: str) -> None:
-        _, client = self._clients.pop(name, (0, None))
+    async def _close_client(self, supervisor: Supervisor) -> None:
+        _, client = self._clients.pop(supervisor, (0, None))
         if client is not None:
-            self._services.start_soon(client.aclose)
+            await client.aclose()
 
     async def _close_interrupted(self, run_dir: Path) -> None:
         """Note that runs of a killed orchestrator were interrupted, and remove what it left."""
@@ -458,13 +459,13 @@ class Fleet:
     def client(self, supervisor: Supervisor) -> InstanceClient:
         """Return the one client of an instance; each of its lives has another."""
         instance = supervisor.instance
-        life, client = self._clients.get(instance.name, (-1, None))
+        life, client = self._clients.get(supervisor, (-1, None))
         if client is not None and life == instance.restarts:
             return client
         if client is not None:
             self._services.start_soon(client.aclose)
         client = InstanceClient(instance.url)
-        self._clients[instance.name] = instance.restarts, client
+        self._clients[supervisor] = instance.restarts, client
         return client
 
     def _note_lag(self, lag_s: float) -> None:

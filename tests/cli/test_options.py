@@ -154,7 +154,7 @@ def test_a_wrong_value_is_refused_by_the_class_and_the_option_is_named(
 
 
 def test_a_variable_that_the_world_contract_sets_is_refused() -> None:
-    with pytest.raises(click.BadParameter, match="WORLD_PORT is set by start itself"):
+    with pytest.raises(click.BadParameter, match="start sets this variable itself"):
         parse("up", "--env", "WORLD_PORT=1")
 
 

@@ -19,6 +19,7 @@ import click
 import pytest
 
 from clawblox.cli.commands.run import command as run_command
+from clawblox.rundir.records import read_records
 from tests.cli.conftest import Served, Start, assert_nothing_runs
 from tests.support import (
     ask,
@@ -75,7 +76,7 @@ def test_options_set_the_name_and_the_files(start: Start, tmp_path: Path) -> Non
     command.wait_for("Spectator frontend")
     assert "counter world" in log.read_text()
     assert script.read_text().startswith("#!/bin/sh")
-    assert (run_dir / ".clawblox" / "instances" / "panda-1.json").exists()
+    assert [record.name for record in read_records(run_dir)] == ["panda-1"]
     assert command.interrupt() == 130
 
 

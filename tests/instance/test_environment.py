@@ -78,7 +78,7 @@ def test_the_variables_of_the_caller_win_over_those_of_this_process(
     assert (env["LANG"], env["WORLD_OPERATOR_TOKEN"]) == ("de_DE", "mine")
     assert env["PYTHONUNBUFFERED"] == "1"
     monkeypatch.setenv("PYTHONUNBUFFERED", "")
-    assert environment_of(launch)["PYTHONUNBUFFERED"] == ""
+    assert environment_of(planned(config))["PYTHONUNBUFFERED"] == ""
 
 
 def test_the_seed_of_a_fork_is_handed_over_and_shown_in_its_script(

@@ -25,6 +25,7 @@ from clawblox import (
     WorldExitedBeforeReady,
     WorldStartError,
 )
+from clawblox.rundir.records import read_records
 from clawblox.system.tmux import TmuxError, close_window, open_window
 from tests.support import (
     MISBEHAVING,
@@ -529,7 +530,8 @@ async def test_a_detached_window_outlives_its_orchestrator_and_can_be_attached(
     async with AsyncWorld.attach(run) as world:
         assert windows(tmux) == ["world-0"]
         assert ask(port, "GET", "/api.md").status == 200
-        shell = json.loads((run / ".clawblox" / "instances" / "w000.json").read_text())["pid"]
+        (record,) = read_records(run)
+        shell = record.pid
         assert (await world.stop()).rung == "terminated"
         assert not is_alive(shell)
         await wait_until_async(lambda: windows(tmux) == [])

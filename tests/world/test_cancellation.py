@@ -119,7 +119,7 @@ async def test_a_start_cancelled_at_any_step_of_its_instance_leaves_nothing(
             assert leftovers(tmp_path / "run") == [], f"cancelled at suspension {at}"
             assert world.instances == ()
             assert not any(is_listening(port) for port in ports)
-        assert at > 6, "the start hardly suspended: is it still driven?"
+        assert at > 2, "the start hardly suspended: is it still driven?"
         assert not interrupted.has_struck or world.instances
         await world.stop(grace_seconds=1)
 

@@ -11,11 +11,10 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, StartedWorld
-from clawblox.instance.launch import Launch
+from clawblox import AsyncWorld
+from clawblox.instance.launcher import Ending, Launcher
 from clawblox.telemetry.events import EventStream
 from clawblox.world import save as saving
-from clawblox.world.fleet import Fleet
 from tests.crowd import on_disk, registered, until
 from tests.running import manifest_of
 from tests.support import make_world, wait_until_async
@@ -68,17 +67,17 @@ async def test_what_instances_that_wait_for_their_turn_will_be_restored_from_sta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_begin, forked = anyio.Event(), []
-    supervise = Fleet._supervise
+    launch = Launcher.run
 
-    async def supervise_late(fleet: Fleet, launch: Launch, **options: Any) -> StartedWorld:
+    async def launch_late(*args: Any, **options: Any) -> Ending:
         await may_begin.wait()
-        return await supervise(fleet, launch, **options)
+        return await launch(*args, **options)
 
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=tmp_path / "run")
         await world.autosave(every=1000.0, keep=1)
         saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
-        monkeypatch.setattr(Fleet, "_supervise", supervise_late)
+        monkeypatch.setattr(Launcher, "run", launch_late)
 
         async def fork() -> None:
             forked.append(await world.fork(saved, 2, run_dir=tmp_path / "forks"))

@@ -1,0 +1,147 @@
+"""The launcher: how starts end in its thread, and that every caller hears of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from clawblox.instance.health import Steps, Wait
+from clawblox.instance.instance import Instance
+from clawblox.instance.launcher import Ending, Launcher
+from clawblox.instance.ramp import Ramp
+
+pytestmark = pytest.mark.anyio
+
+HANG_S = 30.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Start:
+    """Stands for an instance: a real process, and a probe that a test decides about."""
+
+    def __init__(self, looks: list[bool], health_timeout: float = HANG_S) -> None:
+        self.launch = SimpleNamespace(options=SimpleNamespace(health_timeout=health_timeout))
+        self.process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=-1)
+        self.pidfd = os.pidfd_open(self.process.pid)
+        self.looks = looks
+        self.error: Exception | None = None
+        self.is_settled = False
+        self.has_begun = anyio.Event()
+
+    def bring_up(self) -> int:
+        if self.error is not None:
+            raise self.error
+        return self.pidfd
+
+    def watch_until_ready(self, expected_s: float) -> Steps:
+        for is_ready in self.looks:
+            yield Wait(0.001)
+            if is_ready:
+                return True
+        yield Wait(HANG_S)
+        return False
+
+    def settle(self) -> None:
+        self.is_settled = True
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        os.close(self.pidfd)
+
+    async def run(self, launcher: Launcher) -> Ending:
+        return await launcher.run(
+            cast(Instance, self), on_spawned=self.has_begun.set, on_pace=lambda _: None
+        )
+
+
+@pytest.fixture
+def starts() -> Iterator[list[Start]]:
+    made: list[Start] = []
+    yield made
+    for start in made:
+        start.close()
+
+
+def make_launcher() -> Launcher:
+    return Launcher(Ramp(lambda: None, 1))
+
+
+async def test_a_start_ends_as_its_probe_its_process_or_its_deadline_says(
+    starts: list[Start],
+) -> None:
+    ready, ended, late = Start([False, True]), Start([]), Start([], health_timeout=0.01)
+    starts += [ready, ended, late]
+    ended.process.kill()
+    with anyio.fail_after(HANG_S):
+        launcher = make_launcher()
+        async with launcher.opened():
+            assert await ready.run(launcher) is Ending.READY
+            assert ready.is_settled
+            assert await ended.run(launcher) is Ending.EXITED
+            assert await late.run(launcher) is Ending.LATE
+
+
+async def test_an_error_goes_to_the_caller_of_its_start_and_to_no_other(
+    starts: list[Start],
+) -> None:
+    broken, fine = Start([]), Start([True])
+    starts += [broken, fine]
+    broken.error = OSError(28, "No space left on device")
+    endings: list[Any] = []
+
+    async def run(start: Start, launcher: Launcher) -> None:
+        try:
+            endings.append(await start.run(launcher))
+        except OSError as error:
+            endings.append(error)
+
+    with anyio.fail_after(HANG_S):
+        launcher = make_launcher()
+        async with launcher.opened(), anyio.create_task_group() as group:
+            group.start_soon(run, broken, launcher)
+            group.start_soon(run, fine, launcher)
+    assert set(endings) == {broken.error, Ending.READY}
+
+
+async def test_starts_that_are_given_up_end_the_thread(starts: list[Start]) -> None:
+    starts += [Start([]) for _ in range(12)]  # more than the ramp lets begin at once
+    with anyio.fail_after(HANG_S):
+        launcher = make_launcher()
+        async with launcher.opened():
+            async with anyio.create_task_group() as group:
+                for start in starts:
+                    group.start_soon(start.run, launcher)
+                await starts[7].has_begun.wait()
+                group.cancel_scope.cancel()
+            assert not starts[8].has_begun.is_set()
+            again = Start([True])
+            starts.append(again)
+            assert await again.run(launcher) is Ending.READY
+
+
+async def test_a_caller_that_is_cancelled_with_the_block_hears_how_its_start_ended(
+    starts: list[Start],
+) -> None:
+    start = Start([])
+    starts.append(start)
+    with anyio.fail_after(HANG_S):
+        with anyio.CancelScope() as scope:
+            launcher = make_launcher()
+            async with launcher.opened(), anyio.create_task_group() as group:
+                group.start_soon(start.run, launcher)
+                await start.has_begun.wait()
+                scope.cancel()
+    assert scope.cancelled_caught
