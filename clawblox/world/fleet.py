@@ -245,10 +245,14 @@ class Fleet:
             except BaseException:
                 await self._end(begun.values())
                 raise
-            for name in batch.done:  # in the order in which they were asked for
-                if name in self._supervisors:  # it may have been stopped meanwhile
-                    self._supervisors[name] = self._supervisors.pop(name)
+            self._put_in_order(batch.done)
             return batch
+
+    def _put_in_order(self, names: Iterable[str]) -> None:
+        """Have the order in which instances were asked for, not that in which they got ready."""
+        for name in names:
+            if name in self._supervisors:  # it may have been stopped meanwhile
+                self._supervisors[name] = self._supervisors.pop(name)
 
     async def _collect(
         self, begun: Mapping[str, Supervisor], starts: Starts
@@ -329,7 +333,9 @@ class Fleet:
             self._begin(plan_attach(config, run_dir, record), control, record=record)
             for record in records
         ]
-        return [await supervisor.wait_started() for supervisor in begun]
+        attached = [await supervisor.wait_started() for supervisor in begun]
+        self._put_in_order(started.name for started in attached)
+        return attached
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
         """End an instance, or do nothing when it does not run; see ``AsyncWorld.stop``."""
