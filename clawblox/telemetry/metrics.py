@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 import attrs
+
+from clawblox.results import EventKind
 
 __all__ = ["DURATION_BOUNDS_S", "Counter", "Histogram", "Metrics", "Recorder", "Timing"]
 
@@ -163,6 +165,17 @@ class Metrics:
         return Metrics(**values)
 
 
+_EVENT_COUNTERS: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
+    "start_failed": ("start_failures",),
+    "exited": ("exits",),
+    "unresponsive": ("unresponsive",),
+    "halted": ("halts",),
+    "restarting": ("restarts", "starts"),
+    "stopped": ("stops",),
+    "save_failed": ("save_failures",),
+}
+
+
 class Recorder:
     """Counts and measures; an observation costs less than a microsecond and never waits.
 
@@ -177,6 +190,11 @@ class Recorder:
     def add(self, counter: Counter, amount: int = 1) -> None:
         """Raise a counter by ``amount``."""
         self._counters[counter] += amount
+
+    def count_event(self, kind: EventKind) -> None:
+        """Raise the counters of a kind of event."""
+        for counter in _EVENT_COUNTERS.get(kind, ()):
+            self.add(counter)
 
     def observe(self, timing: Timing, seconds: float) -> None:
         """Put a duration into a histogram."""

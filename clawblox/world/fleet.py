@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import anyio
 import attrs
@@ -39,7 +39,7 @@ from clawblox.system.http import InstanceClient
 from clawblox.telemetry.events import EventHub
 from clawblox.telemetry.logs import trim_logs
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
-from clawblox.telemetry.metrics import Counter, Recorder
+from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.starts import Starts, given_up
@@ -47,16 +47,6 @@ from clawblox.world.starts import Starts, given_up
 __all__ = ["Fleet", "Handlers", "Plan"]
 
 _TRIM_INTERVAL_S = 2.0
-
-_COUNTERS_OF: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
-    "start_failed": ("start_failures",),
-    "exited": ("exits",),
-    "unresponsive": ("unresponsive",),
-    "halted": ("halts",),
-    "restarting": ("restarts", "starts"),
-    "stopped": ("stops",),
-    "save_failed": ("save_failures",),
-}
 
 _log = OwnLog(__name__)
 
@@ -457,8 +447,7 @@ class Fleet:
     def emit(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
         """Tell what happened to whoever listens, and count it."""
         self.hub.emit(kind, instance, **detail)
-        for counter in _COUNTERS_OF.get(kind, ()):
-            self.recorder.add(counter)
+        self.recorder.count_event(kind)
         if kind == "ready":
             self.recorder.observe("ready_s", detail["ready_s"])
 
