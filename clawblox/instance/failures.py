@@ -1,7 +1,10 @@
-"""What went wrong with an instance, as the public error that says so.
+"""Turns what went wrong with an instance into a public error.
 
-The rooms below raise exceptions of their own, which know a port or a program but not the
-instance. Here they meet what is known of it: directory, files, address, exit, last log lines.
+The packages below raise exceptions of their own, which know a port or a program but not the
+instance. This module adds the instance: its directory, files, address, exit and last log lines.
+
+The first line of such an error begins with the name of the instance, so the messages do not
+repeat it.
 """
 
 from __future__ import annotations
@@ -55,12 +58,12 @@ _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
 
 
 def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: float) -> Exception:
-    """Return the public error for whatever a start raised; a defect stays what it is.
+    """Return the public error for an exception of a start; a bug is returned unchanged. Blocks.
 
     Args:
-        error: What was raised.
+        error: The exception.
         instance: The instance that was being started.
-        phase: What was being done.
+        phase: State of the instance when it failed, for example ``probing``.
         elapsed_s: Seconds since the start began.
     """
     if isinstance(error, WorldError):
@@ -80,12 +83,13 @@ def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: f
 
 
 def exited_before_ready(instance: Instance) -> WorldExitedBeforeReady:
-    """Return the error of a world that ended during its start."""
+    """Return the error for a world that ended during its start."""
     if instance.launch.resume_path is not None:
         return SnapshotRefusedError(
-            f"world {_name(instance)} ended while it should have restored "
+            f"world {_name(instance)} ended while restoring "
             f"{instance.launch.resume_path}: {instance.exit}",
-            hint="the last log lines say why; a snapshot fits one world content and version",
+            hint="a snapshot only fits the content and version of the world that saved it; "
+            "see the log lines above",
         )
     return WorldExitedBeforeReady(
         f"world {_name(instance)} ended before it was ready: {instance.exit}"
@@ -93,16 +97,20 @@ def exited_before_ready(instance: Instance) -> WorldExitedBeforeReady:
 
 
 def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdentityError:
-    """Return the error of a port that somebody else serves."""
+    """Return the error for a port that a process outside the instance serves."""
     return WorldIdentityError(
-        f"port {instance.port} is served by {stranger.owner or 'a process of somebody else'}, "
+        f"port {instance.port} is served by {stranger.owner or 'another process'}, "
         f"not by world {_name(instance)}",
-        hint="a world must listen in a process that it started itself",
+        hint="the command of the world, or a process that it starts, must listen on the port",
     )
 
 
 def ready_timeout(instance: Instance) -> WorldReadyTimeout:
-    """Return the error of a world that lives but does not get ready. Blocks."""
+    """Return the error for a world that runs but is not ready in time. Blocks.
+
+    Raises:
+        OSError: The listeners of the port cannot be read, for lack of file descriptors.
+    """
     return WorldReadyTimeout(
         f"world {_name(instance)} was not ready within "
         f"{instance.launch.options.health_timeout:g} s; last probe: {instance.running.probe.seen}",
@@ -111,17 +119,27 @@ def ready_timeout(instance: Instance) -> WorldReadyTimeout:
 
 
 def exited_error(instance: Instance, elapsed_s: float) -> WorldExitedError:
-    """Return the error of a call to an instance that has ended."""
-    why = f"it halted: {instance.halt}" if instance.halt else instance.exit or "it was stopped"
-    error = WorldExitedError(f"world {_name(instance)} has ended: {why}")
+    """Return the error for a call to an instance that has ended. Blocks.
+
+    Args:
+        instance: The instance.
+        elapsed_s: Seconds since the call began.
+    """
+    how = f"halted: {instance.halt}" if instance.halt else f"ended: {instance.exit or 'stopped'}"
+    error = WorldExitedError(f"world {_name(instance)} has {how}")
     return _located(error, instance, "ready", elapsed_s)
 
 
 def stop_error(instance: Instance, reason: str) -> WorldStopError:
-    """Return the error of an instance that was not seen to end."""
+    """Return the error for an instance that could not be stopped. Blocks.
+
+    Args:
+        instance: The instance.
+        reason: Why not, for the message.
+    """
     error = WorldStopError(
-        f"world {_name(instance)} could not be ended: {reason}",
-        hint="the guard goes on watching what is left of it",
+        f"world {_name(instance)} could not be stopped: {reason}",
+        hint="clawblox ends what is left of it when this process ends",
     )
     return _located(error, instance, "stopping", None)
 
@@ -135,7 +153,7 @@ def _located(
 
 def _sentence(error: Exception, instance: Instance) -> str:
     if isinstance(error, OSError):
-        path = error.filename2 or error.filename  # of a failed rename, where to
+        path = error.filename2 or error.filename  # for a failed rename, the target
         place = f": {path}" if path else ""
         return f"cannot start world {_name(instance)}: {error.strerror or error}{place}"
     return f"cannot start world {_name(instance)}: {error}"
@@ -148,8 +166,8 @@ def _command_hint(error: Exception) -> str | None:
 
 def _interpreter_hint() -> str:
     return (
-        f"clawblox runs on {sys.executable}; the word {{python}} in a command of world.toml "
-        "means that interpreter"
+        f"clawblox runs on {sys.executable}; write {{python}} in a command of world.toml "
+        "to use that interpreter"
     )
 
 
@@ -158,9 +176,9 @@ def _name(instance: Instance) -> str:
 
 
 def _elsewhere_hint(instance: Instance) -> str | None:
-    """Say when somebody listens on the port, only not where we look."""
+    """Return a hint if something listens on the port, but on another address."""
     expected = connect_host(instance.launch.options.host)
     found = {listener.address for listener in listeners_on(instance.port)} - {expected}
     if not found:
         return None
-    return f"something listens on {', '.join(sorted(found))}; worlds bind WORLD_HOST ({expected})"
+    return f"a process listens on {', '.join(sorted(found))}; bind WORLD_HOST ({expected}) instead"

@@ -2,12 +2,12 @@
 
 - ``async_world``: the API.
 - ``sync_world``: the same without ``await``.
-- ``portal``: the event loop in a thread behind it.
-- ``properties``: what is known of a world without a call.
+- ``portal``: the thread with the event loop behind it.
+- ``properties``: what a world says of itself without a call.
 - ``fleet``: the instances of an open world, and what serves them.
 - ``starts``: the starts of one batch.
 - ``save``: one save, many, and autosave.
-- ``control_handlers``: what other processes can ask of an open world.
-- ``control_sockets``: the sockets through which they ask.
+- ``control_handlers``: the requests that other processes can send to an open world.
+- ``control_sockets``: the sockets for these requests.
 - ``access``: how agents join and leave.
 """

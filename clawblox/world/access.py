@@ -1,8 +1,7 @@
-"""Access of an agent to a world: joining, rejoining a recorded session, leaving.
+"""Joins agents to a world, rejoins recorded sessions, and takes agents out again.
 
-An access is a plain dict that scripts put into prompts however they want. The session id of
-an agent with a directory is kept in ``<dir>/world_session.txt``, so that the agent finds its
-session again after a resume.
+An access is a plain dict, from which scripts build their prompts. The session id of an agent with
+a directory is kept in ``<dir>/world_session.txt``, so that the agent can rejoin after a resume.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.http import Answer, InstanceClient
 
-__all__ = ["AgentLike", "Member", "join", "leave", "member_of"]
+__all__ = ["AgentLike", "Member", "join", "leave", "make_member"]
 
 SESSION_FILE = "world_session.txt"
 
 _RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
-"""Ends the full name of one run's agent: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
+"""The run suffix of an agent's full name: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
 
 
 @runtime_checkable
@@ -36,7 +35,7 @@ class AgentLike(Protocol):
 
     @property
     def name(self) -> str:
-        """Its full name, the run's suffix included."""
+        """Its full name, run suffix included."""
 
     @property
     def dir(self) -> str | os.PathLike[str]:
@@ -48,7 +47,7 @@ class Member:
     """An agent as a world sees it.
 
     Attributes:
-        name: The name it shows: the full one up to its run suffix.
+        name: The name that the world sees: the full name without its run suffix.
         run_name: The full name.
         dir: Its directory, absolute; None for a plain name.
     """
@@ -59,22 +58,24 @@ class Member:
 
     @property
     def session_file(self) -> Path | None:
-        """Where its session id is kept."""
+        """File that keeps its session id; None without a directory."""
         return None if self.dir is None else self.dir / SESSION_FILE
 
 
-def member_of(agent: str | AgentLike) -> Member:
-    """Return what a world needs to know of an agent.
+def make_member(agent: str | AgentLike) -> Member:
+    """Return the member for an agent or a name.
 
     Raises:
-        ConfigError: It is neither a name nor has one.
+        ConfigError: It is neither a name nor an object with ``.name`` and ``.dir``.
     """
     is_plain = isinstance(agent, str)
     run_name = agent if is_plain else getattr(agent, "name", None)
     directory: Any = None if is_plain else getattr(agent, "dir", None)
     has_dir = isinstance(directory, str | os.PathLike)
     if not isinstance(run_name, str) or not run_name or not (is_plain or has_dir):
-        raise ConfigError("an agent is a name, or has .name and .dir", key="agent", value=agent)
+        raise ConfigError(
+            "must be a name, or an object with .name and .dir", key="agent", value=agent
+        )
     name = _RUN_SUFFIX.sub("", run_name) or run_name
     return Member(
         name, run_name, check_path(directory, "agent.dir").absolute() if has_dir else None
@@ -87,21 +88,22 @@ async def join(
     """Join a world, or rejoin it with the session that the agent's directory records.
 
     Args:
-        client: Calls to the instance.
+        client: The HTTP client of the instance.
         member: The agent.
-        url: Address that the agent may use.
-        local_url: Address on this machine.
+        url: Address of the instance for the agent.
+        local_url: Address of the instance on this machine.
         timeout: Seconds for the call.
 
     Returns:
         The access.
 
     Raises:
-        WorldSessionError: The world did not give the recorded session back.
-        WorldCallError: It did not answer, or not with a session.
-        ConfigError: The agent's directory cannot be used, or records no usable session.
+        WorldSessionError: The world answered with another session than the recorded one, or does
+            not know it.
+        WorldCallError: The world did not answer, or its answer has no session.
+        ConfigError: The agent's directory cannot be used, or its recorded session is not valid.
 
-    Cancellation: the world may have joined the agent; no session is recorded.
+    Cancellation: the agent may have joined the world; its session may not be recorded.
     """
     known = await run_blocking(_recorded_session, member)
     headers = {protocol.SESSION_HEADER: known} if known else {}
@@ -127,15 +129,20 @@ async def join(
 async def leave(client: InstanceClient, access: Mapping[str, Any], *, timeout: float) -> None:
     """Leave a world.
 
+    Args:
+        client: The HTTP client of the instance.
+        access: What :func:`join` returned.
+        timeout: Seconds for the call.
+
     Raises:
         ConfigError: ``access`` is not what ``connect`` returned.
         WorldCallError: The world did not answer, or refused.
 
-    Cancellation: the world may have seen the agent leave.
+    Cancellation: the agent may have left the world.
     """
     headers = access.get("headers")
     if not isinstance(headers, Mapping):
-        raise ConfigError("an access is what connect returned", key="access", value=dict(access))
+        raise ConfigError("must be what connect returned", key="access", value=dict(access))
     answer = await client.post(protocol.LEAVE_ROUTE, headers=headers, timeout=timeout)
     _require_success(answer, protocol.LEAVE_ROUTE)
 
@@ -152,10 +159,10 @@ def _recorded_session(member: Member) -> str | None:
         raise ConfigError(f"the recorded session cannot be read: {error}", path=path) from error
     if not protocol.is_session_id(text):
         raise ConfigError(
-            "the recorded session is not usable",
+            "the file does not contain a session id",
             path=path,
             value=text[:80],
-            hint="remove the file to join anew",
+            hint="remove the file to join with a new session",
         )
     return text
 
@@ -174,7 +181,7 @@ def _read_join(answer: Answer, known: str | None) -> protocol.JoinAnswer:
             f"expected session {known}, but the world does not know it",
             status=answer.status,
             body_start=answer.body_start,
-            hint="the world must restore its sessions with its snapshot",
+            hint="a world must save its sessions in its snapshots and restore them",
         )
     _require_success(answer, protocol.JOIN_ROUTE)
     try:

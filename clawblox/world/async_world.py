@@ -1,7 +1,7 @@
-"""AsyncWorld: a world and the instances of it that run here. Everything else is a room below.
+"""AsyncWorld: a world directory and the instances of it that this process runs.
 
-One object identifies a world directory and owns any number of instances. It returns frozen
-values; every operation on an instance takes its name, which is not needed while there is one.
+One object owns any number of instances and returns frozen values. Every operation on an instance
+takes its name, which can be left out while there is only one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.access import AgentLike, join, leave, member_of
+from clawblox.world.access import AgentLike, join, leave, make_member
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.properties import WorldMetadata
@@ -66,8 +66,8 @@ class AsyncWorld(WorldMetadata):
 
     Args:
         dir: Directory with a ``world.toml``, or the address of one in a GitHub repository,
-            ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``. That one is downloaded
-            when the block is entered, or when an attribute is read before.
+            ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``. A repository's folder is
+            downloaded when the block is entered, or when an attribute is read before that.
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
 
     Raises:
@@ -94,7 +94,7 @@ class AsyncWorld(WorldMetadata):
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
-        """Return the world whose detached instances run in a run directory.
+        """Return the world whose detached instances run in a run directory. Blocks.
 
         Entering the block adopts them, and leaving it leaves them running.
 
@@ -102,8 +102,8 @@ class AsyncWorld(WorldMetadata):
             run_dir: The run directory.
 
         Raises:
-            UsageError: Nothing runs there, or instances of several worlds do.
-            ConfigError: It cannot be read.
+            UsageError: No instance runs there, or instances of several worlds do.
+            ConfigError: The run directory, or the ``world.toml`` of its world, cannot be read.
         """
         directory = resolve_run_dir(run_dir)
         try:
@@ -113,7 +113,7 @@ class AsyncWorld(WorldMetadata):
             raise ConfigError(message, key="run_dir", value=str(directory)) from error
         if len(worlds) != 1:
             raise UsageError(
-                f"{directory} has running instances of {len(worlds)} worlds, attaching needs one",
+                f"attach needs instances of one world; {directory} runs those of {len(worlds)}",
                 hint="clawblox ps shows what runs in a run directory",
             )
         world = cls(worlds.pop())
@@ -202,12 +202,12 @@ class AsyncWorld(WorldMetadata):
         """Start an instance and return when it is ready.
 
         Args:
-            port: Port of the world; None or 0 leases one that nobody else has.
-            record: Whether the world shall record.
+            port: Port of the world; None or 0 leases a free one.
+            record: Whether the world records.
             record_dir: Where it records; ``recordings`` in the run directory by default.
             resume: Snapshot to restore: its path, or what :meth:`save` returned, whose digest is
-                then checked. A relative path means the file in the world directory if there is
-                one, else the one in the current directory. None is a fresh run.
+                then checked. A relative path is looked up in the world directory, then in the
+                current directory. None starts a fresh run.
             host: Address that the world binds.
             base_path: Prefix of its routes.
             run_dir: Directory of the run, which holds its manifest; by default the parent of
@@ -220,12 +220,13 @@ class AsyncWorld(WorldMetadata):
             log_file: Where the output goes, in an existing directory.
             env: Further environment variables.
             detach: Let the instance live on when this orchestrator ends.
-            restart: What becomes of the instance when it dies: ``never`` lets it be dead,
-                ``fresh`` starts it again as it was started here, ``checkpoint`` from its last
-                good save, or as it was started here when there is none. Name and port stay;
-                sessions do where the snapshot has them.
-            max_restarts: An instance that died so often within ``restart_window`` stays dead.
-            restart_window: Seconds.
+            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh``
+                starts it again as it was started here, ``checkpoint`` restores its last good
+                save, or starts it as here if it has none. Name and port stay the same; sessions
+                survive if the snapshot contains them.
+            max_restarts: Number of restarts allowed within ``restart_window``; after that the
+                instance stays dead.
+            restart_window: Length of that window in seconds.
 
         Returns:
             The facts of the instance.
@@ -234,15 +235,17 @@ class AsyncWorld(WorldMetadata):
             ConfigError: An argument is wrong.
             UsageError: ``name`` is that of another instance of this object.
             RunLockedError: ``name`` is held by another orchestrator.
-            PortInUseError: ``port`` did not become free.
+            PortInUseError: ``port`` is in use, or did not become free within ``port_wait``.
             WorldCommandError: The world's command cannot be executed.
-            WorldExitedBeforeReady: The world ended first; SnapshotRefusedError when it should
-                have restored a snapshot.
-            WorldReadyTimeout: It lives, but was not ready in time.
-            WorldIdentityError: Somebody else answers on its port.
-            WorldStartError: Its files or its tmux window could not be made.
+            WorldExitedBeforeReady: The world ended before it was ready; SnapshotRefusedError if
+                it was restoring a snapshot.
+            WorldReadyTimeout: The world runs, but was not ready within ``health_timeout``.
+            WorldIdentityError: Another process answers on its port.
+            WorldStartError: Its files or its tmux window could not be made, or it was stopped
+                before it was ready.
+            ManifestError: The run cannot be registered in its manifest.
 
-        Cancellation: nothing of the instance is left.
+        Cancellation: the instance is ended; nothing of it is left.
         """
         options = StartOptions(
             port=port,
@@ -292,28 +295,31 @@ class AsyncWorld(WorldMetadata):
     ) -> Batch[StartedWorld]:
         """Start many instances at once and return when each is ready or has failed.
 
-        Every instance has a directory of its own, ``worlds/<name>`` in the run directory, with
+        Every instance has its own directory, ``worlds/<name>`` in the run directory, with
         manifest, logs, recordings and checkpoints. The starts begin as fast as the machine can
-        take them; where that is slower than they could, a ``ramp_slowed`` event says so.
+        take them; a ``ramp_slowed`` event says when they are held back.
 
         Args:
-            instances: How many (at most 12000, one for each port that can be leased), or what
-                each of them has of its own: an :class:`~clawblox.config.options.InstanceSpec`, or a
-                mapping with its fields.
+            instances: How many (at most 12000, one for each port that can be leased), or a list
+                of what differs between them: an
+                :class:`~clawblox.config.options.InstanceSpec`, or a mapping with its fields, for
+                each.
             run_dir: Directory of the run; by default that of the latest start of this object, else
-                the world directory. No other process can start many instances in it meanwhile.
-            record: Whether the worlds shall record.
+                the world directory. Until this object is closed, no other process can start many
+                instances in it.
+            record: Whether the worlds record.
             resume: Snapshot to restore, as in :meth:`start`.
             env: Further environment variables.
-            host: Address that the worlds bind, each on a port of its own.
+            host: Address that the worlds bind, each on its own port.
             base_path: Prefix of their routes.
             health_timeout: Seconds until a world must be ready, from the moment it is spawned.
             detach: Let the instances live on when this orchestrator ends.
-            restart: What becomes of an instance that dies, as in :meth:`start`.
-            max_restarts: An instance that died so often within ``restart_window`` stays dead.
-            restart_window: Seconds.
-            on_failure: ``keep`` lets a failed start cost nothing but itself; ``stop_all`` ends
-                all the others after the first.
+            restart: What happens when an instance dies, as in :meth:`start`.
+            max_restarts: Number of restarts allowed within ``restart_window``; after that the
+                instance stays dead.
+            restart_window: Length of that window in seconds.
+            on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all``
+                stops them all at the first failure.
 
         Returns:
             The started instances, and the errors of those that failed.
@@ -321,8 +327,9 @@ class AsyncWorld(WorldMetadata):
         Raises:
             ConfigError: An argument is wrong.
             RunLockedError: Another orchestrator runs many instances in the run directory.
+            ManifestError: The instances cannot be listed in the manifest of the run.
 
-        Cancellation: nothing of any of the instances is left.
+        Cancellation: all of the instances are ended; nothing of them is left.
         """
         return await self._start_many(
             _specs(instances),
@@ -361,30 +368,33 @@ class AsyncWorld(WorldMetadata):
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
         on_failure: OnFailure = "keep",
     ) -> Batch[StartedWorld]:
-        """Start instances that go on from one snapshot, each on its own.
+        """Start several independent instances from one snapshot.
 
         They begin in exactly the state of the snapshot, unless they are reseeded. Their names are
         new in the run directory, and their manifests name the snapshot and its digest.
 
         Args:
             checkpoint: The snapshot: its path, relative as for :meth:`start`, or what :meth:`save`
-                returned. A digest that comes with it must be that of the file.
-            count: How many instances, at most 12000.
+                returned. If that includes a digest, it must be the digest of the file.
+            count: Number of instances, at most 12000.
             run_dir: Directory of the run; by default the one that the snapshot was saved in, else
                 as in :meth:`start_many`.
-            reseed: Seed for the random state of the first instance, 0 or more; each of the others
-                gets one more. The world must say ``[run] reseed = true``. None leaves the random
-                state as it is in the snapshot, so that all of them draw the same numbers.
-            record: As in :meth:`start_many`, as everything that follows.
+            reseed: Seed for the random state of the first instance, 0 or more; the seed counts up
+                by 1 from instance to instance. The ``world.toml`` must have
+                ``[run] reseed = true``. None keeps the random state of the snapshot, so all
+                instances draw the same numbers.
+            record: Whether the worlds record. This and all later arguments are those of
+                :meth:`start_many`.
             env: Further environment variables.
             host: Address that the worlds bind.
             base_path: Prefix of their routes.
-            health_timeout: Seconds until a world must be ready.
+            health_timeout: Seconds until a world must be ready, from the moment it is spawned.
             detach: Let the instances live on when this orchestrator ends.
-            restart: What becomes of an instance that dies.
-            max_restarts: An instance that died so often within ``restart_window`` stays dead.
-            restart_window: Seconds.
-            on_failure: What becomes of the others when one fails.
+            restart: What happens when an instance dies.
+            max_restarts: Number of restarts allowed within ``restart_window``; after that the
+                instance stays dead.
+            restart_window: Length of that window in seconds.
+            on_failure: What happens to the others when one fails.
 
         Returns:
             The started instances, and the errors of those that failed.
@@ -392,8 +402,9 @@ class AsyncWorld(WorldMetadata):
         Raises:
             ConfigError: An argument is wrong, or the file is not the snapshot that was saved.
             RunLockedError: Another orchestrator runs many instances in the run directory.
+            ManifestError: The instances cannot be listed in the manifest of the run.
 
-        Cancellation: nothing of any of the instances is left.
+        Cancellation: all of the instances are ended; nothing of them is left.
         """
         specs = [InstanceSpec()] * check_count(count, "count", at_most=MAX_LEASES)
         options = ManyOptions(
@@ -445,42 +456,46 @@ class AsyncWorld(WorldMetadata):
     async def stop(
         self, *, grace_seconds: float = DEFAULT_GRACE_S, instance: str | None = None
     ) -> StopResult:
-        """Stop an instance: TERM, the grace, KILL for whatever is left, and wait for the end.
+        """Stop an instance: SIGTERM, wait for the grace, SIGKILL for the rest.
 
-        Stopping what does not run is a no-op, and so is stopping twice.
+        Returns when all of its processes have ended. Stopping an instance that does not run does
+        nothing.
 
         Args:
             grace_seconds: Seconds between TERM and KILL.
-            instance: Name of the instance; not needed while there is one.
+            instance: Name of the instance; not needed while there is only one.
 
         Returns:
-            The rung of the ladder that ended it, and what had to be killed.
+            How it ended (``terminated``, ``killed``, …), and which processes had to be killed.
 
         Raises:
-            ConfigError: The grace is no number, or below 0.
-            UsageError: Several instances run and none was named; or this object has started
-                instances, and none of that name.
+            ConfigError: ``grace_seconds`` is not a number, or is below 0.
+            UsageError: Several instances run and ``instance`` is None; or this object has started
+                instances, but not one of that name.
             WorldStopError: A process survived even SIGKILL.
 
-        Cancellation: the ladder goes on without the caller.
+        Cancellation: the instance is stopped all the same.
         """
         fleet = self._open_fleet()
-        return await fleet.tasks.own(partial(fleet.stop, instance, _grace_of(grace_seconds)))
+        return await fleet.tasks.own(partial(fleet.stop, instance, _check_grace(grace_seconds)))
 
     async def stop_all(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> Batch[StopResult]:
-        """Stop every instance, all at once; see :meth:`stop`.
+        """Stop all instances at once; see :meth:`stop`.
 
         Args:
             grace_seconds: Seconds between TERM and KILL.
 
         Returns:
-            What it took for each, and the errors of those that could not be ended.
+            How each ended, and the errors of those that could not be stopped.
 
-        Cancellation: the ladders go on without the caller.
+        Raises:
+            ConfigError: ``grace_seconds`` is not a number, or is below 0.
+
+        Cancellation: the instances are stopped all the same.
         """
         fleet = self._open_fleet()
-        names = [one.instance.name for one in fleet.supervisors]
-        return await fleet.stop_all(names, _grace_of(grace_seconds))
+        names = [supervisor.instance.name for supervisor in fleet.supervisors]
+        return await fleet.stop_all(names, _check_grace(grace_seconds))
 
     async def drain(
         self,
@@ -491,10 +506,10 @@ class AsyncWorld(WorldMetadata):
     ) -> Batch[SavedSnapshot]:
         """Save every instance, then stop those whose save succeeded.
 
-        An instance whose save failed goes on running, so that nothing of it is lost.
+        An instance whose save failed keeps running, so that no state is lost.
 
         Args:
-            dir: Where the files go; ``checkpoints`` of each instance by default.
+            dir: Directory for the files; None means ``checkpoints`` of each instance.
             timeout: Seconds for each transfer.
             grace_seconds: Seconds between TERM and KILL.
 
@@ -504,10 +519,10 @@ class AsyncWorld(WorldMetadata):
         Raises:
             ConfigError: An argument is wrong.
 
-        Cancellation: what is saved stays saved, what is being stopped is stopped.
+        Cancellation: finished saves stay, and instances that are being stopped are stopped.
         """
         fleet = self._open_fleet()
-        grace = _grace_of(grace_seconds)
+        grace = _check_grace(grace_seconds)
         saving = self.save_all(dir=dir, timeout=timeout)
         await self.autosave(every=None)
         saves = await saving
@@ -516,7 +531,7 @@ class AsyncWorld(WorldMetadata):
         return Batch(stopped, {**saves.failed, **stops.failed})
 
     def _kill_now(self) -> None:
-        """Leave every running stop no more time: what still lives is killed at once."""
+        """End the grace of every stop that is under way: what still lives is killed at once."""
         if self._fleet is not None:
             self._fleet.kill_now()
 
@@ -532,24 +547,28 @@ class AsyncWorld(WorldMetadata):
 
         Args:
             agent: An agent, or a plain name.
-            instance: Name of the instance; not needed while there is one.
+            instance: Name of the instance; not needed while there is only one.
             timeout: Seconds for the call.
 
         Returns:
-            A plain dict: ``session``, ``agent_id``, ``name``, ``headers``, ``base_url`` (what
-            the agent may use), ``internal_base_url``, and what else the world answered.
+            A plain dict: ``session``, ``agent_id``, ``name``, ``headers``, ``base_url`` (for the
+            agent), ``internal_base_url``, and all other fields of the world's answer.
 
         Raises:
-            WorldSessionError: The world did not give the recorded session back.
-            WorldCallError: It did not answer, or not with a session.
+            WorldSessionError: The world answered with another session than the recorded one, or
+                does not know it.
+            WorldCallError: The world did not answer, or its answer has no session.
             WorldExitedError: The instance has ended.
-            ConfigError: The agent is none, or its directory cannot be used; or the time is none.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            ConfigError: ``agent`` is neither an agent nor a name, its directory cannot be used, or
+                ``timeout`` is not a number above 0.
+            ManifestError: The agent cannot be listed in the manifest.
 
-        Cancellation: the world may have joined the agent; nothing is recorded.
+        Cancellation: the agent may have joined the world; its session may not be recorded.
         """
         fleet = self._open_fleet()
         supervisor = fleet.find(instance)
-        member = member_of(agent)
+        member = make_member(agent)
         url = supervisor.instance.url
         check_seconds(timeout, "timeout")
 
@@ -580,14 +599,17 @@ class AsyncWorld(WorldMetadata):
 
         Args:
             access: What :meth:`connect` returned.
-            instance: Name of the instance; not needed while there is one.
+            instance: Name of the instance; not needed while there is only one.
             timeout: Seconds for the call.
 
         Raises:
             WorldCallError: The world did not answer, or refused.
             WorldExitedError: The instance has ended.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            ConfigError: ``access`` is not what :meth:`connect` returned, or ``timeout`` is not a
+                number above 0.
 
-        Cancellation: the world may have seen the agent leave.
+        Cancellation: the agent may have left the world.
         """
         fleet = self._open_fleet()
         supervisor = fleet.find(instance)
@@ -612,21 +634,22 @@ class AsyncWorld(WorldMetadata):
         """Save a snapshot of an instance and register it in the manifest of its run.
 
         Args:
-            dir: Where the file goes; ``checkpoints`` in the run directory by default.
-            instance: Name of the instance; not needed while there is one.
+            dir: Directory for the file; None means ``checkpoints`` in the run directory.
+            instance: Name of the instance; not needed while there is only one.
             timeout: Seconds for the transfer.
-            max_bytes: Largest snapshot that is accepted.
+            max_bytes: Size limit of the snapshot, in bytes.
 
         Returns:
             The saved snapshot, also a mapping: ``saved["path"]``.
 
         Raises:
             ConfigError: An argument is wrong.
-            SnapshotError: There is no file and no entry.
-            WorldExitedError: The instance has ended; there is no file and no entry.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
+            WorldExitedError: The instance has ended; no file or manifest entry is left.
             ManifestError: The file is complete, but not registered.
 
-        Cancellation: either there is no file and no entry, or there are both.
+        Cancellation: leaves both the file and its manifest entry, or neither.
         """
         fleet = self._open_fleet()
         options = SaveOptions(dir, timeout, max_bytes)
@@ -642,21 +665,21 @@ class AsyncWorld(WorldMetadata):
     ) -> BatchOperation[SavedSnapshot]:
         """Save snapshots of many instances at once, each registered in its own manifest.
 
-        ``await`` it for a batch, or go through it with ``async for`` to have each
-        :class:`~clawblox.concurrency.batch.Outcome` as it lands. A few transfers run at a time,
-        in constant memory whatever their size.
+        ``await`` it for a batch, or iterate over it with ``async for`` to get each
+        :class:`~clawblox.concurrency.batch.Outcome` as it arrives. Only a few transfers run at a
+        time, and each takes constant memory whatever its size.
 
         Args:
-            dir: Where the files go; ``checkpoints`` of each instance by default.
+            dir: Directory for the files; None means ``checkpoints`` of each instance.
             instances: Their names; None means all that are ready.
             timeout: Seconds for each transfer.
-            max_bytes: Largest snapshot that is accepted.
+            max_bytes: Size limit of each snapshot, in bytes.
 
         Raises:
             ConfigError: An argument is wrong.
             UsageError: There is no instance of one of the names.
 
-        Cancellation: each instance has both file and entry, or neither.
+        Cancellation: each instance has both its file and its manifest entry, or neither.
         """
         fleet = self._open_fleet()
         options = SaveOptions(dir, timeout, max_bytes)
@@ -670,18 +693,19 @@ class AsyncWorld(WorldMetadata):
         keep: int = DEFAULT_KEEP,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
     ) -> None:
-        """Save every instance again and again, from now until the block is left.
+        """Save all instances at a fixed interval, from now until the block is left.
 
-        A save that fails is a ``save_failed`` event. Of the saves that this makes, older ones are
-        removed; other files never are. A later call replaces an earlier one.
+        A save that fails is a ``save_failed`` event. Older autosaves are removed; other files
+        never are. A later call replaces an earlier one.
 
         Args:
-            every: Seconds from one round of saves to the next; None ends the saving.
-            keep: So many of these saves stay for each instance, 1 or more.
-            dir: Where the files go; ``checkpoints`` of each instance by default.
+            every: Seconds from the start of one round of saves to that of the next; None turns
+                autosave off.
+            keep: Number of autosaves to keep per instance, 1 or more.
+            dir: Directory for the files; None means ``checkpoints`` of each instance.
 
         Raises:
-            ConfigError: A number cannot be.
+            ConfigError: ``every``, ``keep`` or ``dir`` is wrong.
 
         Cancellation: has no effect on the saves.
         """
@@ -711,22 +735,24 @@ class AsyncWorld(WorldMetadata):
     ) -> None:
         """Label a run in its manifest; nothing is started, stopped or saved.
 
+        A label that is None stays as it is in the manifest.
+
         Args:
-            id: Name of the run. The checkpoints and agents of the instances that this object runs
-                in the directory, or of the last one that it ran there, carry it from now on.
-            index: Its place among runs, from 0.
+            id: Id of the run. The manifest also gives it to the checkpoints and agents of the
+                instances that this object runs in the directory, or of the last that it ran there.
+            index: Index of the run in a series, from 0.
             status: ``running``, ``complete``, ``failed`` or ``interrupted``.
             started_at: When it began; a datetime without a zone is UTC, text is ISO 8601.
             ended_at: When it ended.
             resume_from: The checkpoint it was resumed from: a path, or what ``save`` returned.
-            run_dir: Directory of the run; by default that of the latest start, else the world
+            run_dir: Directory of the run; None means that of the latest start, else the world
                 directory.
 
         Raises:
-            ConfigError: A value is not of its kind; names it.
+            ConfigError: A value has the wrong type or format; names it.
             ManifestError: The manifest cannot be written.
 
-        Cancellation: the label is written, or it is not.
+        Cancellation: the label is written completely or not at all.
         """
         fleet = self._open_fleet()
         update = run_update(
@@ -743,7 +769,7 @@ class AsyncWorld(WorldMetadata):
 
     @property
     def metrics(self) -> Metrics:
-        """What was counted and measured since the block was entered."""
+        """Counters and measurements since the block was entered."""
         return self._open_fleet().recorder.snapshot()
 
     # -- watching ---------------------------------------------------------------------------
@@ -754,12 +780,16 @@ class AsyncWorld(WorldMetadata):
         """Return the lines of an instance's log, since its start.
 
         Args:
-            instance: Name of the instance; not needed while there is one.
+            instance: Name of the instance; not needed while there is only one.
             follow: Wait for more lines until the instance has ended.
-            tail: Begin so many lines before the end; None begins at the start.
+            tail: Number of lines before the end to begin with; None begins at the first line.
 
         Returns:
             An async context manager and iterator of :class:`~clawblox.results.LogLine`.
+
+        Raises:
+            ConfigError: ``tail`` is not a whole number, 0 or more.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
         """
         if tail is not None:
             check_count(tail, "tail", at_least=0)
@@ -768,7 +798,7 @@ class AsyncWorld(WorldMetadata):
         )
 
     def events(self) -> EventStream:
-        """Return the events of all instances from now on, until the world is closed.
+        """Return the events of all instances, from now until the world is closed.
 
         Returns:
             An async context manager and iterator of :class:`~clawblox.results.WorldEvent`.
@@ -780,11 +810,11 @@ def _specs(instances: object) -> list[InstanceSpec]:
     if isinstance(instances, int):
         return [InstanceSpec()] * check_count(instances, "instances", at_most=MAX_LEASES)
     if not isinstance(instances, Sequence) or isinstance(instances, str):
-        message = "how many, or a list of what each has of its own"
+        message = "a number of instances, or a list with an InstanceSpec for each"
         raise ConfigError(message, key="instances", value=instances)
     check_count(len(instances), "instances", at_least=0, at_most=MAX_LEASES)
-    return [InstanceSpec.parse(one) for one in instances]
+    return [InstanceSpec.parse(spec) for spec in instances]
 
 
-def _grace_of(grace_seconds: float) -> float:
+def _check_grace(grace_seconds: float) -> float:
     return check_seconds(grace_seconds, "grace_seconds", may_be_zero=True)

@@ -1,7 +1,7 @@
-"""What other processes can ask of an orchestrator through its control socket.
+"""The requests that other processes can send to an orchestrator through its control socket.
 
-Save, fork and stop instances of one run directory: the same operations that a program has, with
-plain values going in and out. ``rundir.requests`` says which values, ``rundir.control_server``
+They save, fork and stop instances of one run directory, as the Python API does, with plain values
+as arguments and results. ``rundir.requests`` defines these values, ``rundir.control_server``
 serves the socket.
 """
 
@@ -44,7 +44,7 @@ Fork: TypeAlias = Callable[..., Awaitable[Batch[StartedWorld]]]
 
 
 def make_handlers(fleet: Fleet, fork: Fork, run_dir: Path) -> dict[str, Handler]:
-    """Return what can be asked about the instances of a run directory, by ``op``."""
+    """Return the handlers for the instances of a run directory, by ``op``."""
     operations = _Operations(fleet, fork, run_dir)
     handlers: dict[str, Handler] = {
         "save": operations.save,
@@ -86,7 +86,7 @@ class _Operations:
         return await _send_outcomes(save_all(self.fleet, meant, options), "saved", send_event)
 
     async def stop(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
-        """Stop the named instances, or all, those included whose start waits for its turn."""
+        """Stop the named instances, or all, including those that have not begun to start."""
         grace = read_grace(asked)
         names = read_names(asked)
         jobs: dict[str, Job[StopResult]] = {
@@ -101,7 +101,7 @@ class _Operations:
         return await _send_outcomes(BatchOperation(self.fleet.tasks, jobs), "stopped", send_event)
 
     async def fork(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
-        """Start instances from a snapshot, and tell of each that is ready or has failed."""
+        """Start instances from a snapshot; send an event for each that is ready or has failed."""
         options = read_fork_options(asked)
         async with self.fleet.hub.subscribe() as events, Tasks() as tasks:
             tasks.start_soon(_send_progress, events, send_event)
@@ -115,12 +115,12 @@ class _Operations:
         return {"done": len(batch.done), "failed": len(batch.failed)}
 
     def _named(self, supervisors: Iterable[Supervisor]) -> dict[str, Supervisor]:
-        """Return those of the run directory by name, with a stand-in before a start has one."""
+        """Return those of the run directory by name, with a placeholder before they have one."""
         here = [known for known in supervisors if known.instance.launch.run_dir == self.run_dir]
         return {known.instance.name or f"(unnamed {at})": known for at, known in enumerate(here)}
 
     async def _check_names(self, names: Sequence[str], known: Iterable[str]) -> None:
-        """Refuse names that no instance of the run directory ever had."""
+        """Raise UsageError for names that no instance of the run directory ever had."""
         if unknown := [name for name in names if name not in known]:
             await run_blocking(select_records, self.run_dir, unknown)
 
@@ -134,7 +134,7 @@ async def _send_progress(events: EventStream, send_event: SendEvent) -> None:
 async def _send_outcomes(
     outcomes: BatchOperation[_T], event: str, send_event: SendEvent
 ) -> dict[str, int]:
-    """Send each outcome as it lands; return how many there were of each kind."""
+    """Send each outcome as it arrives; return how many succeeded and failed."""
     counts = {"done": 0, "failed": 0}
     async for outcome in outcomes:
         counts["done" if outcome.error is None else "failed"] += 1

@@ -17,7 +17,7 @@ from clawblox.telemetry.own_log import OwnLog
 __all__ = ["ControlSockets", "Handlers"]
 
 Handlers: TypeAlias = Mapping[str, Handler]
-"""What other processes can ask for, by name of the operation."""
+"""Handlers of requests, by name of the operation."""
 
 _serial = itertools.count()
 
@@ -28,8 +28,8 @@ class ControlSockets:
     """Opens a control socket for each run directory, once.
 
     Args:
-        tasks: Serve the sockets.
-        make_handlers: Returns what can be asked about the instances of a run directory.
+        tasks: Task group that serves the sockets.
+        make_handlers: Returns the handlers for the instances of a run directory.
     """
 
     def __init__(self, tasks: Tasks, make_handlers: Callable[[Path], Handlers]) -> None:
@@ -40,7 +40,13 @@ class ControlSockets:
         self._lock = anyio.Lock()
 
     async def open(self, run_dir: Path) -> str:
-        """Return the name of the socket of a run directory; empty where none can be opened."""
+        """Open the socket of a run directory, unless it is open already.
+
+        Returns:
+            Its name; '' if it cannot be opened, which is only logged.
+
+        Cancellation: a socket that is being opened is closed.
+        """
         async with self._lock:
             if run_dir not in self._servers:
                 self._servers[run_dir] = await self._serve(run_dir)
@@ -57,6 +63,6 @@ class ControlSockets:
         return server
 
     async def aclose(self) -> None:
-        """Close the sockets."""
+        """Close the sockets; call it shielded."""
         for server in filter(None, self._servers.values()):
             await server.aclose()

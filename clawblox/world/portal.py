@@ -1,8 +1,8 @@
 """The portal: one event loop in a daemon thread, shared by every sync facade of the process.
 
 It starts at the first call that needs it. At the end of the interpreter it closes what is
-still open, worlds before the loop. Ctrl-C there kills the world that is being stopped, and leaves
-the others to the guard.
+still open, worlds before the loop. Ctrl-C during that kills the world that is being stopped and
+leaves the others to the guard.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _THREAD_NAME = "clawblox-portal"
 
 
 class _Call(Generic[_T]):
-    """A coroutine that another thread waits for, and may give up at any moment."""
+    """A coroutine that another thread waits for, and may abandon at any moment."""
 
     def __init__(self, function: Callable[[], Awaitable[_T]]) -> None:
         self.is_running = False
@@ -36,7 +36,7 @@ class _Call(Generic[_T]):
         self._scope: anyio.CancelScope | None = None
 
     async def run(self) -> _T:
-        """Run it in the loop, unless nobody waits for it any more."""
+        """Run it in the loop, unless it has been abandoned."""
         with anyio.CancelScope() as self._scope:
             self.is_running = True
             try:
@@ -64,8 +64,12 @@ class Portal:
     def run(self, function: Callable[[], Awaitable[_T]]) -> _T:
         """Run ``function()`` in the loop and wait for it.
 
-        An exception of the waiting itself, Ctrl-C above all, cancels the coroutine and is
-        raised when that has cleaned up; a second one does not wait for it.
+        An exception in the waiting thread, usually Ctrl-C, cancels the coroutine and is raised
+        once the coroutine has cleaned up; a second Ctrl-C does not wait for that.
+
+        Raises:
+            Exception: Whatever ``function()`` raises.
+            KeyboardInterrupt: Ctrl-C was pressed.
         """
         call = _Call(function)
         try:
@@ -82,7 +86,10 @@ class Portal:
 
         Args:
             manager: The context manager.
-            kill_now: Called in the loop when leaving must not take time any more.
+            kill_now: Called in the loop when leaving must not take any longer.
+
+        Raises:
+            Exception: Whatever entering raises.
         """
         blocking = self._started().wrap_async_context_manager(manager)
         value = blocking.__enter__()
@@ -90,7 +97,12 @@ class Portal:
         return value
 
     def leave(self, manager: AbstractAsyncContextManager[Any]) -> None:
-        """Leave it; after Ctrl-C without any grace. A second call does nothing."""
+        """Leave a context manager; a second call does nothing.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed: what still lived was killed at once.
+            Exception: Whatever leaving raises.
+        """
         found = self._open.pop(id(manager), None)
         if found is not None:
             self._leave(*found)
@@ -100,7 +112,7 @@ class Portal:
             blocking.__exit__(None, None, None)
         except KeyboardInterrupt:
             self._started().call(kill_now)
-            blocking.__exit__(None, None, None)  # goes on waiting, now for the kill
+            blocking.__exit__(None, None, None)  # waits again, now for the kill
             raise
 
     def _started(self) -> BlockingPortal:
@@ -116,7 +128,7 @@ class Portal:
             return self._portal
 
     def _close(self) -> None:
-        """Leave everything that is still open, the latest first; after Ctrl-C only the first."""
+        """Leave everything that is still open, the latest first; Ctrl-C skips the rest."""
         while self._open:
             _, found = self._open.popitem()
             try:

@@ -1,4 +1,4 @@
-"""What can be read of a world without asking anybody: shared by AsyncWorld and World."""
+"""What a world says of itself without a call: the properties of AsyncWorld and World."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class WorldMetadata(ABC):
 
     @property
     def api(self) -> dict[str, Any]:
-        """What is known of the agent API before the launch; ``[api]`` overrides it."""
+        """Metadata of the agent API before the launch; ``[api]`` overrides the defaults."""
         return self._config.api
 
     @property
@@ -96,26 +96,26 @@ class WorldMetadata(ABC):
 
     @property
     def url(self) -> str | None:
-        """Address of the instance that became ready last; None before any did."""
+        """Address of the instance that became ready last; None before the first."""
         return None if self._latest is None else self._latest.url
 
     @property
     def port(self) -> int | None:
-        """Port of that instance."""
+        """Port of that instance; None before the first."""
         return None if self._latest is None else self._latest.port
 
     @property
     def command_file(self) -> Path | None:
-        """Rerunnable launch command of that instance."""
+        """Script that reruns the launch of that instance; None before the first."""
         return None if self._latest is None else self._latest.command_file
 
     @property
     def log_file(self) -> Path | None:
-        """Log of that instance."""
+        """Log of that instance; None before the first."""
         return None if self._latest is None else self._latest.log_file
 
     def api_path(self, *, path: str = API_ROUTE, access: Mapping[str, Any]) -> str:
-        """Return the address of a document or route, to be put into a prompt.
+        """Return the address of a document or route, for use in a prompt.
 
         Args:
             path: Route below the world's address.

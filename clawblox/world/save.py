@@ -1,7 +1,7 @@
-"""Saves of the instances of a fleet: one, all at once, again and again, and before the end.
+"""Saves instances of a fleet: one, all at once, or at an interval.
 
-How a snapshot becomes a file and an entry of a manifest is the business of ``rundir.save``. Here
-it is remembered for a restart, and counted; and old ones are removed, never the last good one.
+``rundir.save`` writes the file and its manifest entry. This module counts the saves, remembers
+them for a restart, and removes old ones, but never the last good one.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> Sa
     """Save a snapshot of one instance and register it; see ``AsyncWorld.save``.
 
     Raises:
-        SnapshotError: There is no file and no entry.
-        WorldExitedError: The instance has ended; there is no file and no entry.
+        SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
+        WorldExitedError: The instance has ended; no file or manifest entry is left.
         ManifestError: The file is complete, but not registered.
 
-    Cancellation: either there is no file and no entry, or there are both.
+    Cancellation: leaves both the file and its manifest entry, or neither.
     """
     return await fleet.tasks.own(partial(_save, fleet, supervisor, options))
 
@@ -50,7 +50,7 @@ def save_all(
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
     return BatchOperation(
         fleet.tasks,
-        {each.instance.name: partial(_save, fleet, each, options) for each in supervisors},
+        {known.instance.name: partial(_save, fleet, known, options) for known in supervisors},
     )
 
 
@@ -82,13 +82,13 @@ async def _save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> S
 
 
 class Autosave:
-    """Saves every instance of a fleet again and again, and removes its own older saves.
+    """Saves all instances of a fleet at an interval, and removes its own older saves.
 
     Args:
         fleet: The fleet.
-        every: Seconds from the beginning of one round to that of the next.
-        keep: How many of its saves to keep for each instance. It also keeps what a running
-            instance was restored from, and all that others saved.
+        every: Seconds from the start of one round to that of the next.
+        keep: Number of its saves to keep per instance. It also keeps every snapshot that an
+            instance was restored from, and all saves that it did not make.
         options: How to save.
     """
 
@@ -101,9 +101,9 @@ class Autosave:
         self._saves: WeakKeyDictionary[Supervisor, list[SavedSnapshot]] = WeakKeyDictionary()
 
     async def run(self) -> None:
-        """Save until cancelled. A failed save is an event, and removes no older one.
+        """Save until cancelled. A failed save is an event, and no older save is removed for it.
 
-        Cancellation: a save that is under way leaves no file and no entry, or both.
+        Cancellation: a save that is under way leaves both its file and its entry, or neither.
         """
         with self._scope:
             while True:
@@ -112,21 +112,24 @@ class Autosave:
                 await anyio.sleep(max(0.0, begun_at + self._every - anyio.current_time()))
 
     def cancel(self) -> None:
-        """End the saving."""
+        """Stop saving."""
         self._scope.cancel()
 
     async def _save_once(self) -> None:
-        known = self._fleet.supervisors
-        ready = {each.instance.name: each for each in known if each.lifecycle.state is State.READY}
+        ready = {
+            known.instance.name: known
+            for known in self._fleet.supervisors
+            if known.lifecycle.state is State.READY
+        }
         batch = await save_all(self._fleet, ready.values(), self._options)
         for name, saved in batch.done.items():
             await self._retain(ready[name], saved)
 
     async def _retain(self, supervisor: Supervisor, saved: SavedSnapshot) -> None:
-        """Remove the saves of an instance that ``saved`` makes superfluous."""
+        """Remove the saves of an instance that are no longer needed now that ``saved`` exists."""
         saves = [*self._saves.get(supervisor, ()), saved]
         if supervisor.lifecycle.state is not State.READY:
-            self._saves[supervisor] = saves  # a restart may be about to restore any of them
+            self._saves[supervisor] = saves  # a restart may be restoring any of them
             return
         self._saves[supervisor] = saves[-self._keep :]
         in_use = self._fleet.snapshots_in_use
@@ -138,7 +141,7 @@ class Autosave:
         paths = [save.path for save in spent]
         writer = self._fleet.writers.of(supervisor.instance.launch.instance_dir)
         try:
-            # First the manifest: a file that is listed may be gone, but not the other way round.
+            # The manifest first: an entry may lack its file, but not a file its entry.
             with anyio.CancelScope(shield=True):
                 await writer.apply(removal_update(paths, at=format_utc(utc_now())))
                 await run_blocking(_unlink, paths)

@@ -1,4 +1,4 @@
-"""The starts of one batch: when they are settled, and what an aborted one is told."""
+"""The starts of one batch: when all are over, and the error of those that were abandoned."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["Starts", "given_up"]
 
 
 class Starts:
-    """How far the starts of a batch are.
+    """Counts the starts of a batch that are over.
 
     Args:
-        count: How many there are.
-        stop_all: Whether all depend on each.
+        count: Number of starts in the batch.
+        stop_all: Whether the first failure aborts the batch.
 
     Attributes:
-        is_decided: Set when every start is settled, or one has failed that all depend on.
-        failed: The names of those that failed, the first cause first.
+        is_decided: Set when every start is over, or the batch is aborted.
+        failed: Names of the instances that failed, in the order in which they did.
     """
 
     def __init__(self, count: int, *, stop_all: bool) -> None:
@@ -31,7 +31,7 @@ class Starts:
             self.is_decided.set()
 
     def note(self, supervisor: Supervisor) -> None:
-        """Count a start that is settled."""
+        """Count a start that succeeded or failed."""
         self._left -= 1
         if supervisor.started is None:
             self.failed.append(supervisor.instance.name)
@@ -40,11 +40,10 @@ class Starts:
 
     @property
     def is_aborted(self) -> bool:
-        """Whether one has failed that all depend on."""
+        """Whether a failure has aborted the batch."""
         return self._stop_all and bool(self.failed)
 
 
 def given_up(name: str, failed: str) -> WorldStartError:
-    """Return the error of a start that was aborted because another one failed."""
-    message = f"instance {name!r} was given up, since {failed!r} failed"
-    return WorldStartError(message, instance=name)
+    """Return the error for instance ``name``, abandoned because instance ``failed`` failed."""
+    return WorldStartError(f"the start was abandoned because {failed!r} failed", instance=name)

@@ -1,8 +1,8 @@
 """World: AsyncWorld without ``await``.
 
-Each method is AsyncWorld's own, run through the portal: it takes signature, docstring and types
-from there. It works without a ``with`` block, inside a running event loop (a notebook cell), and
-with Ctrl-C. What a script leaves open is closed when the interpreter ends.
+Each method runs that of AsyncWorld through the portal, and has its signature, docstring and types.
+World works without a ``with`` block, inside a running event loop (a notebook cell), and with
+Ctrl-C. What a script leaves open is closed when the interpreter ends.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _sync(
     """Return the method that calls an async one and waits for it.
 
     Args:
-        method: The method of ``AsyncWorld``; gives signature, docstring and types.
-        returns: What is returned, where it is not what the annotation of ``method`` says.
+        method: The method of ``AsyncWorld``, with the signature, docstring and types to copy.
+        returns: The return annotation; None means that of ``method``.
     """
 
     def call(self: World, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -75,13 +75,13 @@ _C = TypeVar("_C", bound=Callable[..., Any])
 
 
 def _disguised(call: _C, method: Callable[..., Any], returns: str | None) -> _C:
-    """Give ``call`` name, docstring and signature of ``method``."""
+    """Give ``call`` the name, docstring and signature of ``method``."""
     update_wrapper(call, method)
     call.__qualname__ = f"World.{method.__name__}"
     call.__module__ = __name__
     if returns is not None:
         signature = inspect.signature(method).replace(return_annotation=returns)
-        call.__signature__ = signature  # type: ignore[attr-defined]  # what inspect reads
+        call.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
     return call
 
 
@@ -182,13 +182,22 @@ class World(WorldMetadata):
         return self._world.metrics
 
     def open(self) -> None:
-        """Make ready for calls; each of them does it when it is needed."""
+        """Open the world; each call does so when needed.
+
+        Raises:
+            ConfigError: The directory or its ``world.toml`` is missing or wrong.
+            FetchError: The folder cannot be downloaded.
+        """
         if not self._is_open:
             portal.enter(self._world, self._world._kill_now)
             self._is_open = True
 
     def close(self) -> None:
-        """Stop every instance that is not detached; a second call does nothing."""
+        """Stop every instance that is not detached; a second call does nothing.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed: the instances were killed at once.
+        """
         self._is_open = False
         portal.leave(self._world)
 

@@ -291,7 +291,7 @@ def test_a_failed_fork_is_an_error_with_its_reason(up: Start, call: Start, run_d
     snapshot.write_text(json.dumps({"scene_hash": "scene-other", "counter": 1}))
     forked = call("fork", str(run_dir), str(snapshot))
     assert forked.wait() == 1
-    assert "w003: failed: world 'counter' ended while it should have restored" in forked.err
+    assert "w003: failed: world 'counter' ended while restoring" in forked.err
     wait_for_end(command)
 
 

@@ -338,7 +338,7 @@ async def test_a_world_on_the_other_loopback_is_told_where_it_listens(tmp_path: 
         phase="probing",
         health_timeout=BOOT_S,
     )
-    assert error.hint == "something listens on ::1; worlds bind WORLD_HOST (127.0.0.1)"
+    assert error.hint == "a process listens on ::1; bind WORLD_HOST (127.0.0.1) instead"
     assert error.hint in str(error)
 
 
@@ -431,7 +431,7 @@ async def test_a_host_that_is_not_of_this_machine_fails_the_start(tmp_path: Path
     assert os.strerror(errno.EADDRNOTAVAIL) in caught.value.message
 
 
-# --------------------------------------------------------------- somebody else answers there
+# --------------------------------------------------------------- another process answers there
 
 GATE = """
 echo "$WORLD_PORT" > port.part && mv port.part port

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clawblox import AsyncWorld, ConfigError, WorldCallError, WorldSessionError
-from clawblox.world.access import member_of
+from clawblox.world.access import make_member
 from tests.rundir.support import records_on_disk
 from tests.running import Bot, manifest_of, requests, running, switch
 from tests.support import ask, make_world
@@ -77,7 +77,7 @@ NAMES = {
 
 @pytest.mark.parametrize("run_name", NAMES)
 def test_a_run_suffix_is_cut_and_nothing_else(run_name: str) -> None:
-    assert member_of(run_name).name == NAMES[run_name]
+    assert make_member(run_name).name == NAMES[run_name]
 
 
 @pytest.mark.parametrize("run_name", ["Rocky-r003", "Eko-rexp-g001-w0-a0", "Rocky-red", "-r1"])
@@ -254,7 +254,9 @@ async def test_a_call_without_an_answer_ends_with_its_time(tmp_path: Path) -> No
 )
 async def test_what_is_no_agent_is_refused(tmp_path: Path, agent: Any) -> None:
     async with running(tmp_path) as (world, started):
-        with pytest.raises(ConfigError, match=r"an agent is a name, or has \.name and \.dir"):
+        with pytest.raises(
+            ConfigError, match=r"agent: must be a name, or an object with \.name and \.dir"
+        ):
             await world.connect(agent)
         assert requests(started, "/join") == []
 
@@ -274,7 +276,7 @@ async def test_an_agent_that_left_is_unknown_to_the_world(tmp_path: Path) -> Non
 
 async def test_to_leave_takes_an_access(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
-        with pytest.raises(ConfigError, match="an access is what connect returned"):
+        with pytest.raises(ConfigError, match="access: must be what connect returned"):
             await world.leave({"session": "x"})
 
 

@@ -54,7 +54,7 @@ async def test_a_halt_is_an_event_and_a_state_with_its_reason(tmp_path: Path, ru
         assert (exited["halt"], exited["unresponsive"]) == (REASON, False)
         assert exited["exit"] == WorldExit(status=0)
         assert world.instances == ("w000",)
-        with pytest.raises(WorldExitedError, match=f"has ended: it halted: {REASON}"):
+        with pytest.raises(WorldExitedError, match=f"has halted: {REASON}"):
             await world.save(instance="w001")
         metrics = world.metrics
         assert (metrics.halts, metrics.unresponsive, metrics.exits) == (1, 0, 1)
@@ -127,7 +127,7 @@ async def test_a_save_that_is_under_way_fails_when_the_world_has_halted(
 
     async def clear_away(supervisor: Supervisor) -> bool:
         if supervisor.instance.halt is not None:
-            with pytest.raises(WorldExitedError, match="it halted"):
+            with pytest.raises(WorldExitedError, match="has halted: "):
                 async with supervisor.calls.call():
                     raise AssertionError("it was called")
             refused.append(supervisor.instance.name)
