@@ -164,7 +164,15 @@ class Launcher:
         while self._waiting or work.is_busy:
             while self._given_up:
                 self._give_up(work, self._given_up.popleft())
-            is_held_back = not self._begin_next(work)
+            is_held_back = False
+            if self._waiting:
+                start = self._waiting[0]
+                if self._ramp.begin(start):
+                    self._waiting.popleft()
+                    work.begin(start)
+                else:
+                    is_held_back = True
+                    self._look(start)
             limit = work.seconds_to_timer() if work.is_busy else 0.0
             if self._waiting:
                 limit = min(limit, LOOK_INTERVAL_S) if is_held_back else 0.0
@@ -177,18 +185,10 @@ class Launcher:
         else:
             work.give_up(start)
 
-    def _begin_next(self, work: _Work) -> bool:
-        """Begin a start that waits, if the ramp lets it; return whether it did or none waits."""
-        if self._waiting:
-            start = self._waiting[0]
-            if not self._ramp.begin(start):
-                if (pace := self._ramp.look()) is not None:
-                    self._tell(lambda: start.on_pace(pace))
-                return False
-            self._waiting.popleft()
-            work.begin(start)
-            return True
-        return True
+    def _look(self, start: _Start) -> None:
+        """Look at the machine, which holds ``start`` back; tell it when the pace changes."""
+        if (pace := self._ramp.look()) is not None:
+            self._tell(lambda: start.on_pace(pace))
 
     def _step(self, work: _Work, ready: list[tuple[int, int]]) -> None:
         for fd, _ in ready:

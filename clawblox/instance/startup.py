@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import WorldExitedBeforeReady, WorldIdentityError
+from clawblox.errors import WorldExitedBeforeReady, WorldIdentityError, WorldStartError
 from clawblox.instance.failures import exited_before_ready, identity_error, ready_timeout
 from clawblox.instance.health import StrangerAnswers
 from clawblox.instance.instance import Instance
@@ -59,27 +59,6 @@ async def start_up(
 
     Cancellation: at any point; whoever owns the instance ends it.
     """
-    if instance.launch.options.port is not None and not instance.has_port:
-        await run_blocking(instance.take_name)
-        await instance.wait_for_port()
-    for attempts_left in reversed(range(_PORT_ATTEMPTS)):
-        try:
-            await _launch(instance, launcher, move, tell)
-            return
-        except (WorldExitedBeforeReady, WorldIdentityError):
-            if not attempts_left or not await _has_lost_port(instance):
-                raise
-        _log.info("port lost, starting again", instance=instance.name)
-        with anyio.CancelScope(shield=True):
-            await instance.end(Grace(FAILED_START_GRACE_S))
-            await run_blocking(partial(instance.begin_anew, keep_port=False))
-        move(State.LEASING)
-
-
-async def _launch(
-    instance: Instance, launcher: Launcher, move: Callable[[State], None], tell: Tell
-) -> None:
-    """Have the launcher start an instance, once; see :func:`start_up`."""
     is_spawned = False
 
     def on_spawned() -> None:
@@ -93,22 +72,45 @@ async def _launch(
         kind: EventKind = "ramp_slowed" if pace.is_slow else "ramp_recovered"
         tell(kind, limit=pace.limit, pressure=pace.pressure)
 
-    try:
-        ending = await launcher.run(instance, on_spawned=on_spawned, on_pace=on_pace)
-    except StrangerAnswers as stranger:
-        raise identity_error(instance, stranger) from stranger
-    except Exception:
-        if instance.has_port and not is_spawned:
-            move(State.SPAWNING)  # that is what failed
-        raise
+    if instance.launch.options.port is not None and not instance.has_port:
+        await run_blocking(instance.take_name)
+        await instance.wait_for_port()
+    for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+        try:
+            ending = await launcher.run(instance, on_spawned=on_spawned, on_pace=on_pace)
+            failure = await _find_failure(instance, ending)
+        except StrangerAnswers as stranger:
+            failure = identity_error(instance, stranger)
+            failure.__cause__ = stranger
+        except Exception:
+            if instance.has_port and not is_spawned:
+                move(State.SPAWNING)  # that is what failed
+            raise
+        if failure is None:
+            return
+        if not attempts_left or not await _has_lost_port(instance, failure):
+            raise failure
+        _log.info("port lost, starting again", instance=instance.name)
+        with anyio.CancelScope(shield=True):
+            await instance.end(Grace(FAILED_START_GRACE_S))
+            await run_blocking(partial(instance.begin_anew, keep_port=False))
+        is_spawned = False
+        move(State.LEASING)
+
+
+async def _find_failure(instance: Instance, ending: Ending) -> WorldStartError | None:
+    """Return why a start failed; None when the instance is ready."""
     if ending is Ending.EXITED:
         await instance.wait_exit()
-        raise exited_before_ready(instance)
+        return exited_before_ready(instance)
     if ending is Ending.LATE:
-        raise await run_blocking(ready_timeout, instance)
+        return await run_blocking(ready_timeout, instance)
+    return None
 
 
-async def _has_lost_port(instance: Instance) -> bool:
+async def _has_lost_port(instance: Instance, failure: WorldStartError) -> bool:
     """Return whether a stranger took a leased port between our test and the world's bind."""
-    may_move = instance.launch.options.port is None and not instance.restarts
-    return may_move and bool(await run_blocking(describe_owner, instance.port))
+    is_given = instance.launch.options.port is not None or instance.restarts > 0
+    if is_given or not isinstance(failure, WorldExitedBeforeReady | WorldIdentityError):
+        return False
+    return bool(await run_blocking(describe_owner, instance.port))

@@ -31,7 +31,6 @@ from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RunStatus, restart_update, run_update
-from clawblox.rundir.records import InstanceRecord
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import has_digest
 from clawblox.system.process import Grace, Process, TreeEnd
@@ -180,9 +179,12 @@ class Supervisor:
         """Go through a start; return whether it succeeded."""
         try:
             if self.instance.record is None:
-                await self._start()
+                await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
             else:
-                await self._attach(self.instance.record)
+                await run_blocking(self.instance.attach, self.instance.record)
+                self.lifecycle.move(State.SPAWNING)
+                self.lifecycle.move(State.PROBING)
+            self._serve(self._elapsed())
         except Exception as error:  # noqa: BLE001 - every failure belongs to the caller of start
             phase = self.lifecycle.state.value
             self._failure = await run_blocking(
@@ -196,16 +198,6 @@ class Supervisor:
     def _settle(self) -> None:
         self._settled.set()
         self._on_settled(self)
-
-    async def _start(self) -> None:
-        await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
-        self._serve(self._elapsed())
-
-    async def _attach(self, record: InstanceRecord) -> None:
-        await run_blocking(self.instance.attach, record)
-        self.lifecycle.move(State.SPAWNING)
-        self.lifecycle.move(State.PROBING)
-        self._serve(self._elapsed())
 
     def _serve(self, ready_s: float) -> None:
         self.started = self.instance.running.started_world(ready_s)

@@ -273,7 +273,9 @@ class AsyncWorld(WorldMetadata):
             make_run_dir(launch.run_dir)
             return launch
 
-        self._latest_started = await fleet.start(prepare)
+        self._latest_started = await fleet.tasks.own(
+            partial(fleet.start, prepare), undo=fleet.undo_start
+        )
         return self._latest_started
 
     async def start_many(

@@ -176,13 +176,6 @@ class Fleet:
         Args:
             plan: Returns its launch. Blocks.
         """
-
-        async def end(started: StartedWorld) -> None:
-            await self._end([self._supervisors[started.name]])
-
-        return await self.tasks.own(partial(self._start, plan), undo=end)
-
-    async def _start(self, plan: Callable[[], Launch]) -> StartedWorld:
         launch = await run_blocking(plan)
         await self._close_interrupted(launch.run_dir)
         control = await self._controls.open(launch.run_dir)
@@ -193,6 +186,10 @@ class Fleet:
         except BaseException:
             await self._end([supervisor])
             raise
+
+    async def undo_start(self, started: StartedWorld) -> None:
+        """End an instance whose caller was cancelled before it learned of the start."""
+        await self._end([self._supervisors[started.name]])
 
     async def start_many(
         self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool
