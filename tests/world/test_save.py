@@ -6,16 +6,14 @@ import errno
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, StartedWorld
-from clawblox.instance.launch import Launch
+from clawblox import AsyncWorld
 from clawblox.telemetry.events import EventStream
 from clawblox.world import save as saving
-from clawblox.world.fleet import Fleet
+from clawblox.world.control_sockets import ControlSockets
 from tests.crowd import on_disk, registered, until
 from tests.running import manifest_of
 from tests.support import make_world, wait_until_async
@@ -68,17 +66,17 @@ async def test_what_instances_that_wait_for_their_turn_will_be_restored_from_sta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_begin, forked = anyio.Event(), []
-    supervise = Fleet._supervise
+    open_now = ControlSockets.open
 
-    async def supervise_late(fleet: Fleet, launch: Launch, **options: Any) -> StartedWorld:
+    async def open_late(sockets: ControlSockets, run_dir: Path) -> str:
         await may_begin.wait()
-        return await supervise(fleet, launch, **options)
+        return await open_now(sockets, run_dir)
 
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=tmp_path / "run")
         await world.autosave(every=1000.0, keep=1)
         saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
-        monkeypatch.setattr(Fleet, "_supervise", supervise_late)
+        monkeypatch.setattr(ControlSockets, "open", open_late)
 
         async def fork() -> None:
             forked.append(await world.fork(saved, 2, run_dir=tmp_path / "forks"))
