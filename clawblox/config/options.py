@@ -1,8 +1,8 @@
-"""Every option of a start and of a save: its name, default, unit and complaint, in one place.
+"""The options of starts and saves: names, defaults, units and error messages, in one place.
 
 ``AsyncWorld.start`` and its siblings, the control socket, the command line and the records take
-their options from the classes here. A value is checked when the object is made, without looking at
-the file system; what the paths lead to is checked by the start itself.
+their options from these classes. Values are checked when the object is made, without reading the
+file system; the start itself checks what paths lead to.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 OnFailure: TypeAlias = Literal["keep", "stop_all"]
-"""What becomes of the other instances when one of many cannot be started."""
+"""What happens to the other instances when one of many cannot be started."""
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_HEALTH_TIMEOUT_S: Final = 60.0
@@ -66,7 +66,7 @@ def is_instance_name(value: object) -> bool:
     return isinstance(value, str) and _INSTANCE_NAME.fullmatch(value) is not None
 
 
-# -- checks: converters return what is kept, validators only complain ---------------------------
+# -- checks: converters return the value to keep, validators only raise -------------------------
 
 
 def _to_host(value: str) -> str:
@@ -154,18 +154,18 @@ def _check_seed(_owner: Any, field: attrs.Attribute[Any], value: object) -> None
 
 @attrs.frozen(kw_only=True)
 class SharedOptions:
-    """What every start can be told, alone or as one of many.
+    """The options of every start, of one instance or of many.
 
     Attributes:
         record: Whether the world records.
-        env: Further environment variables.
+        env: Additional environment variables.
         host: Address that the world binds.
         base_path: Prefix of its routes.
-        health_timeout: Seconds until the world must be ready.
+        health_timeout: Seconds until the world must be ready, from the moment it is spawned.
         detach: Whether the instance lives on when this orchestrator ends.
-        restart: What becomes of the instance when it dies: ``never`` leaves it dead, ``fresh``
-            starts it again as it was started, ``checkpoint`` from its last good save.
-        max_restarts: How many restarts within ``restart_window`` are allowed; after that the
+        restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts it
+            again as it was started, ``checkpoint`` restores its last good save.
+        max_restarts: Number of restarts allowed within ``restart_window``; after that the
             instance stays dead.
         restart_window: Length of that window in seconds.
 
@@ -184,24 +184,24 @@ class SharedOptions:
     restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_check_seconds)
 
     def shared(self) -> dict[str, Any]:
-        """Return the values of the options that every start has, by name."""
+        """Return the values of the shared options, by name."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(SharedOptions)}
 
 
 @attrs.frozen(kw_only=True)
 class StartOptions(SharedOptions):
-    """What the start of one instance can be told.
+    """The options for the start of one instance.
 
     Attributes:
-        port: Port of the world; None leases one.
-        port_wait: Seconds to wait for a given port to become free.
-        record_dir: Where it records; None means ``recordings`` in its directory.
-        resume: Snapshot to restore; None is a fresh start.
+        port: Port of the world; None leases a free one.
+        port_wait: Seconds to wait for a given port to become free; 0 does not wait.
+        record_dir: Directory for recordings; None means ``recordings`` in the run directory.
+        resume: Snapshot to restore; None starts afresh.
         run_dir: Directory of the run; None means the parent of ``record_dir``, else the world
             directory.
-        name: Name of the instance; None takes the first free of ``w000``, ``w001``, …
-        command_file: Where to write the rerunnable launch script; None chooses.
-        log_file: Where the output goes; None chooses.
+        name: Name of the instance; None takes the first free one of ``w000``, ``w001``, …
+        command_file: File for the rerunnable launch script; None means one in ``runtime``.
+        log_file: File for the output of the world; None means one in ``logs``.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -219,14 +219,14 @@ class StartOptions(SharedOptions):
 
 @attrs.frozen(kw_only=True)
 class ManyOptions(SharedOptions):
-    """What the start of many instances can be told, besides what each of them has of its own.
+    """The options that the instances of one start share; see also :class:`InstanceSpec`.
 
     Attributes:
-        resume: Snapshot that those restore that name none of their own; None is a fresh start.
-        reseed: Seed for the random state of the first instance after the restore; each of the
-            others gets one more. None leaves the random state as it is in the snapshot.
-        on_failure: ``keep`` lets a failed start cost nothing but itself; ``stop_all`` ends all the
-            others after the first.
+        resume: Snapshot to restore, unless an instance has its own; None starts afresh.
+        reseed: Seed for the random state of the first instance after the restore; the seed counts
+            up by 1 from instance to instance. None keeps the random state of the snapshot.
+        on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
+            them all at the first failure.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -239,13 +239,13 @@ class ManyOptions(SharedOptions):
 
 @attrs.frozen
 class InstanceSpec:
-    """What one of many instances has of its own; None means as for all of them.
+    """The options of one of many instances; None means the option that they share.
 
     Attributes:
-        name: Its name; None takes the next free of ``w000``, ``w001``, …
-        resume: Snapshot to restore: its path, or what ``save`` returned. A relative path means the
-            file in the world directory if there is one, else the one in the current directory.
-        env: Further environment variables, on top of those for all.
+        name: Its name; None takes the next free one of ``w000``, ``w001``, …
+        resume: Snapshot to restore: its path, or what ``save`` returned. A relative path is looked
+            up in the world directory, then in the current directory.
+        env: Environment variables in addition to the shared ones.
         record: Whether it records.
 
     Raises:
@@ -259,10 +259,10 @@ class InstanceSpec:
 
     @classmethod
     def parse(cls, given: object) -> Self:
-        """Return what one of many instances has of its own; a mapping may stand for it.
+        """Return a spec, or make one from a mapping with its fields.
 
         Raises:
-            ConfigError: It is neither, or the mapping has an unknown key; names it.
+            ConfigError: ``given`` is neither, or has an unknown key or a wrong value; names it.
         """
         if isinstance(given, cls):
             return given
@@ -281,12 +281,12 @@ class InstanceSpec:
 
 @attrs.frozen
 class SaveOptions:
-    """What a save can be told.
+    """The options of a save.
 
     Attributes:
-        dir: Where the file goes; None means ``checkpoints`` beside the other files of the instance.
+        dir: Directory for the file; None means ``checkpoints`` of the instance.
         timeout: Seconds for the transfer.
-        max_bytes: Largest snapshot that is accepted, in bytes.
+        max_bytes: Size limit of the snapshot, in bytes.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.

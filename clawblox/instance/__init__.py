@@ -1,16 +1,16 @@
-"""One process tree, from the lease of its port until it is reaped.
+"""One instance: its process tree, from the lease of its port until it is reaped.
 
 - ``supervisor``: the one task that owns an instance.
-- ``lifecycle``: the states of an instance, its moves, and its restart budget.
-- ``startup``: one start, from its port to readiness.
+- ``lifecycle``: the states of an instance, their transitions, and the restart budget.
+- ``startup``: one start, from the port to readiness.
 - ``launcher``: the thread that spawns and probes.
-- ``ramp``: how many starts may be under way.
-- ``launch``: what a start, or many, mean.
-- ``environment``: command and environment of its processes.
-- ``instance``: what an instance holds, taken and given back.
-- ``stages``: what it has reached, as values.
+- ``ramp``: the limit on concurrent starts.
+- ``launch``: the options of a start, resolved to paths, names and seeds.
+- ``environment``: the command and environment of its processes.
+- ``instance``: acquires and releases the resources of an instance.
+- ``stages``: the stages that it reaches, as values.
 - ``processes``: its processes.
 - ``health``: when a world is ready, and whether it still answers.
 - ``calls``: calls that fail when their instance ends.
-- ``failures``: what went wrong, as a public error.
+- ``failures``: turns what went wrong into a public error.
 """

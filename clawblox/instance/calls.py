@@ -1,4 +1,4 @@
-"""Calls under way to one instance: each fails at once when the instance ends meanwhile."""
+"""The calls to one instance: they fail at once when the instance ends."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from clawblox.instance.instance import Instance
 __all__ = ["Calls"]
 
 _EXIT_NOTICE_S = 0.25
+"""How long to wait for the exit of a world after a call to it broke, in seconds."""
 
 
 class Calls:
@@ -22,7 +23,7 @@ class Calls:
 
     Args:
         instance: The instance.
-        is_ready: Whether it can be called now.
+        is_ready: Returns whether it can be called now.
     """
 
     def __init__(self, instance: Instance, is_ready: Callable[[], bool]) -> None:
@@ -32,10 +33,14 @@ class Calls:
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
-        """Do something with the instance, and fail at once when it ends meanwhile.
+        """Run the body of the block as a call to the instance.
+
+        A WorldError of the body is completed with the facts of the instance.
 
         Raises:
-            WorldExitedError: It has ended, or does so before the body is done.
+            WorldExitedError: The instance has ended, or ended before the body was done.
+
+        Cancellation: cancels the body; has no other effect.
         """
         begun_at = anyio.current_time()
         if not self._is_ready():
@@ -54,12 +59,12 @@ class Calls:
             raise await self._exited_error(begun_at)
 
     def fail(self) -> None:
-        """Fail every call that is under way: the instance has ended, or is about to."""
+        """Fail every call that is under way, because the instance has ended or is about to."""
         for scope in self._scopes:
             scope.cancel()
 
     async def _prefer_exit(self, error: WorldError, begun_at: float) -> None:
-        """Raise the exit instead of ``error`` when a dying world is what broke the call."""
+        """Raise the exit instead of ``error`` if the call broke because the world died."""
         if getattr(error, "status", None) is None:
             with anyio.move_on_after(_EXIT_NOTICE_S) as notice:
                 await self._instance.wait_exit()

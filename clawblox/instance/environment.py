@@ -1,4 +1,4 @@
-"""What the processes of an instance are given: command, environment, the script that reruns them.
+"""Builds the command and environment of an instance's processes, and the script that reruns them.
 
 Plain values and text; nothing is written or started here.
 """
@@ -25,10 +25,10 @@ __all__ = ["child_environment", "fill_command", "render_command_file", "world_en
 _TOKEN_BYTES: Final = 32
 
 _PYTHON: Final = "{python}"
-"""As a word of a command: the interpreter that runs us."""
+"""A word of a command that stands for the interpreter that runs clawblox."""
 
 _ACTIVATION_ENV: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
-"""Set, and one of them not blank, where a Python environment is activated."""
+"""An activated Python environment sets one of these."""
 
 _OTHER_CONTRACT_ENV: Final = (
     protocol.BIN_ENV,
@@ -40,7 +40,13 @@ _OTHER_CONTRACT_ENV: Final = (
 
 
 def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEnvironment:
-    """Return the contract variables of one instance, with tokens of its own."""
+    """Return the contract variables of one instance, with new tokens.
+
+    Args:
+        launch: The launch; tokens in its ``env`` are used instead of new ones.
+        port: Port that the world must bind.
+        manifest_path: The manifest of the instance.
+    """
     return WorldEnvironment(
         host=launch.options.host,
         port=port,
@@ -71,16 +77,21 @@ def _find_own_bin() -> str | None:
 
 
 def fill_command(command: Sequence[str]) -> list[str]:
-    """Return a command of ``world.toml`` with the interpreter that runs us for ``{python}``."""
+    """Return a command of ``world.toml`` with ``{python}`` replaced by our interpreter."""
     return [sys.executable if word == _PYTHON else word for word in command]
 
 
 def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> dict[str, str]:
-    """Return the whole environment of the instance's processes.
+    """Return the complete environment of the instance's processes.
 
-    Contract variables of an outer world do not leak in: what does not apply is unset. A program
-    that is started by a notebook, cron or an editor has no environment activated: there the
-    directory of our interpreter comes first in PATH, so that ``python`` is the one that runs us.
+    Contract variables of this process are not inherited; those that do not apply are unset. If no
+    Python environment is activated (in a notebook, an editor or a cron job), PATH begins with the
+    directory of our interpreter, so that ``python`` is the one that runs clawblox.
+
+    Args:
+        launch: The launch.
+        world: The contract variables.
+        cookie: Marks the processes of the instance.
     """
     contract = {*ARGUMENT_BY_VARIABLE, *world.secrets(), *_OTHER_CONTRACT_ENV}
     inherited = {key: value for key, value in launch.inherited.items() if key not in contract}
@@ -95,7 +106,7 @@ def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> d
 
 
 def _search_path(env: Mapping[str, str]) -> dict[str, str]:
-    """Return PATH as it has to be changed, if it has to be."""
+    """Return the new PATH, or an empty dict if it stays."""
     path, here = env.get("PATH", os.defpath), _interpreter_dir()
     if any(map(env.get, _ACTIVATION_ENV)) or path.split(os.pathsep)[0] == here:
         return {}
@@ -110,20 +121,20 @@ def _interpreter_dir() -> str:
 def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
     """Return a shell script that reruns the launch by hand.
 
-    Contract variables that the caller has set win, so that the port can be another one. Tokens
-    and variables whose name says that they are secret are not in it: the tokens are made anew,
-    the others are taken from the caller's environment.
+    Contract variables that the caller has set take precedence, for example to use another port.
+    The script contains no secrets: it makes new tokens, and takes variables with a secret name
+    from the caller's environment.
     """
     given = {key: value for key, value in launch.options.env.items() if key not in world.secrets()}
     lines = [
         "#!/bin/sh",
         f"# Reruns an instance of the world {_one_line(launch.config.name)}.",
-        "# Set WORLD_PORT, or another of the WORLD_ variables, to have it another way.",
+        "# Set WORLD_PORT or another WORLD_ variable to override its value below.",
         f"cd {shlex.quote(str(launch.config.dir))} || exit 1",
     ]
     for key, value in given.items():
         if protocol.SECRET_NAME.search(key) or not key.isidentifier():
-            lines.append(f"# {_one_line(key)} comes from your environment.")
+            lines.append(f"# {_one_line(key)} is taken from your environment.")
         else:
             lines.append(f"{key}={shlex.quote(value)}; export {key}")
     if "PATH" not in launch.options.env:

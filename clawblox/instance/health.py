@@ -1,14 +1,14 @@
-"""Health: when a world is ready, whether it is ours that answers, and whether it still does.
+"""Health checks: whether a world is ready, is the process that answers, and still answers.
 
 A world is ready when its route answers 200 (or its log says so) *and* the listening socket
 belongs to its process tree. Probes are raw loopback sockets: a refused connection costs about
 14 µs, where an HTTP client would cost a third of a millisecond.
 
-What a probe does is written as generators that yield what they wait for, so that the launcher's
-one thread can drive many of them, and the liveness check one of them in the event loop. Liveness
-has the kubelet's words: every ``period`` seconds a look that may take ``timeout`` seconds, and
-``failure_threshold`` failures in a row mean that the world hangs. A world that says itself that it
-has halted is believed at once.
+A probe is written as generators that yield what they wait for, so that the launcher can drive many
+of them in its one thread, and the liveness check one in the event loop. Liveness uses the terms of
+the kubelet: every ``period`` seconds a probe that may take ``timeout`` seconds;
+``failure_threshold`` failures in a row mean that the world hangs. If a world reports that it has
+halted, one probe is enough.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ WRITE: Final = select.EPOLLOUT
 
 
 class Wait(NamedTuple):
-    """What the steps of a probe wait for: an event of a descriptor, at most for some seconds.
+    """What the steps of a probe wait for: an event of a descriptor, or a timeout.
 
     Attributes:
-        seconds: How long; ``math.inf`` for ever.
-        fd: The descriptor; -1 only lets the time pass.
+        seconds: Longest wait in seconds; ``math.inf`` waits without limit.
+        fd: The descriptor; -1 waits for the timeout alone.
         events: :data:`READ` or :data:`WRITE`.
     """
 
@@ -77,9 +77,9 @@ class Wait(NamedTuple):
 
 
 Steps: TypeAlias = Generator[Wait, bool, bool]
-"""The steps of a probe: yields waits, is sent whether the event came in time, returns the finding.
+"""The steps of a probe: yield a wait, are sent whether the event came in time, return the result.
 
-Closing it closes its connection.
+Closing them closes the connection.
 """
 
 
@@ -93,21 +93,21 @@ class StrangerAnswers(Exception):  # noqa: N818 - says the condition; the caller
 
 @attrs.define
 class Probe:
-    """How to see that one instance is ready, and what was seen last.
+    """Checks whether one instance is ready, and keeps the last result.
 
     Attributes:
-        host: Address that the world was told to bind.
+        host: Address that the world must bind.
         port: Its port.
-        path: Route that must answer 200, base path included; None for none.
-        log_pattern: What its log must show; None for nothing.
+        path: Route that must answer 200, base path included; None only connects.
+        log_pattern: Pattern that its log must contain; None does not read the log.
         log_file: The log.
         log_start: Offset of this instance's first byte in the log.
-        interval: Seconds between two looks; None doubles from 2 ms to 20 ms, and to 50 ms when it
-            takes long.
-        is_inherited: Whether the world inherits a socket that listens already. A request then
-            waits in its backlog for as long as it takes, and nobody else can answer it.
-        seen: What the last look saw, for an error message.
-        halt: Why the world has halted, when the last look was told so.
+        interval: Seconds between two looks; None doubles from 2 ms to 20 ms, and to 50 ms after
+            5 s.
+        is_inherited: Whether the world inherits a socket that already listens. A request then
+            waits in its backlog without limit, and no other process can answer it.
+        seen: The result of the last look, for an error message.
+        halt: Why the world has halted, if the last answer said so; else None.
     """
 
     host: str
@@ -125,10 +125,10 @@ class Probe:
     _log_matched: bool = attrs.field(init=False, default=False)
 
     def look(self) -> Steps:
-        """Look once: find whether the world says that it is ready, and note what was seen.
+        """Look once whether the world says that it is ready; keep the result in ``seen``.
 
         Raises:
-            OSError: It cannot be looked at, for want of descriptors.
+            OSError: There are no file descriptors left, or the log cannot be read.
         """
         if self.log_pattern is not None and not self._log_matched:
             self._log_matched = self._search_log()
@@ -152,7 +152,7 @@ class Probe:
                 text = self._log_end + chunk
                 if self.log_pattern.search(text.decode(errors="replace")):
                     return True
-                # A line that goes on is looked at again, with what comes.
+                # An unfinished line is searched again once more of it is there.
                 self._log_end = text[text.rfind(b"\n") + 1 :][-_LOG_CHUNK_BYTES:]
         return False
 
@@ -174,12 +174,12 @@ class Probe:
     def _read_answer(
         self, connection: socket.socket, request: bytes
     ) -> Generator[Wait, bool, bytes | None]:
-        """Send ``request`` and return the answer; None when it does not come in time."""
+        """Send ``request`` and return the answer; None if it does not come in time."""
         deadline = math.inf if self.is_inherited else time.monotonic() + _ANSWER_TIMEOUT_S
         connection.sendall(request)
         answer = b""
         while not _is_complete(answer):
-            # A world that promised no length and keeps the connection is not waited for.
+            # Without a content length, a connection that stays open is not waited for.
             has_status = _STATUS_LINE.match(answer)
             left = deadline - time.monotonic()
             is_readable = yield Wait(
@@ -212,7 +212,7 @@ class Probe:
         is_open = False
         try:
             code = connection.connect_ex((host, self.port))
-            if code == errno.EINPROGRESS:  # on this machine it is decided by now: ask again
+            if code == errno.EINPROGRESS:  # on loopback it is decided by now: ask again
                 code = connection.connect_ex((host, self.port))
             if code == errno.EALREADY:
                 yield Wait(math.inf, connection.fileno(), WRITE)
@@ -229,15 +229,15 @@ class Probe:
 
 
 def steps_until_ready(probe: Probe, expected_s: float) -> Steps:
-    """Look until the world says that it is ready; whose answer it is, is not known yet.
+    """Probe until the world says that it is ready; another process may have answered.
 
     Args:
-        probe: How to look.
-        expected_s: Seconds that worlds have taken at least, 0 when that is not known. The looks
-            begin at half of it, and not much later, for this world may be another one.
+        probe: The probe.
+        expected_s: Seconds that the fastest world so far took; 0 if not known. Probing begins at
+            half of it, and after 0.25 s at the latest, since this world may be faster.
 
     Raises:
-        OSError: It cannot be looked at, for want of descriptors.
+        OSError: There are no file descriptors left, or the log cannot be read.
     """
     begun_at = time.monotonic()
     if expected_s and probe.interval is None and not probe.is_inherited:
@@ -251,14 +251,15 @@ def steps_until_ready(probe: Probe, expected_s: float) -> Steps:
 
 
 def require_own_listener(probe: Probe, mark: Mark) -> None:
-    """See that it is the instance itself that listens. Blocks.
+    """Check that the instance itself listens on its port. Blocks.
 
     Args:
-        probe: How it was seen that it is ready.
+        probe: The probe that found it ready.
         mark: Marks the processes of the instance.
 
     Raises:
-        StrangerAnswers: Somebody else serves the port.
+        StrangerAnswers: A process outside the instance listens there.
+        OSError: There are no file descriptors left.
     """
     is_proven = probe.is_inherited and probe.path is not None
     if not is_proven and not _is_own_listener(probe.host, probe.port, mark):
@@ -271,13 +272,13 @@ def _is_own_listener(host: str, port: int, mark: Mark) -> bool:
 
 
 def _members(mark: Mark) -> Iterator[int]:
-    """Yield the pids of an instance; the whole tree is only looked for when it is needed."""
+    """Yield the pids of an instance; the tree is only searched when the leaders are not enough."""
     yield from (pid for pid, _ in mark.leaders)
     yield from (proc.pid for proc in find_tree([mark]))
 
 
 def _is_complete(answer: bytes) -> bool:
-    """Say whether the promised body has come; reading less would reset the connection."""
+    """Return whether the whole body has come; reading less would reset the connection."""
     head, separator, body = answer[:_MAX_ANSWER_BYTES].partition(b"\r\n\r\n")
     promised = _LENGTH.search(head)
     has_all = bool(separator and promised and len(body) >= int(promised[1]))
@@ -288,13 +289,13 @@ def _is_complete(answer: bytes) -> bool:
 
 
 async def wait_until_unresponsive(probe: Probe, rule: LivenessRule) -> str:
-    """Look at a world until it has halted or failed to answer too often; return what was seen last.
+    """Probe a world until it has halted or stopped answering; return what the last probe saw.
 
-    Time in which this process did not run counts as nobody's failure.
+    Time in which this process did not run does not count as a failure.
 
     Args:
-        probe: How to look; its ``halt`` tells afterwards why the world has halted, if it has.
-        rule: How often, how long, and how many failures.
+        probe: The probe; afterwards its ``halt`` says why the world has halted, if it has.
+        rule: Period and timeout in seconds, and the number of failures in a row.
 
     Cancellation: leaves no connection open.
     """
@@ -303,8 +304,8 @@ async def wait_until_unresponsive(probe: Probe, rule: LivenessRule) -> str:
         await anyio.sleep(rule.period)
         try:
             failures = 0 if await _answers_in_time(probe, rule.timeout) else failures + 1
-        except OSError as error:  # want of descriptors here says nothing of the world
-            _log.warning("liveness not looked at", error=str(error))
+        except OSError as error:  # our lack of descriptors is not a failure of the world
+            _log.warning("liveness not checked", error=str(error))
     return probe.seen
 
 
@@ -318,10 +319,10 @@ async def _answers_in_time(probe: Probe, timeout: float) -> bool:
 
 
 async def run_steps(steps: Steps) -> bool:
-    """Run the steps of a probe in the event loop and return what they find.
+    """Run the steps of a probe in the event loop and return their result.
 
     Raises:
-        OSError: As the steps do.
+        OSError: The steps raised it.
 
     Cancellation: leaves no connection open.
     """
@@ -346,11 +347,11 @@ def look_once(probe: Probe, seconds: float) -> bool:
     """Look once and return whether the world says that it is ready. Blocks.
 
     Args:
-        probe: How to look; its ``seen`` tells afterwards what was seen.
-        seconds: How long the look may take.
+        probe: The probe; afterwards its ``seen`` holds the result.
+        seconds: Time limit in seconds.
 
     Raises:
-        OSError: It cannot be looked at, for want of descriptors.
+        OSError: There are no file descriptors left, or the log cannot be read.
     """
     deadline = time.monotonic() + seconds
     steps = probe.look()

@@ -1,9 +1,9 @@
-"""What one instance holds: a name, then a port, then processes; each taken and given back.
+"""Acquires and releases the resources of one instance: a name, then a port, then processes.
 
 The stages are values, see ``stages``: Named when its name is claimed, Running once there may be
-processes. Each resource is noted the moment it is taken, so that :meth:`Instance.end` and
-:meth:`Instance.release` can be called at any point of a start and give back exactly what there is.
-When to do what, and what a failure means, is the supervisor's part.
+processes. Each resource is recorded the moment it is acquired, so that :meth:`Instance.end` and
+:meth:`Instance.release` can be called at any point of a start and release exactly what is held.
+The supervisor decides when to do what, and what a failure means.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ class Instance:
     """The resources of one instance.
 
     Args:
-        launch: What was asked for.
-        record: The record of a running instance, to attach to it instead of starting one.
-        names: The instances of the world object that it belongs to, by name, this one too
-            once it has a name; a name is unique there and not only in a run directory.
-        control: Name of the control socket that its orchestrator serves.
-        register: Called before its first process is started: puts it into the manifest. Blocks.
-        run_id: Id of the run that its start begins; empty makes one of its name and the time.
+        launch: The plan of its start.
+        record: The record of a running instance to attach to; None starts one.
+        names: The instances of its world object by name, shared by all of them; this one is added
+            once it has a name. Names are unique there, not only in a run directory.
+        control: Name of its orchestrator's control socket; '' for none.
+        register: Called before its first process is started; registers it in the manifest. Blocks.
+        run_id: Id of its run; '' makes one from its name and the time.
 
     Attributes:
-        launch: The same.
-        record: The same.
+        launch: The plan of its latest start.
+        record: The record that it was attached by; None if it was started.
         name: Its name, once claimed.
-        port: Its port, once leased.
-        restarts: How often it was brought back.
+        port: Its port, once leased; 0 before.
+        restarts: Number of its restarts.
         run_id: Id of its run, once it has a name.
-        exit: How the world's process ended, once it has.
-        halt: Why the world has halted, once it said that it has.
+        exit: How the world's process ended; None while it runs.
+        halt: Why the world has halted; None if it has not.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class Instance:
         self._written: InstanceRecord | None = None
         self._record_lock = threading.Lock()
 
-    # -- what is known of it ------------------------------------------------------------
+    # -- its facts ----------------------------------------------------------------------
 
     @property
     def running(self) -> Running:
         """The stage in which it has processes.
 
         Raises:
-            UsageError: It has none.
+            UsageError: It does not run.
         """
         if self._running is None:
             raise UsageError(f"instance {self.name!r} does not run")
@@ -128,7 +128,7 @@ class Instance:
 
     @property
     def log_files(self) -> list[Path]:
-        """Its output and those of its sidecars, once they are started."""
+        """Its log and those of its sidecars; empty before they are started."""
         return self._running.processes.log_files if self._running else []
 
     @property
@@ -147,7 +147,7 @@ class Instance:
         return self._running is None or self._running.is_over
 
     def error_fields(self) -> dict[str, Any]:
-        """Return what an error about this instance says of it. Blocks."""
+        """Return the fields of an error about this instance. Blocks."""
         named = self._named
         return {
             "instance": self.name or None,
@@ -176,7 +176,7 @@ class Instance:
             text = text.replace(secret, protocol.MASK)
         return text
 
-    # -- taking -------------------------------------------------------------------------
+    # -- acquiring ----------------------------------------------------------------------
 
     def take_name(self) -> Named:
         """Claim its name in the run directory. Blocks.
@@ -198,7 +198,7 @@ class Instance:
         return self._named
 
     def _note_claim(self, claim: Claim) -> None:
-        # In one step: starts in other run directories may be about to take the same name.
+        # Atomic, because starts in other run directories may be taking the same name.
         if self._names.setdefault(claim.name, self) is not self:
             claim.release()
             return
@@ -211,10 +211,10 @@ class Instance:
         )
 
     async def wait_for_port(self) -> None:
-        """Lease the port that the caller gave, when it is free.
+        """Lease the port that the caller asked for, waiting up to ``port_wait`` seconds.
 
         Raises:
-            PortBusy: It is in use.
+            PortBusy: It is still in use.
             OSError: The host is not an address of this machine.
 
         Cancellation: nothing is leased.
@@ -225,17 +225,17 @@ class Instance:
             self.port = self._lease.port
 
     def bring_up(self) -> int:
-        """Take what is not taken yet, write its files, start its processes. Blocks.
+        """Acquire what is missing, write its files, start its processes. Blocks.
 
         Returns:
-            The pidfd of the world's process; -1 when that has ended already.
+            The pidfd of the world's process; -1 if it has ended already.
 
         Raises:
             UsageError: Another instance of this world object has the name.
             RunLockedError: Another orchestrator holds it.
             NoFreePort: No port is free.
-            PortBusy: A stranger took the leased port that the world inherits.
-            CannotExecute: One of the commands.
+            PortBusy: Another process took the leased port that the world inherits.
+            CannotExecute: One of the commands cannot be executed.
             OSError: A file cannot be written.
             ManifestError: It cannot be registered.
             TmuxError: A tmux window cannot be opened.
@@ -288,11 +288,18 @@ class Instance:
         )
 
     def watch_until_ready(self, expected_s: float) -> Steps:
-        """Return the steps that find when it is ready; see :func:`health.steps_until_ready`."""
+        """Return the steps that probe it until it is ready; see :func:`health.steps_until_ready`.
+
+        Args:
+            expected_s: Seconds that the fastest world so far took; 0 if not known.
+
+        Raises:
+            UsageError: It does not run.
+        """
         return steps_until_ready(self.running.probe, expected_s)
 
     def settle(self) -> None:
-        """See that it is the instance itself that answers, and note that it is ready. Blocks.
+        """Check that the instance itself answers, and record that it is ready. Blocks.
 
         Raises:
             StrangerAnswers: Another process serves its port.
@@ -309,7 +316,8 @@ class Instance:
 
         Raises:
             RunLockedError: Another orchestrator holds it.
-            ProcessLookupError: It has ended meanwhile.
+            ProcessLookupError: It has ended by now.
+            OSError: The run directory cannot be written.
         """
         self._note_claim(claim_name(self.launch.run_dir, record.name, may_be_alive=True))
         world = adopt(record.pid)
@@ -317,7 +325,7 @@ class Instance:
         environment = world_environment(
             self.launch, self.port, manifest_path(self.launch.instance_dir)
         )
-        # The token is on no disk; the world's own environment is where it is.
+        # The token is not on disk, only in the environment of the world.
         known = read_variables(record.pid)
         environment = attrs.evolve(
             environment,
@@ -330,10 +338,10 @@ class Instance:
         self._started_at, self.restarts = record.started_at, record.restarts
         self._written, self.run_id = record, record.run_id
 
-    # -- watching and giving back -------------------------------------------------------
+    # -- watching and releasing ---------------------------------------------------------
 
     async def wait_exit(self) -> WorldExit | None:
-        """Wait until the world's process has ended; None when there never was one.
+        """Wait until the world's process has ended; return None if there never was one.
 
         Cancellation: changes nothing.
         """
@@ -342,14 +350,14 @@ class Instance:
         return self.exit
 
     async def end(self, grace: Grace) -> TreeEnd:
-        """End every process of it; call it shielded.
+        """End all of its processes; call it shielded.
 
         Args:
             grace: Time between TERM and KILL.
 
         Raises:
-            OSError: Not all of them can be looked at, for want of descriptors. Those that it
-                started are killed; the guard keeps its watch over the others.
+            OSError: There are no file descriptors left to find all of them. Those that clawblox
+                started are killed; the guard still watches the others.
         """
         running = self._running
         if running is None:
@@ -363,10 +371,10 @@ class Instance:
         return end
 
     def begin_anew(self, *, keep_port: bool) -> None:
-        """Be as before :meth:`bring_up`, after :meth:`end`, with the name that is claimed. Blocks.
+        """Prepare for another :meth:`bring_up` under the same name, after :meth:`end`. Blocks.
 
         Args:
-            keep_port: Whether the port stays leased, for those who know its address.
+            keep_port: Whether to keep the port, so that the address stays the same.
         """
         self.detach()
         if self._running is not None:
@@ -377,12 +385,12 @@ class Instance:
             self._release_port()
 
     def detach(self) -> None:
-        """Take it out of the guard's care: it outlives this orchestrator, or has ended."""
+        """Tell the guard to forget it, because it has ended or outlives this orchestrator."""
         if self._running is not None:
             guard.forget(self._running.mark)
 
     def release(self) -> None:
-        """Give back what is held beside the processes; a second call does nothing. Blocks."""
+        """Release what is held besides the processes; a second call does nothing. Blocks."""
         if not self._may_have_survivors:
             self.detach()
         if self._running is not None:
@@ -405,7 +413,7 @@ class Instance:
         """Write its record. Blocks.
 
         Raises:
-            OSError: The old record is unchanged.
+            OSError: It cannot be written; the old record is unchanged.
         """
         launch, running, named = self.launch, self._running, self._named
         world = running.processes.world if running else None
@@ -445,7 +453,7 @@ class Instance:
     def rename_run(self, run_id: str) -> None:
         """Give its run another id, in its record too. Blocks.
 
-        A record that is another start's by now stays as it is.
+        A record that belongs to another start by now stays as it is.
 
         Raises:
             OSError: The record cannot be written.
@@ -456,7 +464,7 @@ class Instance:
                 self._write(self._written)
 
     def _write(self, record: InstanceRecord) -> None:
-        """Write a record with the id that the run has now; the caller holds the lock."""
+        """Write a record with the current id of the run; the caller holds the lock."""
         if record.run_id != self.run_id:
             record = attrs.evolve(record, run_id=self.run_id)
         self._written = record
@@ -465,5 +473,5 @@ class Instance:
 
 
 def new_run_id(name: str, begun_at: datetime) -> str:
-    """Return the id of a run that an instance of that name begins."""
+    """Return the id of a run that an instance called ``name`` began at ``begun_at``."""
     return f"{name}-{begun_at:%Y%m%dT%H%M%S%fZ}"

@@ -1,7 +1,7 @@
-"""What one start, or many, mean: options resolved to paths, names and seeds.
+"""Plans starts: resolves the options of one start, or of many, to paths, names and seeds.
 
-What the processes are given is ``environment``'s. Plain values; nothing is started here, and only
-the file system is looked at.
+Plain values. Nothing is started here; the file system is only read. The environment of the
+processes is built by ``environment``.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
 
 @attrs.frozen(kw_only=True)
 class Launch:
-    """One start, asked for and checked; every path is absolute.
+    """The plan of one start, checked; all paths are absolute.
 
     Attributes:
         config: The world.
-        options: What the start was told.
-        run_dir: Directory that holds the records of the run's instances.
-        instance_dir: Directory that holds manifest and files of this instance; the run
-            directory itself, except for one of many.
-        index: Its place among many; None for one that was started alone.
-        record_dir: Where to record; None does not record.
-        resume_path: Snapshot to restore.
-        parent_sha256: Digest of that snapshot, when it is known.
-        reseed: Seed of the random state after the restore; None leaves it as it was.
-        tmux_session: tmux session to run in; None for none.
+        options: The options of the start.
+        run_dir: Directory with the records of the run's instances.
+        instance_dir: Directory with the manifest and files of this instance; the run directory
+            itself, except for one of many.
+        index: Its index among many; None if it was started alone.
+        record_dir: Directory for recordings; None does not record.
+        resume_path: Snapshot to restore; None starts afresh.
+        parent_sha256: Digest of that snapshot; None if not known.
+        reseed: Seed of the random state after the restore; None keeps the state of the snapshot.
+        tmux_session: tmux session to run in; None runs without tmux.
         inherited: Our own environment, read once for all that are started together.
     """
 
@@ -64,17 +64,17 @@ class Launch:
 
     @property
     def files_dir(self) -> Path:
-        """Where logs, launch scripts and checkpoints go when the caller does not say."""
+        """The default directory for logs, launch scripts and checkpoints."""
         return files_dir(self.config.dir, self.instance_dir)
 
     @property
     def hands_listener_over(self) -> bool:
-        """Whether the world inherits its listening socket; tmux's server cannot hand it down."""
+        """Whether the world inherits its listening socket; impossible under tmux."""
         return self.config.inherits_listener and self.tmux_session is None
 
     @cached_property
     def recorded_options(self) -> dict[str, Any]:
-        """The options as a record holds them: of ``env``, which may be secret, the names only."""
+        """The options for the record; of ``env``, which may be secret, only the names."""
         values = attrs.asdict(self.options, recurse=False)
         return {**{key: _plain(value) for key, value in values.items()}, "env": [*self.options.env]}
 
@@ -82,20 +82,21 @@ class Launch:
 def plan_launch(
     config: WorldConfig, options: StartOptions, *, tmux_session: str | None = None
 ) -> Launch:
-    """Resolve what the start of one instance means. Blocks.
+    """Return the plan for the start of one instance. Blocks.
 
     Args:
         config: The world.
-        options: What the start was told.
-        tmux_session: tmux session to run in; None for none.
+        options: The options of the start.
+        tmux_session: tmux session to run in; None runs without tmux.
 
     Raises:
-        ConfigError: An option cannot be met here; names it and its value.
+        ConfigError: The world has no command, or an option does not work here, for example
+            because a directory is missing; names the key and the value.
     """
     _require_command(config)
     resume_path, digest = find_resume(options.resume, config.dir)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
-        _require_dir_of(key, path)
+        _require_parent(key, path)
     given = options.run_dir
     if given is None:
         given = config.dir if options.record_dir is None else options.record_dir.parent
@@ -121,26 +122,27 @@ def plan_many(
     *,
     parent_sha256: str | None = None,
 ) -> list[Launch]:
-    """Resolve what the start of many instances means. Blocks.
+    """Return the plans for the start of many instances, in the order of ``specs``. Blocks.
 
     Args:
         config: The world.
         run_dir: Directory of the run, resolved.
-        options: What all of them were told.
-        specs: What each of them has of its own.
-        names: Names for those that have none.
-        parent_sha256: Digest of ``options.resume``, when it is known.
+        options: The options that all of them share.
+        specs: The options of each of them.
+        names: Names for those without one.
+        parent_sha256: Digest of ``options.resume``; None if not known.
 
     Raises:
-        ConfigError: An option cannot be met here, or two instances would have one name.
+        ConfigError: The world has no command, an option does not work here, or two instances
+            would have the same name; names the key and the value.
     """
     _require_command(config)
     if options.reseed is not None:
         _require_reseed(config, options.reseed, len(specs))
-    resume_path, digest = find_resume(options.resume, config.dir)  # once, however many there are
+    resume_path, digest = find_resume(options.resume, config.dir)  # once for all of them
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
-        raise ConfigError("two instances cannot have one name", key="name", value=own)
+        raise ConfigError("two instances have the same name", key="name", value=own)
     free = (name for name in names if name not in own)
     home = files_dir(config.dir, run_dir) / "worlds"
     common = Launch(
@@ -158,7 +160,7 @@ def plan_many(
 
 
 def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch:
-    """Return the launch of one of many: what all have, changed by what it has of its own."""
+    """Return the launch of one of many: the common one, changed by its spec."""
     options = common.options
     record = options.record if spec.record is None else spec.record
     env = options.env if spec.env is None else {**options.env, **spec.env}
@@ -179,7 +181,7 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
 
 
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
-    """Return the launch that a running instance's record tells of."""
+    """Return the launch of a running instance, from its record."""
     return Launch(
         config=config,
         options=StartOptions(
@@ -199,9 +201,9 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON has it."""
+    """Return a value as JSON can hold it."""
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(member) for key, member in value.items()}
     return str(value) if isinstance(value, Path) else value
 
 
@@ -219,23 +221,25 @@ def _require_command(config: WorldConfig) -> None:
 def _require_reseed(config: WorldConfig, first: int, count: int) -> None:
     if not config.takes_reseed:
         raise ConfigError(
-            "this world does not say that it can be reseeded",
+            "this world does not support reseeding",
             path=config.dir / CONFIG_NAME,
             key="run.reseed",
-            hint="fork without reseed=, or say reseed = true in a world that honours WORLD_RESEED",
+            hint="fork without reseed=, or set reseed = true if the world reads WORLD_RESEED",
         )
     last = first + max(0, count - 1)
     if last not in SEEDS:
-        raise ConfigError("a whole number from 0 to 2**64 - 1", key="reseed", value=last)
+        raise ConfigError("must be a whole number from 0 to 2**64 - 1", key="reseed", value=last)
 
 
-def _require_dir_of(key: str, path: Path | None) -> None:
+def _require_parent(key: str, path: Path | None) -> None:
     """Refuse a file whose directory does not exist."""
     if path is None:
         return
     try:
         is_there = path.parent.is_dir()
     except OSError as error:
-        raise ConfigError(f"not usable: {error.strerror}", key=key, value=str(path)) from error
+        raise ConfigError(
+            f"its directory cannot be read: {error.strerror}", key=key, value=str(path)
+        ) from error
     if not is_there:
         raise ConfigError("its directory does not exist", key=key, value=str(path))

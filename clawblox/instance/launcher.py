@@ -1,9 +1,9 @@
 """The launcher: one thread that brings instances up and watches them until they are ready.
 
-All that a start does between its turn on the ramp and its readiness blocks for moments only, so
-one thread does it for every instance of a world: it spawns them one after the other and probes
-them together, with one epoll. The event loop hears when a start has begun and when it is over, by
-one descriptor. There is no thread while nothing is being started.
+Between its turn on the ramp and its readiness, a start blocks only for moments. So one thread does
+this work for all instances of a world: it spawns them one after the other and probes them
+together, with one epoll. It tells the event loop through one descriptor when a start has begun and
+when it is over. There is no thread while nothing is being started.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
 __all__ = ["Ending", "Launcher"]
 
 _LAST_LOOK_S = 0.25
-"""A deadline that passed while this process slept says nothing: how long it is looked once more."""
+"""Seconds for one more probe after the deadline, which may have passed while this process slept."""
 
 
 class Ending(Enum):
@@ -66,7 +66,7 @@ class Launcher:
     """Starts instances of one world; see the module.
 
     Args:
-        ramp: Says how many may be under way.
+        ramp: Limits how many starts are under way.
     """
 
     def __init__(self, ramp: Ramp) -> None:
@@ -87,18 +87,18 @@ class Launcher:
         on_spawned: Callable[[], None],
         on_pace: Callable[[Pace], None],
     ) -> Ending:
-        """Bring an instance up and wait until it is ready, or is known not to be.
+        """Bring an instance up and wait until it is ready or its start has failed.
 
         Args:
             instance: The instance.
             on_spawned: Called in the loop when its process has been spawned.
-            on_pace: Called in the loop when starts are held back from now on, or no longer are.
+            on_pace: Called in the loop when starts begin, or cease, to be held back.
 
         Raises:
             StrangerAnswers: Another process serves its port.
-            Exception: Whatever bringing it up raised, or looking at it.
+            Exception: Whatever bringing it up or probing it raises.
 
-        Cancellation: the start is given up; what it has taken by then, its owner gives back.
+        Cancellation: the start is given up; the owner of the instance ends and releases it.
         """
         start = _Start(instance, on_spawned, on_pace)
         self._waiting.append(start)
@@ -118,17 +118,17 @@ class Launcher:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Do what is asked while the block is open; whoever asked has an answer when it is left.
+        """Run starts while the block is open; leaving it ends those that are under way.
 
         Raises:
-            OSError: There are no descriptors left.
+            OSError: There are no file descriptors left.
         """
         with ExitStack() as stack:
             self._epoll = stack.enter_context(select.epoll())
             self._to_thread, self._to_loop = (_open_eventfd(stack) for _ in range(2))
             self._epoll.register(self._to_thread, READ)
             async with Tasks() as tasks:
-                # Whoever is cancelled with this block still has to hear how its start ended.
+                # Starts that are cancelled with this block still have to learn that they ended.
                 scope = anyio.CancelScope(shield=True)
                 tasks.start_soon(self._serve, scope)
                 try:
@@ -159,7 +159,7 @@ class Launcher:
     # -- in the thread ----------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Do what there is to do; return when no start is left."""
+        """Process starts until none is left."""
         work = _Work(self._ramp, self._epoll, self._tell)
         while self._waiting or work.is_busy:
             while self._given_up:
@@ -214,9 +214,9 @@ class _Work:
     """The starts that are under way in the thread.
 
     Args:
-        ramp: Told when a start ends.
-        epoll: What the thread waits at.
-        tell: Has a function called in the event loop.
+        ramp: Is told when a start ends.
+        epoll: Is polled by the thread.
+        tell: Calls a function in the event loop.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class _Work:
         return bool(self._running)
 
     def seconds_to_timer(self) -> float:
-        """Return how long nothing has to be done without an event."""
+        """Return the seconds until the next timer; ``math.inf`` without one."""
         while self._timers and self._timers[0][1] != self._timers[0][2].timer:
             heapq.heappop(self._timers)
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else math.inf
@@ -261,7 +261,7 @@ class _Work:
             self._advance(start, lambda steps: next(steps))
 
     def on_event(self, fd: int) -> None:
-        """Take an event of a descriptor: an exit, or what the steps of a probe wait for."""
+        """Handle an event of a descriptor: an exit, or what the steps of a probe wait for."""
         start = self._by_fd.get(fd)
         if start is None:
             return
@@ -271,7 +271,7 @@ class _Work:
             self._advance(start, lambda steps: steps.send(True))
 
     def on_time(self) -> None:
-        """Take the timers that have run out."""
+        """Handle the timers that have expired."""
         while self.seconds_to_timer() == 0.0:
             _, _, start = heapq.heappop(self._timers)
             start.timer = 0
@@ -329,12 +329,12 @@ class _Work:
             self.end(start, Ending.READY)
 
     def give_up(self, start: _Start) -> None:
-        """End a start that its caller does not wait for any more."""
+        """End a start that its caller no longer waits for."""
         if start in self._running:
             self.end(start, Ending.GIVEN_UP)
 
     def end(self, start: _Start, ending: Ending, error: Exception | None = None) -> None:
-        """Let go of a start, and tell its caller."""
+        """Stop watching a start, and tell its caller how it ended."""
         self._forget_wait(start)
         if start.steps is not None:
             start.steps.close()

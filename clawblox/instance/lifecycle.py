@@ -1,6 +1,6 @@
-"""The life of one instance as a pure state machine: legal moves as a table.
+"""The states of one instance and the legal moves between them, as a pure state machine.
 
-Who moves an instance is ``supervisor``; this module only says which moves exist.
+``supervisor`` makes the moves; this module only defines them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["MOVES", "IllegalMove", "Lifecycle", "RestartBudget", "State"]
 
 
 class State(StrEnum):
-    """Where an instance stands."""
+    """The state of an instance."""
 
     LEASING = "leasing"
     """Waits for its name and its port."""
     SPAWNING = "spawning"
     """Its files are written and its processes are being started."""
     PROBING = "probing"
-    """Its process lives; it has not proven to be ready."""
+    """Its process runs, but is not known to be ready yet."""
     READY = "ready"
     """It serves."""
     RESTARTING = "restarting"
@@ -30,7 +30,7 @@ class State(StrEnum):
     STOPPING = "stopping"
     """The stop ladder runs."""
     FAILED = "failed"
-    """It was never ready, and nothing of it is left."""
+    """It never became ready, and nothing of it is left."""
     EXITED = "exited"
     """It was ready once, and nothing of it is left."""
 
@@ -45,25 +45,25 @@ MOVES: Final[dict[State, frozenset[State]]] = {
     State.FAILED: frozenset(),
     State.EXITED: frozenset(),
 }
-"""Every legal move. A start that fails goes to FAILED after its ladder ran; one that lost its port
-to a stranger begins again. An instance that is brought back stays RESTARTING until it serves."""
+"""Every legal move. A failed start becomes FAILED once its processes have ended. A start that lost
+its port to another process begins again. A restarted instance is RESTARTING until it serves."""
 
 
 class IllegalMove(AssertionError):  # noqa: N818 - says the condition
-    """A move that the table does not have: a defect in this package."""
+    """A move that is not in the table: a bug in this package."""
 
 
 class Lifecycle:
-    """The current state of one instance and the moves from it."""
+    """The current state of one instance."""
 
     def __init__(self) -> None:
         self.state = State.LEASING
 
     def move(self, to: State) -> None:
-        """Go to ``to``.
+        """Change the state to ``to``.
 
         Raises:
-            IllegalMove: The table has no such move.
+            IllegalMove: The move is not in the table.
         """
         if to not in MOVES[self.state]:
             raise IllegalMove(f"{self.state} -> {to}")
@@ -71,7 +71,7 @@ class Lifecycle:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further move exists."""
+        """Whether the state is final."""
         return not MOVES[self.state]
 
 
@@ -80,7 +80,7 @@ _LAST_RESTART_DELAY_S = 5.0
 
 
 class RestartBudget:
-    """Counts the restarts of one instance against what its options allow."""
+    """Limits the restarts of one instance to what its options allow."""
 
     def __init__(self, options: SharedOptions) -> None:
         self._options = options
@@ -93,8 +93,8 @@ class RestartBudget:
             now: Monotonic time in seconds.
 
         Returns:
-            Seconds to wait before it, growing with those that went before in the window; None
-            when the window has had all of its restarts.
+            Seconds to wait before it, more with each earlier restart in the window; None if no
+            restart is left in the window.
         """
         while self._times and self._times[0] <= now - self._options.restart_window:
             self._times.popleft()

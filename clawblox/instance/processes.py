@@ -1,7 +1,7 @@
 """The processes of an instance: the world's own and its sidecars, each in a session of its own.
 
-Starts them, directly or in tmux windows, and gives them back. What else an instance holds is
-``instance``'s, ending whole trees is ``process``'s. What starts or ends something blocks.
+Starts them, directly or in tmux windows, and releases them. The other resources of an instance
+belong to ``instance``; ``process`` ends whole trees. Methods that start or end something block.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _WINDOW_PREFIX = "world"
 
 @attrs.define
 class WorldProcesses:
-    """The processes of one instance that clawblox starts, noted the moment they exist.
+    """The processes that clawblox starts for one instance, known from the moment they exist.
 
     Attributes:
         cwd: Their working directory.
-        tmux_session: The tmux session to run them in; None runs them directly.
-        world: The world's own process.
+        tmux_session: tmux session to run them in; None runs them directly.
+        world: The world's own process; None before it is started.
         sidecars: The others by name.
-        log_files: Their outputs, the world's first.
+        log_files: Their logs, the world's first.
         log_start: Offset of the world's first byte in its log.
     """
 
@@ -62,12 +62,12 @@ class WorldProcesses:
 
         Args:
             command: Its argv.
-            env: Its whole environment.
-            log_file: Its output.
-            listener: The socket that it inherits.
+            env: Its complete environment.
+            log_file: File for its output.
+            listener: Listening socket for it to inherit; None for no socket.
 
         Raises:
-            CannotExecute: The command.
+            CannotExecute: The command cannot be executed.
             OSError: The log cannot be written.
             TmuxError: The tmux window cannot be opened.
         """
@@ -83,7 +83,18 @@ class WorldProcesses:
             os.close(log)
 
     def start_sidecar(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start a sidecar; its log is beside the world's. Raises as :meth:`start_world` does."""
+        """Start a sidecar; its log is next to the world's.
+
+        Args:
+            name: Its name.
+            command: Its argv.
+            env: Its complete environment.
+
+        Raises:
+            CannotExecute: The command cannot be executed.
+            OSError: The log cannot be written.
+            TmuxError: The tmux window cannot be opened.
+        """
         log_file = self.log_files[0].with_name(f"{self.log_files[0].stem}-{name}.log")
         self.log_files.append(log_file)
         log, _ = open_log(log_file)
@@ -99,7 +110,7 @@ class WorldProcesses:
         self, command: Sequence[str], env: Mapping[str, str], log_file: Path, sidecar: str | None
     ) -> Process:
         assert self.tmux_session is not None
-        # tmux would open the window and close it at once, with the reason on no screen.
+        # tmux would open the window and close it at once, before anybody could read the reason.
         require_executable(command[0], self.cwd, env)
         status_file = log_file.with_name(f".{log_file.stem}.status")
         self._status_files.append(status_file)
@@ -119,11 +130,11 @@ class WorldProcesses:
         return process
 
     def adopt_world(self, world: Process, log_file: Path, log_start: int) -> None:
-        """Take a world's process that somebody else started, with its log."""
+        """Take over a world's process that another orchestrator started, with its log."""
         self.world, self.log_files, self.log_start = world, [log_file], log_start
 
     async def wait_exit(self) -> WorldExit | None:
-        """Wait until the world's process has ended; None when there is none.
+        """Wait until the world's process has ended; return None if there is no process.
 
         Cancellation: changes nothing.
         """
@@ -135,7 +146,7 @@ class WorldProcesses:
         return found
 
     def kill(self) -> None:
-        """Kill them, without opening anything."""
+        """Kill them; needs no file descriptor."""
         for process in self.all:
             process.kill()
 
@@ -151,7 +162,7 @@ class WorldProcesses:
 
 
 def _read_status(path: Path) -> WorldExit:
-    """Return the exit that the window's shell left; unknown when it was killed itself."""
+    """Return the exit that the window's shell wrote; unknown if the shell was killed."""
     try:
         status = int(path.read_text())
     except (OSError, ValueError):

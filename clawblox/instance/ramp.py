@@ -1,10 +1,10 @@
-"""The ramp: how many starts may be under way at once on this machine.
+"""The ramp: limits how many starts are under way at once on this machine.
 
-Many starts at once only make each of them slow when the processors are busy, and cost nothing
-when the worlds wait for something else. So the limit follows the pressure: it doubles while the
-processors have room, and shrinks to a few per processor while tasks wait for them and worlds take
-longer to get ready. The pressure is Linux's own: ``/proc/pressure/cpu`` (PSI), the share of time
-in which some task waited for a processor. Where there is none, the times to readiness decide.
+Concurrent starts slow each other down when the processors are busy, and cost nothing when the
+worlds wait for something else. So the limit follows the pressure: it doubles while processors are
+idle, and shrinks to a few per processor while tasks wait for them and worlds take longer to get
+ready. The pressure is that of Linux, ``/proc/pressure/cpu`` (PSI): the share of time in which some
+task waited for a processor. On kernels without it, the times to readiness decide.
 
 One ramp serves all worlds of an event loop.
 """
@@ -37,20 +37,20 @@ LOOK_INTERVAL_S = 0.05
 """Seconds between two looks at the machine while starts are held back."""
 _HIGH_PRESSURE, _LOW_PRESSURE = 0.8, 0.5
 _SLOWDOWN = 2.0
-"""Getting ready this many times slower than the fastest counts as slower."""
+"""A world that takes this many times as long as the fastest counts as slow."""
 _MAX_LIMIT = 4096
 _HELD_S = 5.0
-"""How long a start that is not ready counts; one that hangs must not hold up the others."""
+"""A start counts for this many seconds at most; one that hangs must not hold up the others."""
 
 
 @attrs.frozen
 class Reading:
-    """What a look at the machine came to.
+    """One measurement of the machine.
 
     Attributes:
         at: Monotonic time, in seconds.
-        stall_s: Time that some task has waited for a processor, in seconds since some beginning;
-            None where the kernel does not tell.
+        stall_s: Total time that some task has waited for a processor, in seconds; None if the
+            kernel does not count it.
     """
 
     at: float
@@ -58,7 +58,7 @@ class Reading:
 
 
 def read_stall_s() -> float | None:
-    """Return the stall time of ``/proc/pressure/cpu`` in seconds; None where there is none. Blocks.
+    """Return the stall time of ``/proc/pressure/cpu`` in seconds, or None without PSI. Blocks.
 
     Format: Documentation/accounting/psi.rst of the Linux kernel.
     """
@@ -72,12 +72,13 @@ def read_stall_s() -> float | None:
 
 @attrs.frozen
 class Pace:
-    """How fast the starts go on.
+    """The current limit on starts.
 
     Attributes:
-        is_slow: Whether they are held back.
-        limit: How many may be under way.
-        pressure: Share of the last interval in which some task waited for a processor, if known.
+        is_slow: Whether starts are held back.
+        limit: Number of starts that may be under way.
+        pressure: Share of the last interval in which some task waited for a processor, 0 to 1;
+            None if not known.
     """
 
     is_slow: bool
@@ -92,9 +93,9 @@ class RampController:
         cores: Processors of the machine.
 
     Attributes:
-        limit: How many starts may be under way.
-        pressure: Share of the last interval in which some task waited for a processor; None when
-            it is not known.
+        limit: Number of starts that may be under way.
+        pressure: Share of the last interval in which some task waited for a processor, 0 to 1;
+            None if not known.
     """
 
     def __init__(self, cores: int) -> None:
@@ -106,13 +107,13 @@ class RampController:
         self._latest_s = 0.0
 
     def note_ready(self, ready_s: float) -> None:
-        """Take the seconds that a world took from its spawn to its readiness."""
+        """Record the seconds that a world took from its spawn to its readiness."""
         self._fastest_s = min(self._fastest_s, ready_s)
         self._latest_s = ready_s
 
     @property
     def fastest_s(self) -> float:
-        """Seconds that the fastest world took; 0 before there was one."""
+        """Seconds that the fastest world took; 0 before the first."""
         return self._fastest_s if math.isfinite(self._fastest_s) else 0.0
 
     @property
@@ -121,10 +122,10 @@ class RampController:
         return self._latest_s > _SLOWDOWN * self._fastest_s
 
     def decide(self, reading: Reading) -> None:
-        """Set the limit by what was seen since the last reading."""
+        """Set the limit by what happened since the last reading."""
         last, self._last = self._last, reading
         if last is None and reading.stall_s is not None:
-            return  # the first of two that are needed
+            return  # a pressure needs two readings
         self.pressure = _pressure_between(last, reading)
         is_busy = self.pressure is None or self.pressure > _HIGH_PRESSURE
         if is_busy and self.is_slowing_down:
@@ -157,12 +158,12 @@ class Ramp:
 
     @property
     def limit(self) -> int:
-        """How many starts may be under way now."""
+        """Number of starts that may be under way now."""
         return self._controller.limit
 
     @property
     def fastest_s(self) -> float:
-        """Seconds from the spawn to readiness of the fastest start so far; 0 without any."""
+        """Seconds from spawn to readiness of the fastest start so far; 0 before the first."""
         return self._controller.fastest_s
 
     def begin(self, start: object) -> bool:
@@ -176,7 +177,7 @@ class Ramp:
             return True
 
     def end(self, start: object, *, is_ready: bool) -> None:
-        """Count ``start`` no longer; its time to readiness is remembered if it was ready."""
+        """Stop counting ``start``; if it became ready, record how long that took."""
         with self._lock:
             begun_at = self._under_way.pop(start)
             if is_ready:
@@ -186,7 +187,7 @@ class Ramp:
         """Look at the machine, unless that was done just now, and set the limit. Blocks.
 
         Returns:
-            How fast the starts go on, when they are held back from now on, or no longer are.
+            The new pace if starts are held back from now on, or no longer are; else None.
         """
         with self._lock:
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""The stages that an instance reaches, as values: it has a name; it may have processes."""
+"""The stages of an instance, as values: it has its name; it may have processes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Named:
     """The stage in which an instance has its name.
 
     Attributes:
-        claim: The right to the name.
+        claim: The claim of the name.
         command_file: Script that reruns the launch.
-        log_file: Its output.
+        log_file: File for the world's output.
     """
 
     claim: Claim
@@ -44,13 +44,13 @@ class Running:
     """The stage in which an instance may have processes.
 
     Attributes:
-        launch: What was asked for.
+        launch: The plan of its start.
         name: Its name.
         named: Its claim and its files.
         port: Its port.
         url: Its local address, base path included, without a trailing slash.
         cookie: Marks its processes.
-        environment: What its processes are told.
+        environment: The contract variables of its processes.
         processes: Its own process and its sidecars.
     """
 
@@ -65,7 +65,7 @@ class Running:
 
     @property
     def mark(self) -> Mark:
-        """What marks its processes."""
+        """The mark of its processes."""
         leaders = tuple((found.pid, found.start_time) for found in self.processes.all)
         return Mark(f"{protocol.INSTANCE_ENV}={self.cookie}".encode(), leaders)
 
@@ -76,7 +76,7 @@ class Running:
 
     @cached_property
     def probe(self) -> Probe:
-        """How to see that it is ready."""
+        """The probe for its readiness."""
         ready = self.launch.config.ready
         return Probe(
             host=self.launch.options.host,
@@ -90,12 +90,12 @@ class Running:
         )
 
     def liveness_probe(self, rule: LivenessRule) -> Probe:
-        """Return how to see that it still answers."""
+        """Return the probe for its liveness."""
         path = self.launch.options.base_path + rule.path
         return attrs.evolve(self.probe, path=path, log_pattern=None)
 
     def snapshot_source(self) -> SnapshotSource:
-        """Return where snapshots of it come from."""
+        """Return where to fetch snapshots of it."""
         return SnapshotSource(
             instance=self.name,
             host=self.launch.options.host,
@@ -105,7 +105,12 @@ class Running:
         )
 
     def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
-        """Return the lines of its log, from its own first one on."""
+        """Return the lines of its log since its start.
+
+        Args:
+            follow: Wait for more lines until the world has ended.
+            tail: Number of lines before the end to begin with; None begins at the first line.
+        """
         return LogReader(
             self.name,
             self.named.log_file,
@@ -116,7 +121,11 @@ class Running:
         )
 
     def started_world(self, ready_s: float) -> StartedWorld:
-        """Return the public facts of it, ``ready_s`` seconds after its start was asked for."""
+        """Return its public facts.
+
+        Args:
+            ready_s: Seconds from the call that started it to its readiness.
+        """
         launch, config = self.launch, self.launch.config
         world = self.processes.world
         return StartedWorld(

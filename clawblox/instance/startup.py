@@ -1,7 +1,7 @@
-"""One start of an instance, from the port that was asked for to the answer that proves it ready.
+"""One start of an instance, from its port to the answer that proves it ready.
 
-What blocks is the launcher's. Nothing is given back here when a start fails: that is the last act
-of whoever owns the instance.
+The launcher does everything that blocks. A failed start releases nothing here: the owner of the
+instance does that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = OwnLog(__name__)
 
 
 class Tell(Protocol):
-    """Takes what happens to one instance."""
+    """Takes the events of one instance."""
 
     def __call__(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
         """Take an event of ``kind``."""
@@ -48,16 +48,18 @@ async def start_up(
     """Bring an instance up and return when it is ready.
 
     Args:
-        instance: The instance; what it has taken already, it keeps.
-        launcher: Does what blocks.
-        move: Told where the start stands.
-        tell: Told what happens.
+        instance: The instance; it keeps the resources that it already has.
+        launcher: Does everything that blocks.
+        move: Called with each new state.
+        tell: Called with each event.
 
     Raises:
-        WorldStartError: It ended, a stranger answers in its place, or its time is over.
+        WorldStartError: The world ended, was not ready in time, or another process answers on its
+            port.
+        PortBusy: The port that was asked for is still in use.
         Exception: Whatever :meth:`Instance.bring_up` raises.
 
-    Cancellation: at any point; whoever owns the instance ends it.
+    Cancellation: leaves the instance as it is; its owner ends and releases it.
     """
     is_spawned = False
 

@@ -1,9 +1,9 @@
 """The one task that owns one instance, from its lease to the last of its processes.
 
-A failure before the instance is ready goes to the caller of ``start``; a later death becomes
-state and an event, and a new start where the restart policy says so. Whatever ends the task, its
-last act is the stop ladder, shielded: no process, port, claim or temporary file of the instance
-outlives it, unless it is detached.
+A failure before the instance is ready goes to the caller of ``start``. A later death changes the
+state, emits an event, and leads to a restart if the restart policy says so. However the task ends,
+it runs the stop ladder last, shielded: no process, port, claim or temporary file of the instance
+outlives it, unless the instance is detached.
 """
 
 from __future__ import annotations
@@ -49,26 +49,30 @@ class Emit(Protocol):
 
 
 class Write(Protocol):
-    """Puts an update into a manifest."""
+    """Writes an update to a manifest."""
 
     def __call__(self, update: Update, *, durable: bool = True) -> None:
-        """Put ``update`` into it; ``durable`` ones outlive a loss of power. Blocks."""
+        """Write ``update``; a ``durable`` one survives a power failure. Blocks.
+
+        Raises:
+            ManifestError: The manifest cannot be written.
+        """
 
 
 class Supervisor:
-    """Owns one instance; :meth:`run` is the task, everything else asks it for something.
+    """Owns one instance. :meth:`run` is the task; the other methods send it requests.
 
     Args:
         instance: The instance, with nothing taken yet.
         launcher: Starts it.
-        emit: Where events go.
-        write: Puts an update into the manifest of the instance. Blocks.
-        on_settled: Called when it is ready, or when nothing is left of a start that failed.
+        emit: Emits an event.
+        write: Writes an update to the manifest of the instance. Blocks.
+        on_settled: Called when it is ready, or when nothing is left of a failed start.
 
     Attributes:
-        instance: The same.
-        lifecycle: Where it stands.
-        started: The public facts, once it is ready.
+        instance: The instance.
+        lifecycle: Its state.
+        started: Its public facts; None before it is ready.
         calls: Calls to it that are under way.
     """
 
@@ -102,20 +106,20 @@ class Supervisor:
         self._result = StopResult(instance.name, "not_running")
         self._begun_at = anyio.current_time()
 
-    # -- what others ask ----------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------
 
     @property
     def failure(self) -> Exception | None:
-        """Why its start failed by itself, if it did."""
+        """Why its start failed; None if it did not, or was stopped."""
         return self._failure
 
     async def wait_started(self) -> StartedWorld:
         """Wait until the instance is ready.
 
         Raises:
-            ClawbloxError: It will not be; nothing of it is left.
+            ClawbloxError: The start failed; nothing of the instance is left.
 
-        Cancellation: the start goes on; whoever gives it up calls :meth:`stop`.
+        Cancellation: the start goes on; call :meth:`stop` to end it.
         """
         await self._settled.wait()
         if self.started is None:
@@ -132,7 +136,7 @@ class Supervisor:
         Raises:
             WorldStopError: A process survived even SIGKILL.
 
-        Cancellation: the ladder goes on without the caller.
+        Cancellation: the instance is stopped all the same.
         """
         if self._grace is None:
             self._grace = Grace(grace_seconds)
@@ -145,22 +149,22 @@ class Supervisor:
         return self._result
 
     def note_saved(self, saved: SavedSnapshot) -> None:
-        """Remember a snapshot that a restart may begin from."""
+        """Remember a snapshot that a restart may restore."""
         self._saves.append(saved)
 
     def note_removed(self, spent: Collection[SavedSnapshot]) -> None:
         """Forget snapshots whose files are gone."""
-        self._saves = [one for one in self._saves if one not in spent]
+        self._saves = [saved for saved in self._saves if saved not in spent]
 
     def kill_now(self) -> None:
-        """Shorten the grace of a running ladder to nothing."""
+        """End the grace of a stop that is under way."""
         if self._grace is not None:
             self._grace.shorten(0.0)
 
     # -- the task -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Bring the instance up, watch it, end it. Failures are kept for who asks.
+        """Start the instance, watch it, end it. Failures go to the callers of the other methods.
 
         Cancellation: runs the stop ladder, shielded, then propagates.
         """
@@ -176,7 +180,7 @@ class Supervisor:
                 await self._tear_down()
 
     async def _bring_up(self) -> bool:
-        """Go through a start; return whether it succeeded."""
+        """Start the instance; return whether it is ready."""
         try:
             if self.instance.record is None:
                 await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
@@ -205,7 +209,7 @@ class Supervisor:
         self._tell("ready", url=self.started.url, ready_s=ready_s)
 
     async def _watch(self) -> None:
-        """Return when the world's process has ended."""
+        """Watch the instance until the world's process has ended."""
         self._is_unresponsive = False
         watchers = [
             partial(self._watch_sidecar, name, sidecar)
@@ -232,13 +236,13 @@ class Supervisor:
         self._tell("sidecar_exited", sidecar=name, exit=await sidecar.wait())
 
     async def _watch_liveness(self, rule: LivenessRule) -> None:
-        """End the instance when it hangs or has halted; what follows is as after any exit."""
+        """End the instance when it hangs or has halted, which is then handled like any exit."""
         probe = self.instance.running.liveness_probe(rule)
         seen = await wait_until_unresponsive(probe, rule)
         if probe.halt is not None:
             self.instance.halt = self.instance.masked(probe.halt)
             self._tell("halted", reason=self.instance.halt)
-            self.calls.fail()  # what it says of itself from now on is not to be saved
+            self.calls.fail()  # a halted world must not be saved
         else:
             self._is_unresponsive = True
             self._tell("unresponsive", seen=seen, failures=rule.failure_threshold)
@@ -247,7 +251,7 @@ class Supervisor:
     # -- coming back ------------------------------------------------------------------------
 
     async def _come_back(self) -> bool:
-        """Bring the dead instance back, if its policy says so; return whether it serves again."""
+        """Restart the dead instance if its policy says so; return whether it serves again."""
         if self.instance.launch.options.restart == "never":
             return False
         self.lifecycle.move(State.RESTARTING)
@@ -270,18 +274,18 @@ class Supervisor:
         return False
 
     async def _next_launch(self) -> Launch | None:
-        """Return what to start now: from the last good save, else as it was the first time.
+        """Return the launch of a restart: from the last good save, else the first launch.
 
         Returns:
-            None when the snapshot is gone that it began from: it never begins afresh instead.
+            None if the snapshot of the first launch is gone: it is never started afresh instead.
         """
         first = self._first_launch
         while self._asks_for_save and self._saves:
             saved = self._saves[-1]
             if await run_blocking(has_digest, saved.path, saved.sha256):
-                # What was saved was reseeded already.
+                # The save already contains the new seed.
                 return attrs.evolve(first, resume_path=saved.path, reseed=None)
-            self.note_removed([saved])  # another save may have landed meanwhile
+            self.note_removed([saved])  # another save may have arrived meanwhile
         path = first.resume_path
         return first if path is None or await run_blocking(path.is_file) else None
 
@@ -307,13 +311,13 @@ class Supervisor:
             words = str(exit_before) if halt_before is None else f"halted: {halt_before}"
             await run_blocking(self._note_restart, words, launch)
             self._serve(anyio.current_time() - begun_at)
-        except Exception as error:  # noqa: BLE001 - it is tried again, or given up
+        except Exception as error:  # noqa: BLE001 - another restart follows, or none
             await self._note_failed_restart(error, launch)
             return False
         return True
 
     async def _clear_away(self) -> bool:
-        """End what is left of the instance's processes; return whether all of them ended."""
+        """End the remaining processes of the instance; return whether all of them ended."""
         with anyio.CancelScope(shield=True):
             await self._end_processes(Grace(FAILED_START_GRACE_S))
         return self._stop_failure is None
@@ -336,7 +340,7 @@ class Supervisor:
         _log.warning("restart failed", instance=self.instance.name, error=str(failure))
         self._tell("start_failed", error=failure)
         if isinstance(error, SnapshotRefusedError):
-            self._saves = [one for one in self._saves if one.path != launch.resume_path]
+            self._saves = [saved for saved in self._saves if saved.path != launch.resume_path]
 
     # -- the end ------------------------------------------------------------------------
 
@@ -357,7 +361,7 @@ class Supervisor:
             self._conclude()
 
     def _put_away(self) -> None:
-        """Note the end on disk and give everything back. Blocks."""
+        """Record the end and release everything. Blocks."""
         try:
             self._note_end()
         except OSError as error:
@@ -374,13 +378,13 @@ class Supervisor:
             self._settle()
 
     def _was_stopped(self) -> bool:
-        """Say whether it did not end by itself, or at least not all of it."""
+        """Return whether any of it had to be stopped."""
         if self._failure is not None or self._result.rung == "not_running":
             return False
         return not self._has_died or self._result.rung != "already_exited"
 
     def _is_left_running(self) -> bool:
-        """Say whether a detached instance is to be left alone."""
+        """Return whether the instance is detached and serves, so that it stays."""
         is_serving = self.lifecycle.state is State.READY and not self.instance.is_over
         return self.instance.launch.options.detach and is_serving and self._grace is None
 
@@ -391,7 +395,7 @@ class Supervisor:
         return self._grace
 
     async def _end_processes(self, grace: Grace) -> TreeEnd:
-        """Climb the ladder; what went wrong is kept for whoever stops the instance."""
+        """Run the stop ladder; keep a failure for the callers of :meth:`stop`."""
         self._stop_failure = None
         try:
             end = await self.instance.end(grace)
@@ -418,10 +422,12 @@ class Supervisor:
         )
 
     def _note_end(self) -> None:
-        if not self.instance.is_recorded:  # the name, and what it stands for, may be another's
+        if not self.instance.is_recorded:  # another instance may have the name by now
             return
         self.instance.write_record("failed" if self.started is None else "exited")
-        if self.instance.launch.index is not None:  # who runs one alone labels it
+        if (
+            self.instance.launch.index is not None
+        ):  # the run of a lone instance is labelled by the caller
             self._label_end()
 
     def _label_end(self) -> None:
@@ -445,9 +451,9 @@ class Supervisor:
 
 
 def _stay(state: State) -> None:
-    """Take no step of a restart: an instance is RESTARTING until it serves."""
+    """Ignore the states of a start: an instance is RESTARTING until it serves."""
 
 
 def start_stopped() -> WorldStartError:
-    """Return the error of a start that somebody stopped."""
+    """Return the error for a start that was stopped."""
     return WorldStartError("the start was stopped")

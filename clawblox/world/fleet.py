@@ -1,7 +1,7 @@
 """The instances of one open world, and what serves them until the last has ended.
 
-A fleet exists between entering and leaving the block of an ``AsyncWorld``. It knows which
-instances there are and which one is meant; what an instance does is its supervisor's part.
+A fleet exists between entering and leaving the block of an ``AsyncWorld``. It keeps the instances
+and finds them by name; each is run by its supervisor.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Fleet:
 
     Args:
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
-        make_handlers: Returns what other processes can ask about the instances of a run directory.
+        make_handlers: Returns the request handlers for the instances of a run directory.
 
     Attributes:
         tasks: Tasks of the instances, and calls that outlive a cancelled caller.
-        hub: Takes and hands out events.
-        recorder: Counts what happens.
+        hub: Distributes events.
+        recorder: Counts events and measures durations.
         writers: The writers of the manifests.
     """
 
@@ -90,7 +90,11 @@ class Fleet:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
-        """Serve instances; leaving ends those that are not detached, and then what served them."""
+        """Serve instances; leaving ends those that are not detached, then the services.
+
+        Raises:
+            OSError: There are no file descriptors left.
+        """
         async with (
             self._services,
             self._clients_and_claims(),
@@ -104,7 +108,7 @@ class Fleet:
 
     @asynccontextmanager
     async def _clients_and_claims(self) -> AsyncIterator[None]:
-        """Close at the end what the instances may have needed to the last."""
+        """Close what the instances may need until they have ended."""
         try:
             yield
         finally:
@@ -115,16 +119,16 @@ class Fleet:
                 await run_blocking(_release, tuple(self._claims.values()))
             self.hub.close()
 
-    # -- which instances there are ----------------------------------------------------------
+    # -- the instances ----------------------------------------------------------------------
 
     @property
     def supervisors(self) -> tuple[Supervisor, ...]:
-        """The instances that were ready once and have not been stopped, in order."""
+        """The instances that became ready and were not stopped, in the order of their starts."""
         return tuple(self._supervisors.values())
 
     @property
     def starting(self) -> tuple[Supervisor, ...]:
-        """The instances that are being started, those that wait for their turn included."""
+        """The instances that are being started, including those that wait for their turn."""
         return tuple(self._starting)
 
     @property
@@ -135,15 +139,15 @@ class Fleet:
 
     @property
     def snapshots_in_use(self) -> set[Path | None]:
-        """What instances were restored from, or are about to be."""
+        """The snapshots that instances were restored from, or will be."""
         held = (one.instance.launch for one in (*self._supervisors.values(), *self._starting))
         return {launch.resume_path for launch in (*held, *self._planned.values())}
 
     def find(self, name: str | None) -> Supervisor:
-        """Return the instance that is meant: the named one, or the only one for None.
+        """Return the named instance; None means the only one.
 
         Raises:
-            UsageError: There is none of that name, or not exactly one.
+            UsageError: There is no instance of that name; or, for None, not exactly one.
         """
         known = self._supervisors
         if name is None and len(known) == 1:
@@ -160,11 +164,11 @@ class Fleet:
         return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
 
     def last_run_dir(self, name: object) -> Path | None:
-        """Return the run directory of the last instance of a name; None when there was none."""
+        """Return the run directory of the last instance called ``name``; None without one."""
         return self._past_names.get(name) if isinstance(name, str) else None
 
     def _was_asked_for(self, name: str) -> bool:
-        """Return whether an instance of that name was started here, or is to be."""
+        """Return whether an instance of that name was started here, or is being started."""
         being_started = (one.instance.launch.options.name for one in self._starting)
         return name in {*self._past_names, *self._names, *self._planned, *being_started}
 
@@ -175,11 +179,16 @@ class Fleet:
 
         Args:
             plan: Returns its launch. Blocks.
+
+        Raises:
+            ClawbloxError: The start failed; see ``AsyncWorld.start``.
+
+        Cancellation: the instance is ended; nothing of it is left.
         """
         launch = await run_blocking(plan)
         await self._close_interrupted(launch.run_dir)
         control = await self._controls.open(launch.run_dir)
-        # An update that says nothing sees to it that there is a manifest for the world.
+        # An empty update creates the manifest if there is none.
         supervisor = self._begin(launch, control, update=Update())
         try:
             return await supervisor.wait_started()
@@ -197,10 +206,17 @@ class Fleet:
         """Start many instances at once; see ``AsyncWorld.start_many``.
 
         Args:
-            run_dir: Their run directory, which no other process may start many in.
-            plan: Returns their launches, given names that are free.
+            run_dir: Their run directory; it is claimed, so no other process can start many in it.
+            plan: Returns their launches, given free names. Blocks.
             reuse: Whether the name of an instance that has ended is free.
-            stop_all: Whether one failure ends all the others.
+            stop_all: Whether the first failure ends all the others.
+
+        Raises:
+            ConfigError: An option is wrong.
+            RunLockedError: Another orchestrator has claimed the run directory.
+            ManifestError: The instances cannot be listed in the manifest of the run.
+
+        Cancellation: all of the instances are ended; nothing of them is left.
         """
 
         async def end(batch: Batch[StartedWorld]) -> None:
@@ -244,7 +260,7 @@ class Fleet:
     async def _collect(
         self, begun: Mapping[str, Supervisor], starts: Starts
     ) -> Batch[StartedWorld]:
-        """Return what starts came to; if one has failed that all depend on, end the others."""
+        """Return the results of the starts; if the batch was aborted, end all of them first."""
         failed = list(starts.failed)
         if starts.is_aborted:
             await self._end(begun.values())
@@ -257,10 +273,10 @@ class Fleet:
         return Batch(done, errors)  # type: ignore[arg-type]  # not failed, hence started
 
     async def _end(self, supervisors: Iterable[Supervisor]) -> None:
-        """End instances that were started in vain."""
+        """End instances whose start failed or was cancelled."""
 
         async def end(supervisor: Supervisor) -> None:
-            with suppress(WorldStopError):  # it is in the log, and the guard watches what is left
+            with suppress(WorldStopError):  # it is logged, and the guard watches the rest
                 await supervisor.stop(FAILED_START_GRACE_S)
             await self._forget(supervisor)
 
@@ -273,7 +289,7 @@ class Fleet:
     async def _planning(
         self, run_dir: Path, plan: Plan, *, reuse: bool
     ) -> AsyncIterator[dict[str, Launch]]:
-        """Plan launches by name; nobody else here plans one of their names meanwhile."""
+        """Plan launches by name; their names are reserved until the block is left."""
         claim = self._claims[run_dir]
 
         def plan_here() -> dict[str, Launch]:
@@ -313,7 +329,15 @@ class Fleet:
         )
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
-        """Take over the instances that run in a run directory."""
+        """Take over the instances that run in a run directory.
+
+        Raises:
+            RunLockedError: Another orchestrator holds one of them.
+            ClawbloxError: An instance cannot be taken over.
+            OSError: The records cannot be read.
+
+        Cancellation: the instances that were taken over keep running.
+        """
         records = await run_blocking(read_running, run_dir)
         control = await self._controls.open(run_dir)
         begun = [
@@ -325,7 +349,15 @@ class Fleet:
         return attached
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
-        """End an instance, or do nothing when it does not run; see ``AsyncWorld.stop``."""
+        """End an instance, or do nothing if it does not run; see ``AsyncWorld.stop``.
+
+        Raises:
+            UsageError: No instance of that name was started here; or ``name`` is None and
+                several run.
+            WorldStopError: A process survived even SIGKILL.
+
+        Cancellation: the instance is ended all the same.
+        """
         known = self._supervisors
         if name is not None and self._has_started and not self._was_asked_for(name):
             raise self._no_instance(name)
@@ -339,7 +371,10 @@ class Fleet:
                 await self._forget(supervisor)
 
     async def stop_all(self, names: Iterable[str], grace_seconds: float) -> Batch[StopResult]:
-        """End many instances at once; see ``AsyncWorld.stop_all``."""
+        """End many instances at once; see ``AsyncWorld.stop_all``.
+
+        Cancellation: the instances are ended all the same.
+        """
         jobs: dict[str, Job[StopResult]] = {
             name: partial(self.stop, name, grace_seconds) for name in names
         }
@@ -348,14 +383,14 @@ class Fleet:
         return batch
 
     async def _flush_manifests(self) -> None:
-        """Make durable, in one go, what a batch has written."""
+        """Sync everything that a batch has written, at once."""
         try:
             await self.writers.flush()
         except ManifestError as error:
             _log.warning("manifest not synced", error=str(error))
 
     def kill_now(self) -> None:
-        """Leave every running stop no more time: what still lives is killed at once."""
+        """End the grace of every stop that is under way: what still lives is killed at once."""
         for supervisor in self._supervisors.values():
             supervisor.kill_now()
 
@@ -390,7 +425,7 @@ class Fleet:
         return supervisor
 
     def _note_settled(self, supervisor: Supervisor) -> None:
-        """Take an instance in when it is ready; one that failed is only remembered by its name."""
+        """Add an instance that is ready; of one that failed, remember only the name."""
         instance = supervisor.instance
         self._starting.discard(supervisor)
         if instance.name:
@@ -406,8 +441,13 @@ class Fleet:
     async def label_run(self, directory: Path, update: Update) -> None:
         """Label a run in its manifest; see ``AsyncWorld.record_run``.
 
-        With an id, what belongs to the instances that run in ``directory``, and to the one that
-        was started last there, belongs to the run of that id from now on.
+        A new id is also given to the runs of the instances that run in ``directory``, and to that
+        of the last one started there.
+
+        Raises:
+            ManifestError: The manifest cannot be written.
+
+        Cancellation: the label is written completely or not at all.
         """
         run_id = update.run.get("id")
         if run_id is not None:
@@ -432,24 +472,24 @@ class Fleet:
             await client.aclose()
 
     async def _close_interrupted(self, run_dir: Path) -> None:
-        """Note that runs of a killed orchestrator were interrupted, and remove what it left."""
+        """Mark the runs of a killed orchestrator as interrupted, and remove its leftovers."""
         for directory in await run_blocking(close_interrupted, run_dir):
             await self.writers.of(directory).apply(run_update(status="interrupted"))
         if run_dir not in self._cleared:
             self._cleared.add(run_dir)
             await run_blocking(remove_leftovers, run_dir)
 
-    # -- what serves them -------------------------------------------------------------------
+    # -- services ---------------------------------------------------------------------------
 
     def emit(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
-        """Tell what happened to whoever listens, and count it."""
+        """Send an event to all subscribers, and count it."""
         self.hub.emit(kind, instance, **detail)
         self.recorder.count_event(kind)
         if kind == "ready":
             self.recorder.observe("ready_s", detail["ready_s"])
 
     def client(self, supervisor: Supervisor) -> InstanceClient:
-        """Return the one client of an instance; each of its lives has another."""
+        """Return the HTTP client of an instance; a restart gets a new one."""
         instance = supervisor.instance
         life, client = self._clients.get(supervisor, (-1, None))
         if client is not None and life == instance.restarts:
@@ -474,7 +514,7 @@ class Fleet:
 
 
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
-"""Returns what is to be started, given names that are free. Blocks."""
+"""Returns the launches to start, given free names. Blocks."""
 
 
 def _rename_runs(instances: Iterable[Instance], run_id: str) -> None:

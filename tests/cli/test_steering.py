@@ -183,7 +183,7 @@ def test_a_world_that_cannot_be_reseeded_is_an_error(up: Start, call: Start, run
     command = up()
     forked = call("fork", str(run_dir), "w000", "--reseed", "7")
     assert forked.wait() == 1
-    assert "Error: run.reseed: this world does not say that it can be reseeded\n" in forked.err
+    assert "Error: run.reseed: this world does not support reseeding\n" in forked.err
     wait_for_end(command)
 
 

@@ -107,7 +107,7 @@ def test_a_seed_is_a_whole_number_of_64_bits(config: WorldConfig, seed: Any, is_
 
 def test_a_world_that_says_nothing_of_reseeding_is_not_reseeded(tmp_path: Path) -> None:
     config = read_world_config(make_world(tmp_path))
-    with pytest.raises(ConfigError, match="does not say that it can be reseeded") as caught:
+    with pytest.raises(ConfigError, match="does not support reseeding") as caught:
         planned_many(config, 1, reseed=1)
     assert (caught.value.key, caught.value.path) == ("run.reseed", config.dir / "world.toml")
 
@@ -191,7 +191,7 @@ def test_seeds_count_up_from_the_first(config: WorldConfig) -> None:
     "names", [["one", "one"], ["w000", "one", "w000"]], ids=lambda names: ",".join(names)
 )
 def test_two_cannot_have_one_name(config: WorldConfig, names: list[str]) -> None:
-    with pytest.raises(ConfigError, match="two instances cannot have one name") as caught:
+    with pytest.raises(ConfigError, match="two instances have the same name") as caught:
         planned_many(config, [InstanceSpec(name=name) for name in names])
     assert (caught.value.key, caught.value.value) == ("name", names)
 
