@@ -9,5 +9,6 @@
 - ``save``: one save, many, and autosave.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.
+- ``clients``: the HTTP clients of the instances.
 - ``access``: how agents join and leave.
 """

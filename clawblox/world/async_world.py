@@ -576,7 +576,7 @@ class AsyncWorld(WorldMetadata):
 
         async def call() -> dict[str, Any]:
             async with supervisor.calls.call():
-                client = fleet.client(supervisor)
+                client = fleet.clients.get(supervisor)
                 return await join(client, member, url=url, local_url=url, timeout=timeout)
             raise AssertionError("unreachable: the block returns or raises")
 
@@ -619,7 +619,7 @@ class AsyncWorld(WorldMetadata):
 
         async def call() -> None:
             async with supervisor.calls.call():
-                await leave(fleet.client(supervisor), access, timeout=timeout)
+                await leave(fleet.clients.get(supervisor), access, timeout=timeout)
 
         await fleet.tasks.own(call)
 

@@ -35,12 +35,12 @@ from clawblox.rundir.manifest_updates import instances_update, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
-from clawblox.system.http import InstanceClient
 from clawblox.telemetry.events import EventHub
 from clawblox.telemetry.logs import trim_logs
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.clients import InstanceClients
 from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.starts import Starts, given_up
 
@@ -63,6 +63,7 @@ class Fleet:
         hub: Distributes events.
         recorder: Counts events and measures durations.
         writers: The writers of the manifests.
+        clients: The HTTP clients of the instances.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Fleet:
         self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
         self._services = Tasks()
+        self.clients = InstanceClients(self._services)
         self._launcher = Launcher(current_ramp())
         self._supervisors: dict[str, Supervisor] = {}
         self._starting: set[Supervisor] = set()
@@ -84,7 +86,6 @@ class Fleet:
         self._cleared: set[Path] = set()
         self._planned: dict[str, Launch] = {}
         self._plan_lock = anyio.Lock()
-        self._clients: dict[Supervisor, tuple[int, InstanceClient]] = {}
         self._claims: dict[Path, RunClaim] = {}
         self._controls = ControlSockets(self._services, partial(make_handlers, self))
 
@@ -114,8 +115,7 @@ class Fleet:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._controls.aclose()
-                for _, client in self._clients.values():
-                    await client.aclose()
+                await self.clients.aclose()
                 await run_blocking(_release, tuple(self._claims.values()))
             self.hub.close()
 
@@ -433,7 +433,7 @@ class Fleet:
         if supervisor.started is not None:
             replaced = self._supervisors.pop(instance.name, None)
             if replaced is not None:
-                self._services.start_soon(self._close_client, replaced)
+                self._services.start_soon(self.clients.close, replaced)
             self._supervisors[instance.name] = supervisor
             self._has_started = True
             self._latest[instance.launch.instance_dir] = instance
@@ -464,12 +464,7 @@ class Fleet:
         name = supervisor.instance.name
         if self._supervisors.get(name) is supervisor:
             del self._supervisors[name]
-        await self._close_client(supervisor)
-
-    async def _close_client(self, supervisor: Supervisor) -> None:
-        _, client = self._clients.pop(supervisor, (0, None))
-        if client is not None:
-            await client.aclose()
+        await self.clients.close(supervisor)
 
     async def _close_interrupted(self, run_dir: Path) -> None:
         """Mark the runs of a killed orchestrator as interrupted, and remove its leftovers."""
@@ -487,18 +482,6 @@ class Fleet:
         self.recorder.count_event(kind)
         if kind == "ready":
             self.recorder.observe("ready_s", detail["ready_s"])
-
-    def client(self, supervisor: Supervisor) -> InstanceClient:
-        """Return the HTTP client of an instance; a restart gets a new one."""
-        instance = supervisor.instance
-        life, client = self._clients.get(supervisor, (-1, None))
-        if client is not None and life == instance.restarts:
-            return client
-        if client is not None:
-            self._services.start_soon(client.aclose)
-        client = InstanceClient(instance.url)
-        self._clients[supervisor] = instance.restarts, client
-        return client
 
     def _note_lag(self, lag_s: float) -> None:
         self.recorder.observe("loop_lag_s", lag_s)
