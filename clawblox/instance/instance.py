@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,11 @@ from clawblox.system.ports import Lease, connect_host, open_listener, take_free_
 from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
 from clawblox.system.process_tree import boot_id, read_variables
 from clawblox.telemetry.logs import last_lines
+from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Instance", "new_run_id"]
+__all__ = ["Instance", "new_run_id", "rename_runs"]
+
+_log = OwnLog(__name__)
 
 
 class Instance:
@@ -475,3 +478,12 @@ class Instance:
 def new_run_id(name: str, begun_at: datetime) -> str:
     """Return the id of a run that an instance called ``name`` began at ``begun_at``."""
     return f"{name}-{begun_at:%Y%m%dT%H%M%S%fZ}"
+
+
+def rename_runs(instances: Iterable[Instance], run_id: str) -> None:
+    """Give the run of instances another id; a record that cannot be written is reported. Blocks."""
+    for instance in instances:
+        try:
+            instance.rename_run(run_id)
+        except OSError as error:
+            _log.warning("instance record not written", instance=instance.name, error=str(error))

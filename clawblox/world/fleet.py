@@ -20,7 +20,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ManifestError, UsageError, WorldStopError
-from clawblox.instance.instance import Instance, new_run_id
+from clawblox.instance.instance import Instance, new_run_id, rename_runs
 from clawblox.instance.launch import Launch, plan_attach
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import State
@@ -116,7 +116,8 @@ class Fleet:
             with anyio.CancelScope(shield=True):
                 await self._controls.aclose()
                 await self.clients.aclose()
-                await run_blocking(_release, tuple(self._claims.values()))
+                for claim in self._claims.values():
+                    await run_blocking(claim.release)
             self.hub.close()
 
     # -- the instances ----------------------------------------------------------------------
@@ -457,7 +458,7 @@ class Fleet:
                 here.add(self._latest[directory])
             renamed = {one.run_id: run_id for one in here}
             update = attrs.evolve(update, renamed_runs=renamed)
-            await run_blocking(_rename_runs, here, run_id)
+            await run_blocking(rename_runs, here, run_id)
         await self.writers.of(directory).apply(update)
 
     async def _forget(self, supervisor: Supervisor) -> None:
@@ -498,16 +499,3 @@ class Fleet:
 
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
 """Returns the launches to start, given free names. Blocks."""
-
-
-def _rename_runs(instances: Iterable[Instance], run_id: str) -> None:
-    for instance in instances:
-        try:
-            instance.rename_run(run_id)
-        except OSError as error:
-            _log.warning("instance record not written", instance=instance.name, error=str(error))
-
-
-def _release(claims: Iterable[RunClaim]) -> None:
-    for claim in claims:
-        claim.release()
