@@ -197,9 +197,10 @@ class Fleet:
             await self._end([supervisor])
             raise
 
-    async def undo_start(self, started: StartedWorld) -> None:
-        """End an instance whose caller was cancelled before it learned of the start."""
-        await self._end([self._supervisors[started.name]])
+    async def undo_start(self, *started: StartedWorld) -> None:
+        """End instances whose caller was cancelled before it learned of their start."""
+        known = (self._supervisors.get(instance.name) for instance in started)
+        await self._end([supervisor for supervisor in known if supervisor is not None])
 
     async def start_many(
         self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool
@@ -219,12 +220,8 @@ class Fleet:
 
         Cancellation: all of the instances are ended; nothing of them is left.
         """
-
-        async def end(batch: Batch[StartedWorld]) -> None:
-            await self._end([self._supervisors[name] for name in batch.done])
-
         start = partial(self._start_many, run_dir, plan, reuse, stop_all)
-        return await self.tasks.own(start, undo=end)
+        return await self.tasks.own(start, undo=lambda batch: self.undo_start(*batch))
 
     async def _start_many(
         self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool
