@@ -159,8 +159,17 @@ class Launcher:
     # -- in the thread ----------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Process starts until none is left."""
+        """Process starts until none is left; a defect fails them all."""
         work = _Work(self._ramp, self._epoll, self._tell)
+        try:
+            self._process(work)
+        except Exception as error:  # noqa: BLE001 - it belongs to the callers of `run`
+            for start in (*work.running, *self._waiting):
+                start.error = error
+                self._tell(start.is_over.set)
+            self._waiting.clear()
+
+    def _process(self, work: _Work) -> None:
         while self._waiting or work.is_busy:
             while self._given_up:
                 self._give_up(work, self._given_up.popleft())
@@ -217,6 +226,9 @@ class _Work:
         ramp: Is told when a start ends.
         epoll: Is polled by the thread.
         tell: Calls a function in the event loop.
+
+    Attributes:
+        running: The starts.
     """
 
     def __init__(
@@ -225,7 +237,7 @@ class _Work:
         self._ramp = ramp
         self._epoll = epoll
         self._tell = tell
-        self._running: set[_Start] = set()
+        self.running: set[_Start] = set()
         self._by_fd: dict[int, _Start] = {}
         self._timers: list[tuple[float, int, _Start]] = []
         self._serial = itertools.count(1)
@@ -233,7 +245,7 @@ class _Work:
     @property
     def is_busy(self) -> bool:
         """Whether a start is under way."""
-        return bool(self._running)
+        return bool(self.running)
 
     def seconds_to_timer(self) -> float:
         """Return the seconds until the next timer; ``math.inf`` without one."""
@@ -243,7 +255,7 @@ class _Work:
 
     def begin(self, start: _Start) -> None:
         """Bring an instance up, and begin to probe it."""
-        self._running.add(start)
+        self.running.add(start)
         try:
             pidfd = start.instance.bring_up()
             self._tell(start.on_spawned)
@@ -330,7 +342,7 @@ class _Work:
 
     def give_up(self, start: _Start) -> None:
         """End a start that its caller no longer waits for."""
-        if start in self._running:
+        if start in self.running:
             self.end(start, Ending.GIVEN_UP)
 
     def end(self, start: _Start, ending: Ending, error: Exception | None = None) -> None:
@@ -341,8 +353,8 @@ class _Work:
         if start.pidfd >= 0:
             del self._by_fd[start.pidfd]
             self._epoll.unregister(start.pidfd)
-        if start in self._running:
-            self._running.discard(start)
+        if start in self.running:
+            self.running.discard(start)
             self._ramp.end(start, is_ready=ending is Ending.READY)
         start.ending, start.error = ending, error
         self._tell(start.is_over.set)

@@ -145,3 +145,29 @@ async def test_a_caller_that_is_cancelled_with_the_block_hears_how_its_start_end
                 await start.has_begun.wait()
                 scope.cancel()
     assert scope.cancelled_caught
+
+
+async def test_a_defect_in_the_thread_fails_every_start_and_none_waits_for_ever(
+    starts: list[Start], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts += [Start([]) for _ in range(3)]
+    errors: list[Exception] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    async def run(start: Start, launcher: Launcher) -> None:
+        try:
+            await start.run(launcher)
+        except ZeroDivisionError as error:
+            errors.append(error)
+
+    with anyio.fail_after(HANG_S):
+        launcher = make_launcher()
+        async with launcher.opened(), anyio.create_task_group() as group:
+            for start in starts:
+                group.start_soon(run, start, launcher)
+            await wait_until_async(lambda: all(one.has_begun.is_set() for one in starts))
+            monkeypatch.setattr(launcher, "_step", lambda work, ready: fail())
+            launcher._wake_thread()
+    assert len(errors) == 3
