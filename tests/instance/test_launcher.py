@@ -153,7 +153,7 @@ async def test_a_defect_in_the_thread_fails_every_start_and_none_waits_for_ever(
     starts += [Start([]) for _ in range(3)]
     errors: list[Exception] = []
 
-    def fail() -> None:
+    def fail(work: object) -> None:
         raise ZeroDivisionError
 
     async def run(start: Start, launcher: Launcher) -> None:
@@ -168,6 +168,6 @@ async def test_a_defect_in_the_thread_fails_every_start_and_none_waits_for_ever(
             for start in starts:
                 group.start_soon(run, start, launcher)
             await wait_until_async(lambda: all(one.has_begun.is_set() for one in starts))
-            monkeypatch.setattr(launcher, "_step", lambda work, ready: fail())
+            monkeypatch.setattr("clawblox.instance.launcher._Work.on_time", fail)
             launcher._wake_thread()
     assert len(errors) == 3
