@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 import clawblox.system.tmux
@@ -530,7 +531,7 @@ async def test_a_detached_window_outlives_its_orchestrator_and_can_be_attached(
     async with AsyncWorld.attach(run) as world:
         assert windows(tmux) == ["world-0"]
         assert ask(port, "GET", "/api.md").status == 200
-        (record,) = read_records(run)
+        (record,) = await anyio.to_thread.run_sync(read_records, run)
         shell = record.pid
         assert (await world.stop()).rung == "terminated"
         assert not is_alive(shell)
