@@ -274,7 +274,7 @@ def live_processes() -> set[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Say whether a process lives; a zombie does not."""
+    """Return whether a process lives; a zombie does not."""
     process = read_process(pid)
     return process is not None and process.is_live
 

@@ -115,7 +115,7 @@ async def test_a_call_in_flight_ends_when_the_world_is_stopped(tmp_path: Path, n
 
 
 def is_connected(port: int) -> bool:
-    """Say whether somebody has an open connection to a local port."""
+    """Return whether any process has an open connection to a local port."""
     rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return any(row.split()[2].endswith(f":{port:04X}") and row.split()[3] == "01" for row in rows)
 

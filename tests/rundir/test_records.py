@@ -270,7 +270,7 @@ def run_claimed(run: Path, count: int = 1) -> Iterator[list[RunClaim]]:
 
 
 def is_free(run: Path) -> bool:
-    """Say whether another process could claim a run directory."""
+    """Return whether another process could claim a run directory."""
     code = "import sys, pathlib; from clawblox.rundir.claims import *; claim_run(pathlib.Path('.'))"
     result = subprocess.run([sys.executable, "-c", code], cwd=run, capture_output=True, text=True)
     assert result.returncode == 0 or "RunLockedError" in result.stderr

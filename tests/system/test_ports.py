@@ -116,7 +116,7 @@ LEASES = Path(f"/tmp/clawblox-{os.getuid()}/leases")
 
 
 def is_leased(port: int, path: Path = LEASES) -> bool:
-    """Say whether a process has the lock on a port's slot, as another one sees it."""
+    """Return whether a process has the lock on a port's slot, as another one sees it."""
     slot = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, port * 256, 256, 0)
     with path.open("r+b") as file:
         found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, slot)
