@@ -441,7 +441,7 @@ ANSWERERS: dict[str, tuple[str, list[str], list[str]]] = {
     "of the other family, the other way": ("::1", ["127.0.0.1"], []),
     "IPv4 before IPv6": ("127.0.0.1", ["127.0.0.1", ":: alone"], ["127.0.0.1"]),
     "IPv6 beside IPv4": ("::1", ["127.0.0.1", ":: alone"], ["::"]),
-    "nobody": ("127.0.0.1", [], []),
+    "no listener": ("127.0.0.1", [], []),
 }
 
 

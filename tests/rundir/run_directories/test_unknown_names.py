@@ -112,8 +112,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         {"checkpoint": {"path": "/none.json"}, "count": 1, "instances": []},
         "fork takes no 'instances'; it takes: ",
     ),
-    "stop with a grace that is none": ("stop", {"grace_seconds": "soon"}, "grace_seconds"),
-    "save with a timeout that is none": ("save", {"timeout": -1}, "timeout"),
+    "stop with a grace that is not a number": ("stop", {"grace_seconds": "soon"}, "grace_seconds"),
+    "save with a negative timeout": ("save", {"timeout": -1}, "timeout"),
     "save without a byte": ("save", {"max_bytes": 0}, "max_bytes"),
     "fork nothing": ("fork", {"count": 1}, "fork needs 'checkpoint'"),
     "fork what is not there": (
