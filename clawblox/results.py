@@ -88,7 +88,7 @@ class StartedWorld:
         command: The outer command that was run, with an interpreter for ``{python}``.
         start_command: The template command that ``World(dir=…)`` exposes.
         delegated: Whether ``[run].command`` of the ``world.toml`` was used.
-        run_command: That command as it is written there; None if there is none.
+        run_command: The command as written in ``world.toml``; None without one.
         env: Environment of the command; the tokens in it are masked.
         run_dir: Run directory: what ``clawblox ps`` and :meth:`AsyncWorld.attach` take.
         instance_dir: Directory that holds the manifest, logs and recordings of this instance;
