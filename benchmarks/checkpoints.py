@@ -174,7 +174,7 @@ def _call(function: Callable[..., Any], source: Path, target: Path) -> dict[str,
 
 def make_rows(rounds: list[dict[str, float]]) -> list[Row]:
     """Return the medians over the rounds, against both floors."""
-    middle = {key: median(each[key] for each in rounds) for key in rounds[0]}
+    middle = {key: median(values[key] for values in rounds) for key in rounds[0]}
     timed = ("first save", "save, nothing changed", "save, a twentieth changed", "scan", "verify")
     rows = [
         Row(f"{what}, against {floor}", middle[what], "s", middle[floor], _GOALS.get((what, floor)))

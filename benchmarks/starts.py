@@ -180,7 +180,7 @@ def bench_starts(
         rows += _rows(case, samples)
         if case.kind == "light":
             for name, taken in samples.items():
-                series[name].append((case.count, median(one.ready_s for one in taken)))
+                series[name].append((case.count, median(sample.ready_s for sample in taken)))
     rows.append(_first_batch_row(bench, min(_RSS_COUNT, max(counts)), rounds))
     return rows, series
 
@@ -198,15 +198,15 @@ def _take_rounds(bench: Bench, case: Case, rounds: int) -> dict[str, list[Sample
 
 def _rows(case: Case, samples: dict[str, list[Sample]]) -> Iterable[Row]:
     floor = samples["floor"]
-    ready_floor = 1e3 * median(one.ready_s for one in floor)
-    stop_floor = 1e3 * median(one.stop_s for one in floor)
+    ready_floor = 1e3 * median(sample.ready_s for sample in floor)
+    stop_floor = 1e3 * median(sample.stop_s for sample in floor)
     for name, taken in samples.items():
         if name == "floor":
             continue
         what = f"{case.name}, {name}"
         goals = (1.25, 1.3) if name != "script" else (None, None)
-        ready = 1e3 * median(one.ready_s for one in taken)
-        stop = 1e3 * median(one.stop_s for one in taken)
+        ready = 1e3 * median(sample.ready_s for sample in taken)
+        stop = 1e3 * median(sample.stop_s for sample in taken)
         yield Row(f"{what}: all ready", ready, "ms", ready_floor, goals[0])
         yield Row(f"{what}: all stopped", stop, "ms", stop_floor, goals[1])
         if name != "script":
@@ -215,9 +215,9 @@ def _rows(case: Case, samples: dict[str, list[Sample]]) -> Iterable[Row]:
 
 def _cost_rows(case: Case, name: str, taken: Sequence[Sample]) -> Iterable[Row]:
     what = f"{case.name}, {name}"
-    latency = 1e3 * median(one.latency_s for one in taken)
-    cpu = 1e3 * median(one.cpu_s for one in taken) / case.count
-    rss = median(one.rss_bytes for one in taken) / 1024 / case.count
+    latency = 1e3 * median(sample.latency_s for sample in taken)
+    cpu = 1e3 * median(sample.cpu_s for sample in taken) / case.count
+    rss = median(sample.rss_bytes for sample in taken) / 1024 / case.count
     yield Row(f"{what}: return latency", latency, "ms", goal=_LATENCY_GOALS_MS[name])
     yield Row(f"{what}: CPU per start", cpu, "ms", goal=2.5)
     if case.count >= _RSS_COUNT:

@@ -193,7 +193,7 @@ def parse_join_answer(body: bytes) -> JoinAnswer:
 
 
 def parse_halt(body: bytes) -> str | None:
-    """Return why a world has halted, from the body of a 503; None when it has not halted.
+    """Return why a world has halted, from the body of a 503; None if it has not halted.
 
     Such a body is a JSON object with the ``status`` ``halted`` and a text as ``reason``.
     """

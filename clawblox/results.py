@@ -88,15 +88,15 @@ class StartedWorld:
         command: The outer command that was run, with an interpreter for ``{python}``.
         start_command: The template command that ``World(dir=…)`` exposes.
         delegated: Whether ``[run].command`` of the ``world.toml`` was used.
-        run_command: That command as it is written there; None when there is none.
+        run_command: The command as written in ``world.toml``; None without one.
         env: Environment of the command; the tokens in it are masked.
         run_dir: Run directory: what ``clawblox ps`` and :meth:`AsyncWorld.attach` take.
         instance_dir: Directory that holds the manifest, logs and recordings of this instance;
             the run directory itself, or its ``worlds/<name>`` for an instance of many.
         command_file: Script that reruns the launch by hand.
         log_file: Output of the world's processes.
-        record_dir: Where the world records; None when it does not.
-        resume_path: Snapshot that it was restored from; None when it began afresh.
+        record_dir: Where the world records; None if it does not.
+        resume_path: Snapshot that it was restored from; None if it began afresh.
         ready_s: Seconds from the call of ``start`` until the world was ready.
     """
 
@@ -160,7 +160,7 @@ class StopResult:
     Attributes:
         instance: Its name; empty when no instance was running.
         rung: The rung of the ladder that ended it.
-        exit: How the world's process ended; None when that is not known.
+        exit: How the world's process ended; None if not known.
         killed: Processes that ignored SIGTERM and were killed, as ``pid command``.
         elapsed_s: Seconds that the stop took.
     """
@@ -219,7 +219,7 @@ class Finding:
         fingerprint: 16 hexadecimal digits that identify rule and secret without revealing it; of
             an unscannable file, its content.
         preview: Its first four characters and its length; of an unscannable file, the reason.
-        line: Line in the (decoded) content, from 1; None when that has no lines.
+        line: Line in the (decoded) content, from 1; None if that has no lines.
         offset: Byte offset in the (decoded) content.
     """
 

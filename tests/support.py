@@ -116,8 +116,8 @@ os.execv(command[0], command)
 def with_inherited_socket(command: Sequence[str], descriptor: int) -> list[str]:
     """Return a command that becomes ``command``, which finds ``descriptor`` as its descriptor 3.
 
-    It is told so by the variables of sd_listen_fds(3), unless they are set already. Whoever
-    runs it passes ``descriptor`` on (``pass_fds``).
+    The variables of sd_listen_fds(3) tell it so, unless they are set already. The caller must
+    pass ``descriptor`` on (``pass_fds``).
     """
     return [sys.executable, "-I", "-S", "-c", _HAND_OVER, str(descriptor), *command]
 
@@ -146,7 +146,7 @@ def ask(
     """Send one request to a local server.
 
     Raises:
-        OSError: Nobody listens, or the connection broke.
+        OSError: No process listens, or the connection broke.
         http.client.HTTPException: The answer is cut short.
     """
     with contextlib.closing(http.client.HTTPConnection(host, port, timeout=timeout)) as connection:
@@ -254,7 +254,7 @@ class Process(NamedTuple):
 
 
 def read_process(pid: int) -> Process | None:
-    """Return a process, or None when there is none."""
+    """Return a process, or None."""
     stat = _read_proc(pid, "stat")
     if not stat:
         return None
@@ -274,7 +274,7 @@ def live_processes() -> set[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Say whether a process lives; a zombie does not."""
+    """Return whether a process lives; a zombie does not."""
     process = read_process(pid)
     return process is not None and process.is_live
 
@@ -377,7 +377,7 @@ def _working_directory(pid: int) -> str:
 
 
 def free_port() -> int:
-    """Return a port that nobody uses and that this function has not returned before.
+    """Return a free port that this function has not returned before.
 
     It lies outside the ephemeral range, where an outgoing connection could take it.
     """

@@ -72,7 +72,7 @@ class Document:
                 "files": files,
                 "symlinks": [attrs.asdict(link) for link in plan.links],
                 "directories": list(plan.directories),
-                "excluded": [attrs.asdict(each) for each in (*plan.excluded, *excluded)],
+                "excluded": [attrs.asdict(place) for place in (*plan.excluded, *excluded)],
                 "secret_scan": secret_scan,
             }
         )
@@ -87,7 +87,7 @@ class Document:
             secret_scan: What a scan of nothing says.
         """
         files = {source.name: _LARGEST_FILE for source in self.plan.sources}
-        listed = serialise_metadata({"allowed": [attrs.asdict(each) for each in allow]})
+        listed = serialise_metadata({"allowed": [attrs.asdict(allowance) for allowance in allow]})
         return len(self.as_bytes(files, (), secret_scan)) + 2 * len(listed) + _ROOM_BYTES
 
 

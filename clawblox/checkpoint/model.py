@@ -77,7 +77,7 @@ class AgentState:
     """What ``metadata.json`` says of one agent.
 
     Attributes:
-        backend: Its driver, ``claude`` for instance; None when it has no session tier.
+        backend: Its driver, ``claude`` for instance; None if it has no session tier.
         session_format: Name of the allowlist, ``claude-code-v1`` for instance; None as above.
         session_id: The recorded id of its conversation; None as above.
         state_dir: Where its program kept its state, relative to the agent's directory, and

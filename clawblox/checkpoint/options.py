@@ -172,9 +172,9 @@ def _copy_json(key: str, value: object) -> object:
 
 def _check_allowances(values: Iterable[Allowance]) -> tuple[Allowance, ...]:
     allow = tuple(values)
-    for each in allow:
-        if not isinstance(each, Allowance):
-            raise ConfigError("Allowance values", key="allow", value=each)
+    for allowance in allow:
+        if not isinstance(allowance, Allowance):
+            raise ConfigError("Allowance values", key="allow", value=allowance)
     return allow
 
 
@@ -189,7 +189,7 @@ _Validator: TypeAlias = Callable[[object, "attrs.Attribute[Any]", Any], None]
 
 def _one_of(*choices: object) -> _Validator:
     def check(_options: object, field: attrs.Attribute[Any], value: object) -> None:
-        if not any(type(value) is type(each) and value == each for each in choices):
+        if not any(type(value) is type(choice) and value == choice for choice in choices):
             words = ", ".join(map(repr, choices))
             raise ConfigError(f"one of {words}", key=field.name, value=value)
 
@@ -222,7 +222,7 @@ def _ask(question: Callable[[], bool], path: Path) -> bool:
         raise CheckpointError(message, path=path) from error
 
 
-_BACKENDS: Final = (None, *sorted({each.backend for each in FORMATS.values()}))
+_BACKENDS: Final = (None, *sorted({known.backend for known in FORMATS.values()}))
 
 
 @attrs.frozen(kw_only=True)

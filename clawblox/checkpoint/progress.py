@@ -31,7 +31,7 @@ class Progress:
             self._report(self._done, self._total)
 
     def finish(self) -> None:
-        """Count whatever is left."""
+        """Count the rest."""
         self.advance(self._total)
 
     def counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:

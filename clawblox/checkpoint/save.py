@@ -243,7 +243,7 @@ def _known_secrets(options: SaveOptions) -> Mapping[str, str]:
 
 def _run_allowances(runs: Sequence[Path]) -> list[Allowance]:
     files = (directory / _ALLOWANCES_NAME for directory in runs)
-    return [each for file in files if file.exists() for each in read_allowances(file)]
+    return [allowed for file in files if file.exists() for allowed in read_allowances(file)]
 
 
 def _is_vital(name: str) -> bool:

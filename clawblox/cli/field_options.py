@@ -50,7 +50,7 @@ class FieldOption(SectionOption):
         self.into = into
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return the value of the variable, stripped; None when it is blank."""
+        """Return the value of the variable, stripped; None if it is blank."""
         return (super().resolve_envvar_value(ctx) or "").strip() or None
 
 

@@ -26,8 +26,8 @@ class Outcome(Generic[_T]):
 
     Attributes:
         instance: Name of the instance.
-        value: What the operation returned; None when it failed.
-        error: What it raised; None when it succeeded.
+        value: What the operation returned; None if it failed.
+        error: What it raised; None if it succeeded.
     """
 
     instance: str

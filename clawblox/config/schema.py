@@ -27,7 +27,7 @@ class Fault:
 
     Attributes:
         keys: Where it stands, seen from the check that found the fault.
-        value: The value; None when it is missing.
+        value: The value; None if it is missing.
         complaint: What is wrong; it is read after the key.
     """
 

@@ -194,7 +194,7 @@ class WorldConfig:
 
     @property
     def liveness(self) -> LivenessRule | None:
-        """When an instance counts as hung; None when it is not probed."""
+        """When an instance counts as hung; None if it is not probed."""
         table = self.run.get("liveness")
         return None if table is None else _rule(LivenessRule, table)
 

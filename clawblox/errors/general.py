@@ -247,7 +247,7 @@ class ControlError(ClawbloxError):
         message: What failed; the orchestrator's own words when it answered.
         subject: What the error in the orchestrator is about, when it names that.
         path: The control socket.
-        error_type: Class of the error in the orchestrator; None when it did not answer.
+        error_type: Class of the error in the orchestrator; None if it did not answer.
         error_details: The lines that follow that headline.
         hint: What to do about it.
     """

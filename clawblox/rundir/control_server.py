@@ -352,8 +352,8 @@ _inheritable: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 def _close_inherited() -> None:
     # In a forked child they would outlive us, and clients would wait for a dead orchestrator.
-    for each in list(_inheritable):
-        each.close()
+    for listener in list(_inheritable):
+        listener.close()
 
 
 os.register_at_fork(after_in_child=_close_inherited)

@@ -69,7 +69,7 @@ def read_lines(path: Path) -> dict[str, bytes]:
 
 
 def read_line(path: Path, name: str) -> bytes | None:
-    """Return the last line of a name; None when there is none."""
+    """Return the last line of a name, or None."""
     return _remembered(path).read_one(name)
 
 
@@ -135,7 +135,7 @@ class _Reader:
             return dict(self._latest)
 
     def read_one(self, name: str) -> bytes | None:
-        """Return the last line of a name; None when there is none."""
+        """Return the last line of a name, or None."""
         with self._busy:
             self._read_on()
             return self._latest.get(name)

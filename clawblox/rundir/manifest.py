@@ -391,7 +391,7 @@ def read_manifest(path: Path | str) -> Manifest:
         path: The run directory, or the manifest itself.
 
     Raises:
-        ManifestError: There is none, or it cannot be read.
+        ManifestError: There is no manifest, or it cannot be read.
         ConfigError: ``path`` is not a path.
     """
     file = check_read_path(path, "path")

@@ -301,7 +301,7 @@ class ManifestFile:
         return leftovers
 
     def _adopt(self, path: Path) -> Manifest | None:
-        """Owe what is in a file; None when it is not a complete manifest."""
+        """Owe what is in a file; None if it is not a complete manifest."""
         try:
             manifest = parse_manifest(path.read_bytes(), self._path)
         except ManifestError:
@@ -338,7 +338,7 @@ class _ChangedError(Exception):
 
 @attrs.frozen
 class _Seen:
-    """The manifest as it was read; ``data`` and ``stamp`` are None when there was none."""
+    """The manifest as it was read; ``data`` and ``stamp`` are None if there was none."""
 
     manifest: Manifest
     data: bytes | None = attrs.field(default=None, repr=False)

@@ -118,7 +118,7 @@ class ManifestWriter:
         batch = tuple(self._queue)
         error = None
         try:
-            updates = [each.update for each in batch]
+            updates = [queued.update for queued in batch]
             await run_blocking(self._file.apply, updates, limiter=self._limiter)
         except ManifestError as failure:
             error = failure
@@ -258,7 +258,7 @@ def _sync_together(files: Iterable[ManifestFile]) -> None:
     """Make manifests durable by one wait for each file system that they are on."""
     with contextlib.ExitStack() as stack:
         directories = [stack.enter_context(file.synced_by_caller()) for file in files]
-        for directory in {each.stat().st_dev: each for each in directories}.values():
+        for directory in {path.stat().st_dev: path for path in directories}.values():
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, fd)
             sync_file_system(fd)

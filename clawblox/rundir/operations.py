@@ -196,7 +196,7 @@ def find_orchestrator(run_dir: Path, world_dir: Path) -> Path | None:
     """Return the control socket of the orchestrator that runs a world in a run directory. Blocks.
 
     Returns:
-        None when there is no such orchestrator. Of several it is the one that has claimed the run
+        None if there is no such orchestrator. Of several it is the one that has claimed the run
         directory, for any other would find it locked.
     """
     owned, _ = _group_by_owner(run_dir, select_records(run_dir, ()))

@@ -69,7 +69,7 @@ class InstanceRecord:
         restarts: How often it was brought back.
         exit: How it ended, the last time.
         halt: Why it had halted before it was ended, in the world's words.
-        run_id: Id of its run; empty when that is not known.
+        run_id: Id of its run; empty if not known.
         options: What its start was told, by the names of ``StartOptions``: values that JSON has,
             without variables of the environment, which may be secret.
     """
@@ -167,7 +167,7 @@ def read_records(run_dir: Path) -> list[InstanceRecord]:
 
 
 def read_record(run_dir: Path, name: str) -> InstanceRecord | None:
-    """Return the record of one instance; None when there is none. Blocks."""
+    """Return the record of one instance, or None. Blocks."""
     line = read_line(records_journal(run_dir), name)
     return None if line is None else _decode(line)
 

@@ -71,7 +71,7 @@ def check_members(op: str, asked: Mapping[str, Any]) -> None:
 
 
 def read_names(asked: Mapping[str, Any]) -> list[str] | None:
-    """Return the instances that a request names; None when it names none, and means all.
+    """Return the instances that a request names; None if it names none, and means all.
 
     Raises:
         UsageError: ``instances`` is not a list of names.

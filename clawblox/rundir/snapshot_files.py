@@ -96,7 +96,7 @@ def source_run_dir(snapshot: Path) -> Path | None:
     """Return the run directory that a snapshot was saved in. Blocks.
 
     Returns:
-        None when no manifest above the file tells.
+        None if no manifest above the file tells.
     """
     found = find_checkpoint(snapshot)
     if found is None:
@@ -104,7 +104,7 @@ def source_run_dir(snapshot: Path) -> Path | None:
     # One of many has its manifest in worlds/<name>, which may be below .clawblox.
     home = found[0].state_root
     candidates = (home, *home.parents[:3])
-    return next((one for one in candidates if has_records(one)), home)
+    return next((path for path in candidates if has_records(path)), home)
 
 
 def _no_snapshot(places: Sequence[Path], key: str, given: object) -> ConfigError:

@@ -77,13 +77,13 @@ class InstanceStatus:
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
         instance_dir: Directory with its manifest and its files.
-        pid: Process of the world; None when it does not live.
+        pid: Process of the world; None if it does not live.
         host: Address it was told to bind.
         port: Its port.
         url: Its address.
-        uptime_s: Seconds that it has lived, or did live; None when that is not known.
+        uptime_s: Seconds that it has lived, or did live; None if not known.
         started_at: UTC time of the start.
-        ended_at: UTC time of the end; None when it lives, or when that was not noted.
+        ended_at: UTC time of the end; None if it lives, or when that was not noted.
         exit: How the world's process ended, when that is known.
         restarts: How often it was brought back.
         rss_bytes: Resident memory of all its processes; None when none lives.
@@ -97,7 +97,7 @@ class InstanceStatus:
         resume_path: Snapshot that it was restored from, if any.
         command_file: Script that reruns the launch.
         log_file: Its output.
-        halt: Why it halted, in the world's words; None when it did not.
+        halt: Why it halted, in the world's words; None if it did not.
         run_id: Id of its run, which the save is of; empty for a run of an older version.
     """
 

@@ -97,7 +97,7 @@ class Simulation(ABC):
         Args:
             agent_id: Id of an agent that has joined.
             action: The input's ``type``.
-            data: The input's ``data``: any JSON value; None when it has none.
+            data: The input's ``data``: any JSON value; None if it has none.
 
         Raises:
             InputError: The input is refused; the simulation is unchanged.

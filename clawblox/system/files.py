@@ -173,7 +173,7 @@ class LockOwner(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what a lock says of its owner; None when that is not readable."""
+        """Read what a lock says of its owner; None if that is not readable."""
         try:
             pid, host, since = text.split()
             return cls(int(pid), host, since)
@@ -249,7 +249,7 @@ os.register_at_fork(after_in_child=_drop_inherited_locks)
 
 
 def lock_owner(path: Path) -> LockOwner | None:
-    """Return what a lock file says of its owner, for a message; None when it is not readable."""
+    """Return what a lock file says of its owner, for a message; None if it is not readable."""
     try:
         return LockOwner.parse(path.read_text())
     except (OSError, ValueError):

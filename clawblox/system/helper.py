@@ -54,7 +54,7 @@ def detach_from_parent() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
-    # Descriptors meant for all children: somebody may wait for them to be closed.
+    # Descriptors meant for all children: another process may wait for them to be closed.
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         if int(name) > 2:
             with contextlib.suppress(OSError):  # the descriptor of this very listing

@@ -64,7 +64,7 @@ class LeaseFile:
                 self._close_unused()
 
     def owner(self, port: int) -> LockOwner | None:
-        """Return the owner of a leased port; None when it is not readable.
+        """Return the owner of a leased port; None if it is not readable.
 
         Raises:
             OSError: The file cannot be opened, or is not this user's.

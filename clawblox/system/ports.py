@@ -198,7 +198,7 @@ def listeners_on(port: int) -> list[Listener]:
     """Return the sockets that listen on ``port``, IPv4 and IPv6.
 
     Raises:
-        OSError: They cannot be looked up, for want of descriptors.
+        OSError: They cannot be looked up, for lack of file descriptors.
     """
     return [found for family in _FAMILIES for found in _query_listeners(family, port)]
 
@@ -207,16 +207,24 @@ def listeners_at(host: str, port: int) -> list[Listener]:
     """Return the sockets that serve connections to ``host`` and ``port``.
 
     Raises:
-        OSError: They cannot be looked up, for want of descriptors.
+        OSError: They cannot be looked up, for lack of file descriptors.
     """
     address = connect_host(host)
     if ":" not in address:
         serving = {address, "0.0.0.0"}  # noqa: S104
-        found = [one for one in _query_listeners(socket.AF_INET, port) if one.address in serving]
+        found = [
+            listener
+            for listener in _query_listeners(socket.AF_INET, port)
+            if listener.address in serving
+        ]
         if found:  # it comes before any IPv6 socket that would serve IPv4 too
             return found
     serving = {address, "::"}
-    return [one for one in _query_listeners(socket.AF_INET6, port) if one.address in serving]
+    return [
+        listener
+        for listener in _query_listeners(socket.AF_INET6, port)
+        if listener.address in serving
+    ]
 
 
 def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
@@ -231,7 +239,7 @@ def find_owners(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
     """Return ``{inode: pid}`` for those sockets that a process of ``pids`` has open.
 
     Raises:
-        OSError: The processes cannot be looked at, for want of descriptors.
+        OSError: The processes cannot be looked at, for lack of file descriptors.
     """
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found: dict[int, int] = {}
@@ -248,7 +256,7 @@ def describe_owner(port: int) -> str:
     """Return the process that listens on ``port`` as ``pid 123 (command)``; '' if unreadable.
 
     Raises:
-        OSError: The processes cannot be looked at, for want of descriptors.
+        OSError: The processes cannot be looked at, for lack of file descriptors.
     """
     inodes = [listener.inode for listener in listeners_on(port)]
     owners = find_owners(inodes, all_processes()) if inodes else {}

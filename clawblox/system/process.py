@@ -330,7 +330,7 @@ async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
         grace: Time between TERM and KILL.
 
     Raises:
-        OSError: The processes cannot be looked at, for want of descriptors.
+        OSError: The processes cannot be looked at, for lack of file descriptors.
 
     Cancellation: stops climbing; call it shielded.
     """

@@ -110,7 +110,7 @@ def _read_stat(pid: int) -> tuple[bytes, Proc] | None:
 
 
 def read_process(pid: int) -> Proc | None:
-    """Return the live process ``pid``, or None when there is none (a zombie is not live).
+    """Return the live process ``pid``, or None if there is none (a zombie is not live).
 
     Raises:
         OSError: This process lacks descriptors or memory.

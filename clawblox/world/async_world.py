@@ -218,7 +218,7 @@ class AsyncWorld(WorldMetadata):
             port_wait: Seconds to wait for a given port to become free.
             command_file: Where to write the rerunnable launch script, in an existing directory.
             log_file: Where the output goes, in an existing directory.
-            env: Further environment variables.
+            env: Additional environment variables.
             detach: Let the instance live on when this orchestrator ends.
             restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh``
                 starts it again as it was started here, ``checkpoint`` restores its last good
@@ -311,7 +311,7 @@ class AsyncWorld(WorldMetadata):
                 instances in it.
             record: Whether the worlds record.
             resume: Snapshot to restore, as in :meth:`start`.
-            env: Further environment variables.
+            env: Additional environment variables.
             host: Address that the worlds bind, each on its own port.
             base_path: Prefix of their routes.
             health_timeout: Seconds until a world must be ready, from the moment it is spawned.
@@ -387,7 +387,7 @@ class AsyncWorld(WorldMetadata):
                 instances draw the same numbers.
             record: Whether the worlds record. This and all later arguments are those of
                 :meth:`start_many`.
-            env: Further environment variables.
+            env: Additional environment variables.
             host: Address that the worlds bind.
             base_path: Prefix of their routes.
             health_timeout: Seconds until a world must be ready, from the moment it is spawned.

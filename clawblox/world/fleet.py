@@ -91,11 +91,7 @@ class Fleet:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
-        """Serve instances; leaving ends those that are not detached, then the services.
-
-        Raises:
-            OSError: There are no file descriptors left.
-        """
+        """Serve instances; leaving ends those that are not detached, then the services."""
         async with (
             self._services,
             self._clients_and_claims(),
@@ -176,15 +172,10 @@ class Fleet:
     # -- start and stop ---------------------------------------------------------------------
 
     async def start(self, plan: Callable[[], Launch]) -> StartedWorld:
-        """Start an instance and return when it is ready; see ``AsyncWorld.start``.
+        """Start an instance; fails, and is cancelled, as ``AsyncWorld.start`` says.
 
         Args:
             plan: Returns its launch. Blocks.
-
-        Raises:
-            ClawbloxError: The start failed; see ``AsyncWorld.start``.
-
-        Cancellation: the instance is ended; nothing of it is left.
         """
         launch = await run_blocking(plan)
         await self._close_interrupted(launch.run_dir)
@@ -205,20 +196,13 @@ class Fleet:
     async def start_many(
         self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool
     ) -> Batch[StartedWorld]:
-        """Start many instances at once; see ``AsyncWorld.start_many``.
+        """Start many instances; fails, and is cancelled, as ``AsyncWorld.start_many`` says.
 
         Args:
             run_dir: Their run directory; it is claimed, so no other process can start many in it.
             plan: Returns their launches, given free names. Blocks.
             reuse: Whether the name of an instance that has ended is free.
             stop_all: Whether the first failure ends all the others.
-
-        Raises:
-            ConfigError: An option is wrong.
-            RunLockedError: Another orchestrator has claimed the run directory.
-            ManifestError: The instances cannot be listed in the manifest of the run.
-
-        Cancellation: all of the instances are ended; nothing of them is left.
         """
         start = partial(self._start_many, run_dir, plan, reuse, stop_all)
         return await self.tasks.own(start, undo=lambda batch: self.undo_start(*batch))
@@ -327,15 +311,7 @@ class Fleet:
         )
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
-        """Take over the instances that run in a run directory.
-
-        Raises:
-            RunLockedError: Another orchestrator holds one of them.
-            ClawbloxError: An instance cannot be taken over.
-            OSError: The records cannot be read.
-
-        Cancellation: the instances that were taken over keep running.
-        """
+        """Take over the instances that run in a run directory; raises ``RunLockedError``."""
         records = await run_blocking(read_running, run_dir)
         control = await self._controls.open(run_dir)
         begun = [
@@ -347,15 +323,7 @@ class Fleet:
         return attached
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
-        """End an instance, or do nothing if it does not run; see ``AsyncWorld.stop``.
-
-        Raises:
-            UsageError: No instance of that name was started here; or ``name`` is None and
-                several run.
-            WorldStopError: A process survived even SIGKILL.
-
-        Cancellation: the instance is ended all the same.
-        """
+        """End an instance if it runs; fails, and is cancelled, as ``AsyncWorld.stop`` says."""
         known = self._supervisors
         if name is not None and self._has_started and not self._was_asked_for(name):
             raise self._no_instance(name)
@@ -369,10 +337,7 @@ class Fleet:
                 await self._forget(supervisor)
 
     async def stop_all(self, names: Iterable[str], grace_seconds: float) -> Batch[StopResult]:
-        """End many instances at once; see ``AsyncWorld.stop_all``.
-
-        Cancellation: the instances are ended all the same.
-        """
+        """End many instances at once; see ``AsyncWorld.stop_all``."""
         jobs: dict[str, Job[StopResult]] = {
             name: partial(self.stop, name, grace_seconds) for name in names
         }
@@ -437,15 +402,10 @@ class Fleet:
             self._latest[instance.launch.instance_dir] = instance
 
     async def label_run(self, directory: Path, update: Update) -> None:
-        """Label a run in its manifest; see ``AsyncWorld.record_run``.
+        """Label a run in its manifest; fails, and is cancelled, as ``AsyncWorld.record_run`` says.
 
         A new id is also given to the runs of the instances that run in ``directory``, and to that
         of the last one started there.
-
-        Raises:
-            ManifestError: The manifest cannot be written.
-
-        Cancellation: the label is written completely or not at all.
         """
         run_id = update.run.get("id")
         if run_id is not None:

@@ -69,7 +69,7 @@ def build_agent(
         directory: The agent directory; it is made.
         backend: ``claude``, ``codex`` or ``kimi``.
         code_word: What the conversation is about.
-        mid_turn: End the conversation with a result of a tool that nobody has answered to.
+        mid_turn: End the conversation with the result of a tool, before the agent answers.
         worked_in: Where the program thought that it worked; None for the workspace itself.
     """
     _write(directory / "workspace" / "SOUL.md", b"I am.\n")
@@ -95,7 +95,7 @@ def find_conversation(
     """Return the transcript that the program finds by id, when it works in the workspace.
 
     Raises:
-        LookupError: It would say that there is none, or refuse it.
+        LookupError: It would not find the session, or refuse it.
     """
     state = agent_dir / state_dir
     cwd = os.path.realpath(agent_dir / "workspace")

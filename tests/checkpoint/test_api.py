@@ -94,7 +94,7 @@ def test_the_metadata_says_what_is_in_the_archive_and_where_it_is_from(run: Run)
     assert told["secret_scan"]["files"] == 4
 
 
-def test_a_place_outside_the_run_is_not_told_to_whoever_gets_the_archive(run: Run):
+def test_an_archive_does_not_reveal_paths_outside_the_run(run: Run):
     update_manifest(run, run_update(id="r007", resume_from="/home/somebody/s0.json"))
     assert read_metadata(run.save())["lineage"]["resume_from"] == "s0.json"
 

@@ -20,7 +20,7 @@ SAVES = 8
 
 @functools.cache
 def can_run(*command: str) -> bool:
-    """Say whether a program is there and may do its work here."""
+    """Return whether a program is there and may do its work here."""
     if shutil.which(command[0]) is None:
         return False
     return subprocess.run([*command, "true"], capture_output=True, timeout=30).returncode == 0

@@ -1,4 +1,4 @@
-"""One operation on many: outcomes as they land, or all as a batch; failures cost nobody else."""
+"""One operation on many: outcomes as they arrive, or all as a batch; failures stay isolated."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_batch_has_the_values_in_the_order_of_the_asking() -> None:
     batch.raise_if_failed()
 
 
-async def test_a_failure_costs_nobody_else_and_the_first_one_comes_first() -> None:
+async def test_a_failure_does_not_affect_the_others_and_the_first_comes_first() -> None:
     work = Work("a", "b", "c", "d")
     late, early = KeyError("late"), UsageError("early")
     async with Tasks() as tasks, anyio.create_task_group() as group:

@@ -27,7 +27,7 @@ from tests.support import ask, is_alive, is_listening, running_world, wait_until
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_death_is_an_event_though_nobody_asks_the_world(tmp_path: Path) -> None:
+async def test_a_death_is_an_event_even_without_a_call(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started), world.events() as events:
         os.kill(started.pid, signal.SIGSTOP)  # from here on it could not answer anybody
         os.kill(started.pid, signal.SIGKILL)
@@ -115,12 +115,12 @@ async def test_a_call_in_flight_ends_when_the_world_is_stopped(tmp_path: Path, n
 
 
 def is_connected(port: int) -> bool:
-    """Say whether somebody has an open connection to a local port."""
+    """Return whether any process has an open connection to a local port."""
     rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return any(row.split()[2].endswith(f":{port:04X}") and row.split()[3] == "01" for row in rows)
 
 
-async def test_a_call_does_not_wait_for_what_outlives_the_world(tmp_path: Path) -> None:
+async def test_a_call_does_not_wait_for_processes_that_outlive_the_world(tmp_path: Path) -> None:
     errors: list[WorldError] = []
 
     async def connect() -> None:
@@ -135,7 +135,7 @@ async def test_a_call_does_not_wait_for_what_outlives_the_world(tmp_path: Path) 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connect)
             await wait_until_async(lambda: is_connected(started.port))
-            # Its daemon holds the port, and with it the connection that nobody accepted.
+            # Its daemon holds the port, and with it the connection that was never accepted.
             os.kill(started.pid, signal.SIGKILL)
         assert errors[0].exit == WorldExit(signal="SIGKILL")
         assert is_alive(int(pid_file.read_text()))
@@ -143,7 +143,7 @@ async def test_a_call_does_not_wait_for_what_outlives_the_world(tmp_path: Path) 
         assert not is_alive(int(pid_file.read_text()))
 
 
-async def test_nothing_is_sent_to_whoever_has_the_port_of_a_dead_world(tmp_path: Path) -> None:
+async def test_nothing_is_sent_to_the_next_owner_of_a_dead_worlds_port(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         access = await world.connect("Rocky")
         async with world.events() as events:
@@ -176,7 +176,7 @@ async def test_a_world_that_died_can_be_stopped_and_started_again(tmp_path: Path
         assert (await world.connect("Rocky"))["agent_id"] == "agent-1"
 
 
-async def test_the_death_of_one_instance_touches_no_other(tmp_path: Path) -> None:
+async def test_the_death_of_one_instance_does_not_affect_the_others(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, first):
         second = await world.start(run_dir=tmp_path / "run")
         async with world.events() as events:
@@ -187,7 +187,7 @@ async def test_the_death_of_one_instance_touches_no_other(tmp_path: Path) -> Non
         assert access["base_url"] == second.url
 
 
-async def test_a_world_that_hears_nobody_any_more_is_not_called_dead(tmp_path: Path) -> None:
+async def test_a_world_that_stops_listening_is_not_reported_dead(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         ask(started.port, "POST", "/__close-listener")
         with pytest.raises(WorldCallError, match="POST /join failed") as caught:

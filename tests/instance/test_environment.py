@@ -68,7 +68,7 @@ def test_nothing_of_an_outer_world_leaks_in(
     assert "/outer" not in env["CLAWBLOX_BIN"]
 
 
-def test_the_variables_of_the_caller_win_over_those_of_this_process(
+def test_the_callers_variables_override_those_of_this_process(
     config: WorldConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANG", "C")
@@ -93,7 +93,7 @@ def test_the_seed_of_a_fork_is_handed_over_and_shown_in_its_script(
     assert str(config.dir / "parent.json") in script
 
 
-def test_the_tokens_of_every_instance_are_its_own(config: WorldConfig) -> None:
+def test_every_instance_has_its_own_tokens(config: WorldConfig) -> None:
     tokens = [
         token
         for launch in planned_many(config, 3)

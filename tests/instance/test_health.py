@@ -202,14 +202,16 @@ NON_ANSWERS: dict[str, tuple[Handler, str]] = {
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(("handler", "seen"), NON_ANSWERS.values(), ids=NON_ANSWERS)
-async def test_what_is_no_answer_is_told(handler: Handler, seen: str) -> None:
+async def test_the_probe_reports_something_that_is_not_an_answer(
+    handler: Handler, seen: str
+) -> None:
     with serving(handler) as server:
         probe = probe_of(server.port)
         assert not await look(probe)
         assert probe.seen == seen
 
 
-async def test_a_refused_connection_is_told() -> None:
+async def test_the_probe_reports_a_refused_connection() -> None:
     probe = probe_of(free_port())
     assert probe.seen == "nothing yet"
     assert not await look(probe)
@@ -236,7 +238,7 @@ async def test_the_request_is_small_and_asks_for_no_more_than_the_answer(
         assert not [header for header in headers if "token" in header.lower()]
 
 
-async def test_a_connection_to_itself_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_to_itself_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     class BoundToItsDestination(socket.socket):
         def connect_ex(self, address: tuple[str, int]) -> int:  # type: ignore[override]
             if self.getsockname()[1] != address[1]:
@@ -254,7 +256,7 @@ async def test_a_connection_to_itself_is_no_answer(monkeypatch: pytest.MonkeyPat
         assert probe.seen == "no listener"
 
 
-async def test_a_look_that_is_cancelled_keeps_no_connection() -> None:
+async def test_a_cancelled_probe_closes_its_connection() -> None:
     with serving(say()) as server:
         before = open_fds()
         with anyio.move_on_after(0.02) as scope:
@@ -321,7 +323,7 @@ async def test_a_line_without_end_is_searched_to_its_end(tmp_path: Path, port: i
     assert await log.shows(b"x" * (3 * health._LOG_CHUNK_BYTES - 2) + b"READY")
 
 
-async def test_what_an_earlier_run_logged_does_not_count(tmp_path: Path, port: int) -> None:
+async def test_log_lines_of_an_earlier_run_do_not_count(tmp_path: Path, port: int) -> None:
     (tmp_path / "log").write_bytes(b"READY\n")
     log = WorldLog(tmp_path / "log", port, "READY", start=6)
     assert not await log.shows(b"starting\n")
@@ -377,7 +379,7 @@ async def test_the_listener_of_another_process_is_a_stranger(tmp_path: Path) -> 
         assert caught.value.owner.startswith(f"pid {world.process.pid} (")
 
 
-async def test_a_listener_of_our_own_is_a_stranger() -> None:
+async def test_a_listener_of_this_process_is_a_stranger() -> None:
     with serving(say(b"HTTP/1.1 200 OK\r\n" + SIZED)) as server:
         probe = probe_of(server.port)
         with pytest.raises(StrangerAnswers) as caught:
@@ -411,7 +413,7 @@ FIRST_LOOKS: dict[str, tuple[float, dict[str, object], float]] = {
 
 
 @pytest.mark.parametrize(("expected_s", "kind", "at_s"), FIRST_LOOKS.values(), ids=FIRST_LOOKS)
-async def test_the_looks_begin_when_a_world_can_be_ready(
+async def test_probing_begins_when_a_world_can_be_ready(
     expected_s: float, kind: dict[str, object], at_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if at_s == 0.0:  # who waits at all waits for ever
@@ -424,7 +426,7 @@ async def test_the_looks_begin_when_a_world_can_be_ready(
     assert probe.at[0] - begun_at >= at_s
 
 
-async def test_a_world_that_is_busy_at_first_is_looked_at_again(tmp_path: Path) -> None:
+async def test_a_world_that_is_busy_at_first_is_probed_again(tmp_path: Path) -> None:
     with running_world(tmp_path, "--unavailable", "0.1") as world:
         await become_ready(probe_of(world.port), world.cookie)
         assert len(world.ask("GET", "/__requests").json()) > 1

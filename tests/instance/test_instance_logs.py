@@ -102,7 +102,7 @@ async def test_an_endless_line_comes_in_pieces(tmp_path: Path) -> None:
     ]
 
 
-async def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+async def test_bytes_that_are_not_text_are_replaced(tmp_path: Path) -> None:
     async with running(tmp_path, "--raw-bytes") as (world, started):
         lines = await collect(world)
         assert "caf\ufffd \ufffd\ufffd \x00 end" in texts(lines)

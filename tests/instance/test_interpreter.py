@@ -55,7 +55,7 @@ def fake_program(directory: Path, name: str) -> Path:
         (None, f"{HERE}:{os.defpath}"),
     ],
 )
-async def test_where_no_environment_is_activated_our_interpreter_is_found_first(
+async def test_without_an_activated_environment_our_interpreter_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None, expected: str
 ) -> None:
     if path is None:
@@ -68,7 +68,7 @@ async def test_where_no_environment_is_activated_our_interpreter_is_found_first(
 
 
 @pytest.mark.parametrize("variable", ACTIVATED)
-async def test_in_an_activated_environment_the_path_stays_as_it_is(
+async def test_an_activated_environment_leaves_the_path_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "/somewhere")
@@ -81,7 +81,7 @@ async def test_an_environment_that_the_caller_activates_counts(tmp_path: Path) -
         assert dump["env"]["PATH"] == "/usr/bin:/bin"
 
 
-async def test_a_path_that_the_caller_gives_wins_and_is_the_one_that_is_searched(
+async def test_a_given_path_takes_precedence_and_is_searched(
     tmp_path: Path,
 ) -> None:
     program = fake_program(tmp_path / "bin", "python")
@@ -202,7 +202,7 @@ async def failed_start(directory: Path, tmp_path: Path, **arguments: object) -> 
 
 
 @pytest.mark.parametrize("program", ["python", "python3.99", "/nowhere/bin/python3"])
-async def test_a_python_that_is_missing_is_told_with_the_one_that_clawblox_runs_on(
+async def test_the_error_for_a_missing_python_names_the_one_clawblox_runs_on(
     tmp_path: Path, program: str
 ) -> None:
     directory = world_that_runs(tmp_path, program, "world.py")
@@ -230,7 +230,7 @@ def write_snapshot(directory: Path) -> Path:
     "words", [["-c", "import clawblox.server"], ["-m", "clawblox.server"], ["-m", "clawblox"]]
 )
 @pytest.mark.parametrize("is_resumed", [False, True])
-async def test_a_world_that_does_not_find_clawblox_is_told_where_clawblox_runs(
+async def test_the_error_of_a_world_without_clawblox_says_where_clawblox_runs(
     tmp_path: Path, words: list[str], is_resumed: bool
 ) -> None:
     directory = world_that_runs(tmp_path, sys.executable, "-I", "-S", *words)
@@ -242,7 +242,7 @@ async def test_a_world_that_does_not_find_clawblox_is_told_where_clawblox_runs(
     assert f"clawblox runs on {sys.executable}" in (error.hint or "")
 
 
-async def test_a_module_that_is_only_named_alike_is_another_one(tmp_path: Path) -> None:
+async def test_a_module_with_a_similar_name_is_not_clawblox(tmp_path: Path) -> None:
     code = "raise ModuleNotFoundError(\"No module named 'clawbloxes'\")"
     directory = world_that_runs(tmp_path, "{python}", "-c", code)
     error = await failed_start(directory, tmp_path)

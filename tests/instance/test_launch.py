@@ -50,14 +50,14 @@ def planned_many(
 # ---------------------------------------------------------------------------------------- one
 
 
-def test_one_alone_has_its_files_in_the_run_directory(config: WorldConfig) -> None:
+def test_a_lone_instance_has_its_files_in_the_run_directory(config: WorldConfig) -> None:
     launch = planned(config, run_dir="/run", record=True)
     assert launch.run_dir == launch.instance_dir == launch.files_dir == Path("/run")
     assert launch.record_dir == Path("/run/recordings")
     assert (launch.index, launch.options.name, launch.reseed) == (None, None, None)
 
 
-def test_in_the_world_directory_the_files_stay_below_a_hidden_one(config: WorldConfig) -> None:
+def test_in_the_world_directory_files_go_to_a_hidden_folder(config: WorldConfig) -> None:
     launch = planned(config)
     assert launch.run_dir == launch.instance_dir == config.dir
     assert launch.files_dir == config.dir / ".clawblox"
@@ -105,14 +105,14 @@ def test_a_seed_is_a_whole_number_of_64_bits(config: WorldConfig, seed: Any, is_
         assert caught.value.key == "reseed"
 
 
-def test_a_world_that_says_nothing_of_reseeding_is_not_reseeded(tmp_path: Path) -> None:
+def test_a_world_without_reseeding_refuses_a_seed(tmp_path: Path) -> None:
     config = read_world_config(make_world(tmp_path))
     with pytest.raises(ConfigError, match="does not support reseeding") as caught:
         planned_many(config, 1, reseed=1)
     assert (caught.value.key, caught.value.path) == ("run.reseed", config.dir / "world.toml")
 
 
-def test_attaching_plans_what_the_record_tells(config: WorldConfig) -> None:
+def test_attaching_plans_the_launch_from_the_record(config: WorldConfig) -> None:
     record = record_of("w007", resume_path="/s.json", base_path="/x")
     launch = plan_attach(config, Path("/run"), record)
     assert (launch.run_dir, launch.instance_dir) == (Path("/run"), Path(record.instance_dir))
@@ -139,7 +139,7 @@ def test_many_have_numbered_names_places_and_directories(config: WorldConfig) ->
     assert {one.options.port for one in launches} == {None}
 
 
-def test_who_has_a_name_keeps_it_and_nobody_else_gets_it(config: WorldConfig) -> None:
+def test_given_names_are_kept_and_not_used_for_others(config: WorldConfig) -> None:
     specs = [InstanceSpec(), InstanceSpec(name="w000"), InstanceSpec(name="left"), InstanceSpec()]
     launches = planned_many(config, specs)
     assert [one.options.name for one in launches] == ["w001", "w000", "left", "w002"]
@@ -149,14 +149,12 @@ def test_who_has_a_name_keeps_it_and_nobody_else_gets_it(config: WorldConfig) ->
 @pytest.mark.parametrize(
     ("name", "index"), [("w12", 5), ("w0123", 123), ("W001", 5), ("w001x", 5), ("w" + "9" * 10, 5)]
 )
-def test_the_place_is_the_number_of_a_numbered_name_only(
-    config: WorldConfig, name: str, index: int
-) -> None:
+def test_only_a_numbered_name_sets_the_index(config: WorldConfig, name: str, index: int) -> None:
     launches = planned_many(config, [*[InstanceSpec()] * 5, InstanceSpec(name=name)])
     assert launches[5].index == index
 
 
-def test_each_can_have_its_own_of_what_all_have(config: WorldConfig, tmp_path: Path) -> None:
+def test_each_spec_overrides_the_shared_options(config: WorldConfig, tmp_path: Path) -> None:
     for name in ("all.json", "own.json"):
         (tmp_path / "counter" / name).touch()
     specs = [
@@ -190,7 +188,7 @@ def test_seeds_count_up_from_the_first(config: WorldConfig) -> None:
 @pytest.mark.parametrize(
     "names", [["one", "one"], ["w000", "one", "w000"]], ids=lambda names: ",".join(names)
 )
-def test_two_cannot_have_one_name(config: WorldConfig, names: list[str]) -> None:
+def test_two_instances_cannot_have_the_same_name(config: WorldConfig, names: list[str]) -> None:
     with pytest.raises(ConfigError, match="two instances have the same name") as caught:
         planned_many(config, [InstanceSpec(name=name) for name in names])
     assert (caught.value.key, caught.value.value) == ("name", names)
@@ -206,7 +204,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "key"), WRONG, ids=[key for _, key in WRONG])
-def test_what_is_wrong_with_one_of_many_is_told_when_it_is_made(
+def test_a_spec_with_a_wrong_value_is_refused_when_it_is_made(
     fields: dict[str, Any], key: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -214,7 +212,7 @@ def test_what_is_wrong_with_one_of_many_is_told_when_it_is_made(
     assert caught.value.key == key
 
 
-def test_a_snapshot_that_is_missing_for_one_of_many_is_told_before_any_is_planned(
+def test_a_missing_snapshot_of_one_spec_fails_the_whole_plan(
     config: WorldConfig,
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -222,7 +220,7 @@ def test_a_snapshot_that_is_missing_for_one_of_many_is_told_before_any_is_planne
     assert caught.value.key == "resume"
 
 
-def test_a_mapping_may_stand_for_a_spec() -> None:
+def test_a_spec_can_be_given_as_a_mapping() -> None:
     given = {"name": "left", "resume": "a.json", "env": {"A": "1"}, "record": True}
     spec = InstanceSpec.parse(given)
     assert attrs.asdict(spec) == given
@@ -230,7 +228,7 @@ def test_a_mapping_may_stand_for_a_spec() -> None:
     assert InstanceSpec.parse({}) == InstanceSpec()
 
 
-def test_a_key_that_no_spec_has_is_named() -> None:
+def test_the_error_names_an_unknown_key_of_a_spec() -> None:
     with pytest.raises(ConfigError, match="has name, resume, env, record") as caught:
         InstanceSpec.parse({"name": "left", "port": 8080})
     assert (caught.value.key, caught.value.value) == ("instances.port", 8080)
@@ -261,7 +259,7 @@ def test_a_parent_is_known_by_its_path_and_digest(parent: tuple[Path, str]) -> N
         assert find_parent(checkpoint, path.parent) == parent
 
 
-def test_a_parent_that_is_another_file_by_now_is_refused(parent: tuple[Path, str]) -> None:
+def test_a_parent_whose_file_has_changed_is_refused(parent: tuple[Path, str]) -> None:
     path, digest = parent
     path.write_bytes(b'{"format": "counter-v2"}')
     with pytest.raises(ConfigError, match="not the snapshot that was saved") as caught:
@@ -282,7 +280,7 @@ def test_a_parent_that_cannot_be_read_is_refused(
     assert (caught.value.path, caught.value.key) == (path, "checkpoint")
 
 
-def test_an_archive_of_world_and_agents_is_told_from_a_snapshot(
+def test_a_checkpoint_archive_is_not_mistaken_for_a_snapshot(
     config: WorldConfig, tmp_path: Path
 ) -> None:
     archive = tmp_path / "gen001.ckpt"

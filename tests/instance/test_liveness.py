@@ -73,13 +73,13 @@ async def test_only_failures_in_a_row_count(looks: list[bool | Exception]) -> No
 
 
 @pytest.mark.parametrize("threshold", [1, 5])
-async def test_as_many_failures_as_the_rule_says(threshold: int) -> None:
+async def test_a_world_hangs_after_the_number_of_failures_in_the_rule(threshold: int) -> None:
     probe = Script(*[BAD] * 9)
     await run(probe, LivenessRule(period=0.001, timeout=HANG_S, failure_threshold=threshold))
     assert probe.number == threshold
 
 
-async def test_the_first_look_comes_after_the_first_period() -> None:
+async def test_the_first_probe_comes_after_the_first_period() -> None:
     probe = Script(BAD)
     with anyio.move_on_after(0.02) as scope:
         await wait_until_unresponsive(cast(Probe, probe), LivenessRule(period=HANG_S))
@@ -110,7 +110,7 @@ async def looks_at(world: RunningWorld) -> int:
     return sum(request["path"] == "/api.md" for request in requests)
 
 
-async def test_a_world_that_answers_is_looked_at_for_ever(world: RunningWorld) -> None:
+async def test_a_world_that_answers_is_probed_for_ever(world: RunningWorld) -> None:
     before = open_fds()
     async with anyio.create_task_group() as group:
         group.start_soon(run, probe_of(world.port))
@@ -143,7 +143,7 @@ async def test_a_world_that_is_stopped_hangs(world: RunningWorld) -> None:
     assert seen == "connected, no answer to GET /api.md within 0.05 s"
 
 
-async def test_a_world_that_closes_its_door_hangs() -> None:
+async def test_a_world_that_closes_its_listener_hangs() -> None:
     seen = await run(probe_of(free_port()))
     assert seen == "connection failed: Connection refused"
 

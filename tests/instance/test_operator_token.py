@@ -46,7 +46,7 @@ async def failures_of(calls: Sequence[Callable[[], Any]]) -> list[str]:
     return seen
 
 
-async def test_the_operator_token_is_seen_nowhere_but_in_the_worlds_own_log(
+async def test_the_operator_token_appears_only_in_the_worlds_own_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     directory, run = make_world(tmp_path, "--tell-token"), tmp_path / "run"

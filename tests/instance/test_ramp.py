@@ -1,4 +1,4 @@
-"""The ramp: how many starts at once, in which order, and that a hanging one holds up nobody."""
+"""The ramp: how many starts at once, in which order; a hanging start does not block the others."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def decided(
     pressures: list[float | None], ready_s: list[float], cores: int = 1
 ) -> tuple[int, float | None]:
     """Return limit and pressure after looks a second apart, with these pressures between."""
-    governor = RampController(cores)
+    controller = RampController(cores)
     for seconds in ready_s:
-        governor.note_ready(seconds)
+        controller.note_ready(seconds)
     stall_s = 100.0
-    governor.decide(Reading(50.0, None if pressures[0] is None else stall_s))
+    controller.decide(Reading(50.0, None if pressures[0] is None else stall_s))
     for second, pressure in enumerate(pressures, 51):
         stall_s += pressure or 0.0
-        governor.decide(Reading(float(second), None if pressure is None else stall_s))
-    return governor.limit, governor.pressure
+        controller.decide(Reading(float(second), None if pressure is None else stall_s))
+    return controller.limit, controller.pressure
 
 
 DECISIONS: dict[str, tuple[list[float | None], list[float], int]] = {
@@ -58,7 +58,7 @@ def test_the_limit_follows_the_pressure(
     assert pressure == pytest.approx(pressures[-1])
 
 
-def test_without_a_pressure_the_times_decide() -> None:
+def test_without_a_pressure_the_times_to_readiness_decide() -> None:
     assert decided([None], FAST) == (32, None)
     assert decided([None], SLOW) == (2, None)
 
@@ -69,24 +69,24 @@ def test_the_limits_grow_with_the_processors(cores: int) -> None:
     assert decided([1.0] * 20, SLOW, cores)[0] == 2 * cores
 
 
-def test_the_first_look_says_nothing_for_a_pressure_takes_two() -> None:
-    governor = RampController(1)
-    governor.decide(Reading(1.0, 0.5))
-    assert (governor.limit, governor.pressure) == (8, None)
+def test_a_pressure_needs_two_readings() -> None:
+    controller = RampController(1)
+    controller.decide(Reading(1.0, 0.5))
+    assert (controller.limit, controller.pressure) == (8, None)
 
 
 def test_a_pressure_is_a_share_even_where_the_clocks_disagree() -> None:
     assert decided([1.7], []) == (8, 1.0)
 
 
-def test_the_fastest_is_none_before_there_was_one() -> None:
-    governor = RampController(1)
-    assert governor.fastest_s == 0.0
-    assert not governor.is_slowing_down
+def test_the_fastest_time_is_0_before_the_first_world() -> None:
+    controller = RampController(1)
+    assert controller.fastest_s == 0.0
+    assert not controller.is_slowing_down
     for seconds in (0.5, 0.25, 0.75):
-        governor.note_ready(seconds)
-    assert governor.fastest_s == 0.25
-    assert governor.is_slowing_down
+        controller.note_ready(seconds)
+    assert controller.fastest_s == 0.25
+    assert controller.is_slowing_down
 
 
 # -------------------------------------------------------------------------------- the pressure
@@ -107,7 +107,7 @@ PRESSURES: dict[str, tuple[str | None, float | None]] = {
 
 
 @pytest.mark.parametrize(("text", "stall_s"), PRESSURES.values(), ids=PRESSURES)
-def test_the_stall_time_is_read_where_there_is_one(
+def test_the_stall_time_is_read_if_the_kernel_has_one(
     text: str | None, stall_s: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if text is not None:
@@ -116,7 +116,7 @@ def test_the_stall_time_is_read_where_there_is_one(
     assert read_stall_s() == stall_s
 
 
-def test_this_kernel_tells_a_stall_time_that_never_falls_or_none_at_all() -> None:
+def test_this_kernels_stall_time_never_falls_or_is_missing() -> None:
     first, second = read_stall_s(), read_stall_s()
     path = Path("/proc/pressure/cpu")
     if first is None:
@@ -183,7 +183,7 @@ def test_starts_that_hang_hold_up_the_others_for_five_seconds(machine: Machine) 
     assert held.begin("next")
 
 
-def test_a_look_follows_another_after_an_interval_only(machine: Machine) -> None:
+def test_the_machine_is_read_once_per_interval(machine: Machine) -> None:
     looks: list[float] = []
     held = Ramp(lambda: looks.append(machine.now), 1)
     for _ in range(3):
@@ -194,7 +194,7 @@ def test_a_look_follows_another_after_an_interval_only(machine: Machine) -> None
     assert len(looks) == 2
 
 
-def test_a_change_of_the_pace_is_told_once(machine: Machine) -> None:
+def test_a_change_of_pace_is_reported_once(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     for name, seconds in (("quick", 0.1), ("slow", 1.0)):
         held.begin(name)
@@ -208,7 +208,7 @@ def test_a_change_of_the_pace_is_told_once(machine: Machine) -> None:
     assert told == [(True, 4), (False, 4)]
 
 
-def test_a_ramp_that_only_grows_is_not_worth_a_word(machine: Machine) -> None:
+def test_a_ramp_that_only_grows_is_not_reported(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     machine.pressure = 0.1
     assert [held.look() for _ in range(4)] == [None] * 4

@@ -16,7 +16,7 @@ from clawblox.instance.lifecycle import RestartBudget
 # ----------------------------------------------------------------------------------- options
 
 
-def test_nothing_is_brought_back_unless_it_is_asked_for() -> None:
+def test_nothing_is_restarted_by_default() -> None:
     options = SharedOptions()
     assert (options.restart, options.max_restarts, options.restart_window) == ("never", 3, 60.0)
 
@@ -44,7 +44,7 @@ WRONG: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("option", "value", "message"), WRONG)
-def test_a_value_that_cannot_be_is_named_by_its_argument(
+def test_the_error_for_a_wrong_value_names_the_argument(
     option: str, value: Any, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
@@ -91,7 +91,7 @@ def test_restarts_are_counted_in_a_window_that_moves(
     most=st.integers(1, 6),
     window=st.floats(0.01, 30),
 )
-def test_no_window_has_more_restarts_than_the_policy_says_and_none_is_refused_before(
+def test_a_window_has_exactly_the_restarts_of_the_policy(
     pauses: list[float], most: int, window: float
 ) -> None:
     times = [sum(pauses[: count + 1]) for count in range(len(pauses))]
@@ -105,5 +105,5 @@ def test_no_window_has_more_restarts_than_the_policy_says_and_none_is_refused_be
             taken.append(now)
 
 
-def test_a_policy_that_allows_thousands_goes_on_to_wait_the_longest_time() -> None:
+def test_a_policy_with_thousands_of_restarts_keeps_the_longest_delay() -> None:
     assert set(delays([0.0] * 3000, 3000, 1.0)[8:]) == {5.0}

@@ -52,7 +52,7 @@ async def test_the_world_gets_the_contract_and_only_absolute_paths(
     assert len({env["WORLD_OPERATOR_TOKEN"], env["WORLD_SPECTATOR_TOKEN"]}) == 2
 
 
-async def test_what_does_not_apply_is_unset_even_where_the_orchestrator_has_it(
+async def test_variables_that_do_not_apply_are_unset_even_if_inherited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = ("WORLD_BASE_PATH", "WORLD_RECORD_DIR", "WORLD_RESUME_PATH")
@@ -69,7 +69,7 @@ async def test_what_does_not_apply_is_unset_even_where_the_orchestrator_has_it(
     assert env["COLOUR"] == "inherited"
 
 
-async def test_every_instance_has_tokens_and_a_mark_of_its_own(tmp_path: Path) -> None:
+async def test_every_instance_has_its_own_tokens_and_mark(tmp_path: Path) -> None:
     seen = []
     for place in ("one", "two"):
         (tmp_path / place).mkdir()
@@ -95,7 +95,7 @@ def held_open(path: Path) -> Iterator[None]:
             os.close(before)
 
 
-async def test_the_process_is_alone_in_its_session_with_nothing_of_ours(tmp_path: Path) -> None:
+async def test_the_process_has_its_own_session_and_inherits_nothing(tmp_path: Path) -> None:
     with held_open(tmp_path / "held"):
         async with dumped(tmp_path) as (started, dump):
             assert dump["pid"] == dump["sid"] == dump["pgid"] == started.pid

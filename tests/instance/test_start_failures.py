@@ -165,7 +165,7 @@ async def test_a_world_that_exits_while_it_boots_is_reported_at_once(tmp_path: P
     assert error.exit == WorldExit(status=9)
 
 
-async def test_a_shell_that_leaves_the_world_behind_has_ended_and_leaves_nothing(
+async def test_a_world_left_behind_by_its_shell_is_ended(
     tmp_path: Path,
 ) -> None:
     directory = make_world(tmp_path, wrapper="background")
@@ -192,7 +192,7 @@ async def test_an_endless_last_line_is_cut_short_in_the_error(tmp_path: Path) ->
     assert error.log_lines == ("y" * 1000,)
 
 
-async def test_the_lines_of_an_older_run_are_not_the_last_lines_of_this_one(
+async def test_the_last_lines_are_those_of_this_run(
     tmp_path: Path,
 ) -> None:
     log_file = tmp_path / "world.log"
@@ -206,7 +206,7 @@ async def test_the_lines_of_an_older_run_are_not_the_last_lines_of_this_one(
     assert error.log_lines[0].startswith("counter world, process ")
 
 
-async def test_a_refused_snapshot_is_told_with_the_reason_of_the_world(tmp_path: Path) -> None:
+async def test_the_error_for_a_refused_snapshot_has_the_worlds_reason(tmp_path: Path) -> None:
     snapshot = tmp_path / "of-another-scene.json"
     snapshot.write_text('{"scene_hash": "scene-other"}')
     error = await failed_start(
@@ -241,7 +241,7 @@ def make_program(path: Path, content: str, mode: int) -> None:
     ],
     ids=["missing", "not-executable", "bad-format", "no-interpreter"],
 )
-async def test_a_command_that_cannot_be_executed_is_named_with_the_reason(
+async def test_the_error_names_a_command_that_cannot_be_executed_and_why(
     tmp_path: Path, content: str | None, mode: int, reason: str
 ) -> None:
     directory = world_that_runs(tmp_path, "./program", "--flag")
@@ -253,7 +253,7 @@ async def test_a_command_that_cannot_be_executed_is_named_with_the_reason(
     assert error.exit is None
 
 
-async def test_a_command_that_is_not_on_the_path_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_command_that_is_not_on_the_path(tmp_path: Path) -> None:
     directory = world_that_runs(tmp_path, "no-such-program-anywhere")
     error = await failed_start(directory, WorldCommandError, phase="spawning")
     assert "'no-such-program-anywhere'" in error.message
@@ -262,7 +262,7 @@ async def test_a_command_that_is_not_on_the_path_is_named(tmp_path: Path) -> Non
 # ------------------------------------------------------------------------ it is not ready
 
 
-async def test_a_world_that_never_listens_runs_into_its_time(tmp_path: Path) -> None:
+async def test_a_world_that_never_listens_times_out(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--never-listen"),
         WorldReadyTimeout,
@@ -283,7 +283,7 @@ async def test_a_world_that_ignores_sigterm_is_ended_when_it_was_not_ready(
     )
 
 
-async def test_a_world_that_is_unavailable_for_ever_is_told_by_its_last_answer(
+async def test_the_error_of_an_unavailable_world_has_its_last_answer(
     tmp_path: Path,
 ) -> None:
     error = await failed_start(
@@ -295,14 +295,14 @@ async def test_a_world_that_is_unavailable_for_ever_is_told_by_its_last_answer(
     assert "last probe: GET /api.md answered 503" in error.message
 
 
-async def test_a_world_that_accepts_and_never_answers_is_told_so(tmp_path: Path) -> None:
+async def test_the_error_says_that_a_world_accepts_but_never_answers(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--mute"), WorldReadyTimeout, phase="probing", health_timeout=BOOT_S
     )
     assert "last probe: connected, no answer to GET /api.md" in error.message
 
 
-async def test_a_world_without_the_route_is_told_by_its_status(tmp_path: Path) -> None:
+async def test_the_error_of_a_world_without_the_route_has_the_status(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--health", toml_extra=RARELY),
         WorldReadyTimeout,
@@ -312,7 +312,7 @@ async def test_a_world_without_the_route_is_told_by_its_status(tmp_path: Path) -
     assert "last probe: GET /api.md answered 404" in error.message
 
 
-async def test_a_world_that_has_little_time_is_looked_at_though_others_took_long(
+async def test_a_world_with_a_short_timeout_is_probed_though_others_were_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ramp, "fastest_s", 100.0)
@@ -325,13 +325,13 @@ async def test_a_world_that_has_little_time_is_looked_at_though_others_took_long
     assert "last probe: connection failed: Connection refused" in error.message
 
 
-async def test_a_world_whose_log_never_says_ready_is_told_by_the_pattern(tmp_path: Path) -> None:
+async def test_the_error_names_the_log_pattern_that_never_matched(tmp_path: Path) -> None:
     directory = make_world(tmp_path, toml_extra='[run.ready]\nlog = "READY"')
     error = await failed_start(directory, WorldReadyTimeout, phase="probing", health_timeout=0.25)
     assert "last probe: no log line matches 'READY'" in error.message
 
 
-async def test_a_world_on_the_other_loopback_is_told_where_it_listens(tmp_path: Path) -> None:
+async def test_the_error_says_where_a_world_on_the_other_loopback_listens(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--bind", "::1"),
         WorldReadyTimeout,
@@ -369,7 +369,7 @@ def listener(port: int, host: str = "127.0.0.1") -> Iterator[None]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
-async def test_a_busy_port_is_told_with_its_owner(tmp_path: Path, host: str) -> None:
+async def test_the_error_for_a_busy_port_names_its_owner(tmp_path: Path, host: str) -> None:
     port = free_port()
     with listener(port, host):
         async with AsyncWorld(dir=make_world(tmp_path, "--pid-file", "pid")) as world:
@@ -385,7 +385,7 @@ async def test_a_busy_port_is_told_with_its_owner(tmp_path: Path, host: str) -> 
     await assert_a_sound_world_starts(tmp_path / "counter", port)
 
 
-async def test_a_port_that_another_instance_has_is_told_with_its_owner(tmp_path: Path) -> None:
+async def test_the_error_for_a_port_of_another_instance_names_its_owner(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = await world.start(run_dir=tmp_path / "run")
         with pytest.raises(PortInUseError, match=f"port {started.port} is in use by pid "):
@@ -411,7 +411,7 @@ async def test_a_busy_port_is_waited_for(tmp_path: Path) -> None:
         assert outcome[0].port == port
 
 
-async def test_a_busy_port_that_does_not_become_free_is_told_after_the_wait(
+async def test_a_port_that_stays_busy_is_an_error_after_the_wait(
     tmp_path: Path,
 ) -> None:
     port = free_port()
@@ -464,7 +464,7 @@ def friendly_stranger(port: int) -> Iterator[None]:
             thread.join()
 
 
-async def test_a_stranger_who_answers_in_place_of_the_world_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_process_that_answers_in_place_of_the_world(tmp_path: Path) -> None:
     directory, port = tmp_path / "counter", free_port()
     write_world(directory, "bash", "-c", GATE, "gate", *world_command("--never-listen"))
     errors: list[WorldIdentityError] = []
@@ -517,7 +517,7 @@ async def test_a_command_file_that_cannot_be_written_fails_before_the_world_is_s
     assert {path.name for path in tmp_path.iterdir()} == {"a-directory", "counter", "run"}
 
 
-async def test_a_place_for_recordings_that_cannot_be_made_fails_the_start(
+async def test_a_record_dir_that_cannot_be_made_fails_the_start(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a-file").touch()

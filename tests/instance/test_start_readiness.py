@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------------------ readiness
 
 
-async def test_readiness_can_be_another_path(tmp_path: Path) -> None:
+async def test_readiness_can_be_probed_at_another_path(tmp_path: Path) -> None:
     directory = make_world(
         tmp_path, "--health", toml_extra='[run.ready]\npath = "/health"\ninterval = 0.01'
     )
@@ -51,16 +51,14 @@ async def test_an_older_line_of_the_log_does_not_make_a_world_ready(tmp_path: Pa
         assert log_file.read_text().count("READY to serve") == 2
 
 
-async def test_a_world_that_is_busy_at_first_is_waited_for(tmp_path: Path) -> None:
+async def test_a_world_that_is_busy_at_first_becomes_ready(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--unavailable", "0.2")) as world:
         started = await world.start(run_dir=tmp_path / "run")
         assert api_doc(started).status == 200
 
 
 @pytest.mark.parametrize("wrapper", ["child", "nohup"])
-async def test_a_wrapper_may_stand_between_the_command_and_the_world(
-    tmp_path: Path, wrapper: str
-) -> None:
+async def test_the_command_can_be_a_wrapper_around_the_world(tmp_path: Path, wrapper: str) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, wrapper=wrapper)) as world:
         started = await world.start(run_dir=tmp_path / "run")
         assert len(descendants(started.pid)) == 1

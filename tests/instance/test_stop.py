@@ -41,7 +41,7 @@ TREES = {
 
 
 @pytest.mark.parametrize(("flags", "wrapper", "rung"), TREES.values(), ids=TREES)
-async def test_no_tree_outlives_its_stop(
+async def test_no_process_of_the_tree_outlives_a_stop(
     tmp_path: Path, flags: list[str], wrapper: str | None, rung: str
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, *flags, wrapper=wrapper)) as world:
@@ -87,7 +87,7 @@ async def test_stopping_after_a_failed_start_does_nothing(tmp_path: Path) -> Non
         assert (await world.stop(grace_seconds=1)).rung == "not_running"
 
 
-async def test_stopping_what_died_by_itself_reports_its_exit(tmp_path: Path) -> None:
+async def test_stopping_a_dead_instance_reports_its_exit(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--exit-after", "0.1")) as world:
         async with world.events() as events:
             await world.start(run_dir=tmp_path / "run")
@@ -142,7 +142,7 @@ async def test_leaving_the_block_stops_every_instance(tmp_path: Path) -> None:
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-async def test_an_exception_in_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
+async def test_an_exception_in_the_block_propagates_unchanged(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is what is tested
         async with AsyncWorld(dir=make_world(tmp_path)) as world:
             await world.start(run_dir=tmp_path / "run")

@@ -93,7 +93,7 @@ def test_the_snapshot_is_for_the_operator_only(tmp_path: Path, token: dict[str, 
         assert world.ask("GET", "/snapshot", headers=token).status == 401
 
 
-def test_without_a_token_nobody_gets_the_snapshot(tmp_path: Path) -> None:
+def test_a_snapshot_requires_a_token(tmp_path: Path) -> None:
     with running_world(tmp_path, env={"WORLD_OPERATOR_TOKEN": ""}) as world:
         answer = world.ask("GET", "/snapshot", headers={"X-Operator-Token": ""})
     assert answer.status == 401

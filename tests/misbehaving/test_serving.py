@@ -187,7 +187,7 @@ def test_a_snapshot_never_ends(tmp_path: Path) -> None:
     assert len(received) >= 10_000_000
 
 
-def test_a_snapshot_is_compressed_though_nobody_asked(tmp_path: Path) -> None:
+def test_a_snapshot_is_compressed_without_being_asked_for(tmp_path: Path) -> None:
     with running_world(tmp_path, "--snapshot", "gzip", "--snapshot-mb", "5") as world:
         answer = world.snapshot()
     assert answer.headers["content-encoding"] == "gzip"

@@ -354,7 +354,7 @@ def test_a_fork_names_its_parent_and_the_digest_of_it():
     assert manifest.run == {"resume_from": "checkpoints/a.json", "parent_sha256": "ab"}
 
 
-def test_entries_nobody_understands_are_kept():
+def test_unknown_entries_are_kept():
     odd = [None, 5, {"path": 7}, {}, {"path": "recordings/a", "x": 1}]
     manifest = Manifest(PATH, {"recordings": odd, "agents": None, "run": None})
     merged = manifest.merged(recording_update(path=ROOT / "recordings/a"), agent_update(dir="/a"))
@@ -378,7 +378,7 @@ def test_filling_adds_what_is_missing_and_changes_nothing_that_stands():
     assert other_run.filled(ours).run == {"id": "other"}
 
 
-def test_filling_with_entries_nobody_understands_settles():
+def test_filling_with_unknown_entries_is_idempotent():
     odd = Manifest(PATH, {"recordings": [None, {"path": []}, {}, None], "agents": [5, {"id": []}]})
     filled = EMPTY.filled(odd)
     assert filled.recordings == [None, {"path": []}, {}]
@@ -485,7 +485,7 @@ def test_no_key_is_ever_lost(manifest, updates):
 
 
 @given(existing, existing)
-def test_filling_restores_everything_and_settles(manifest, other):
+def test_filling_restores_everything_and_is_idempotent(manifest, other):
     filled = manifest.filled(other)
     assert filled.filled(other) == filled
     assert filled.filled(manifest) == filled

@@ -185,7 +185,7 @@ def test_a_name_that_another_process_holds_is_refused_and_names_it(tmp_path: Pat
             assert names == ["w000"]
 
 
-def test_a_running_instance_that_nobody_owns_keeps_its_name(
+def test_a_running_instance_without_an_owner_keeps_its_name(
     tmp_path: Path, alive: dict[str, Any]
 ) -> None:
     written(tmp_path, "w000", is_detached=True, **alive)
@@ -270,7 +270,7 @@ def run_claimed(run: Path, count: int = 1) -> Iterator[list[RunClaim]]:
 
 
 def is_free(run: Path) -> bool:
-    """Say whether another process could claim a run directory."""
+    """Return whether another process could claim a run directory."""
     code = "import sys, pathlib; from clawblox.rundir.claims import *; claim_run(pathlib.Path('.'))"
     result = subprocess.run([sys.executable, "-c", code], cwd=run, capture_output=True, text=True)
     assert result.returncode == 0 or "RunLockedError" in result.stderr
@@ -513,7 +513,7 @@ def test_an_instance_lives_while_its_process_is_the_same_one(alive: dict[str, An
 # --------------------------------------------------------------------------- stale records
 
 
-def test_instances_that_nobody_ended_are_closed(tmp_path: Path, alive: dict[str, Any]) -> None:
+def test_instances_that_were_never_ended_are_closed(tmp_path: Path, alive: dict[str, Any]) -> None:
     written(tmp_path, "starting", state="starting", pid=0)
     written(tmp_path, "ready", state="ready")
     kept = [

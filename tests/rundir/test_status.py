@@ -63,7 +63,7 @@ LIVES = None
 STATES: dict[str, tuple[str, dict[str, Any] | None, dict[str, Any], int, str]] = {
     "serves": ("ready", LIVES, OWNED, 0, "ready"),
     "serves after a restart": ("ready", LIVES, OWNED, 2, "ready"),
-    "serves, and nobody owns it": ("ready", LIVES, LEFT, 0, "ready"),
+    "serves, and has no owner": ("ready", LIVES, LEFT, 0, "ready"),
     "has no process yet": ("starting", NOT_YET, OWNED, 0, "starting"),
     "is not ready yet": ("starting", LIVES, OWNED, 0, "starting"),
     "comes back, has no process yet": ("starting", NOT_YET, OWNED, 1, "restarting"),

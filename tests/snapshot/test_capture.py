@@ -340,7 +340,7 @@ async def test_a_world_that_dies_in_the_body_is_told_as_dead(tmp_path: Path) -> 
         assert checkpoints_of(started.run_dir) == []
 
 
-async def test_a_world_that_hears_nobody_fails_the_save_in_its_first_phase(
+async def test_a_world_that_does_not_listen_fails_the_save_in_its_first_phase(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as (world, started):

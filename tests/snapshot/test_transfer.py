@@ -81,7 +81,7 @@ HEADS = {
 
 @pytest.mark.parametrize("way", HEADS)
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
-async def test_a_wait_for_a_silent_world_ends_when_nobody_waits_any_more(
+async def test_an_abandoned_wait_for_a_silent_world_ends(
     tmp_path: Path, way: str, is_cancelled: bool
 ) -> None:
     has_begun = threading.Event()
@@ -104,7 +104,7 @@ async def test_a_wait_for_a_silent_world_ends_when_nobody_waits_any_more(
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
-async def test_a_wait_for_a_world_that_accepts_nobody_ends_too(
+async def test_an_abandoned_wait_for_a_world_that_never_accepts_ends(
     tmp_path: Path, is_cancelled: bool
 ) -> None:
     with socket.create_server((HOST, 0), backlog=0) as listener, contextlib.ExitStack() as stack:

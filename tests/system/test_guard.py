@@ -434,7 +434,7 @@ def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_everything(tmp_pa
         wait_until(lambda: not is_alive(first))
         (second,) = [pid for pid in command("start").guards() if is_alive(pid)]
         assert second != first
-        assert read_process(first) is None  # nobody's zombie
+        assert read_process(first) is None  # no zombie is left
         assert len(marked_processes()) == 4
         command("nothing").kill()
         wait_for_nothing(tmp_path)
@@ -552,7 +552,7 @@ def test_a_guard_is_small_and_holds_no_secret_and_nothing_of_its_orchestrator(
         (size,) = (int(line.split()[1]) for line in status_of(found) if line.startswith("VmRSS"))
         assert size < 16 * 1024
         one.kill()
-        assert os.read(handed, 1) == b""  # nobody else holds its other end
+        assert os.read(handed, 1) == b""  # no other process holds its other end
         wait_for_nothing(tmp_path)
     os.close(handed)
 
@@ -585,7 +585,7 @@ UNMARKED = {
 
 
 @pytest.mark.parametrize("command", UNMARKED.values(), ids=UNMARKED)
-def test_what_carries_no_mark_is_ended_with_the_tree_that_it_is_part_of(
+def test_processes_without_a_mark_are_ended_with_their_tree(
     tmp_path: Path, command: list[str]
 ) -> None:
     world = make_world(tmp_path)

@@ -116,7 +116,7 @@ LEASES = Path(f"/tmp/clawblox-{os.getuid()}/leases")
 
 
 def is_leased(port: int, path: Path = LEASES) -> bool:
-    """Say whether a process has the lock on a port's slot, as another one sees it."""
+    """Return whether a process has the lock on a port's slot, as another one sees it."""
     slot = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, port * 256, 256, 0)
     with path.open("r+b") as file:
         found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, slot)
@@ -441,7 +441,7 @@ ANSWERERS: dict[str, tuple[str, list[str], list[str]]] = {
     "of the other family, the other way": ("::1", ["127.0.0.1"], []),
     "IPv4 before IPv6": ("127.0.0.1", ["127.0.0.1", ":: alone"], ["127.0.0.1"]),
     "IPv6 beside IPv4": ("::1", ["127.0.0.1", ":: alone"], ["::"]),
-    "nobody": ("127.0.0.1", [], []),
+    "no listener": ("127.0.0.1", [], []),
 }
 
 

@@ -109,7 +109,7 @@ async def test_there_is_one_finder_for_everybody_in_a_loop() -> None:
     assert current_finder() is current_finder()
 
 
-async def test_whoever_asks_at_the_same_time_shares_one_pass(
+async def test_concurrent_searches_share_one_pass(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     marks = [start() for _ in range(10)]
@@ -122,7 +122,7 @@ async def test_whoever_asks_at_the_same_time_shares_one_pass(
     assert gate.passes == [10]
 
 
-async def test_nobody_is_answered_by_a_pass_that_had_begun_before_it_asked(
+async def test_no_search_is_answered_by_a_pass_that_began_before_it(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     finder = Finder()

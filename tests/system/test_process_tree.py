@@ -168,7 +168,7 @@ def test_the_boot_has_an_identity() -> None:
 # ------------------------------------------------------------------------- who belongs
 
 
-def test_whoever_carries_the_cookie_belongs(start: Start, cookie: str) -> None:
+def test_a_process_with_the_cookie_belongs(start: Start, cookie: str) -> None:
     mine = {start(cookie=cookie).pid for _ in range(2)}
     start()
     assert pids(find_tree([Mark(cookie.encode())])) == mine
@@ -181,9 +181,7 @@ def test_a_cookie_is_compared_whole(start: Start, cookie: str) -> None:
     assert find_tree([Mark(cookie.encode()), Mark(cookie[:-1].encode())]) == []
 
 
-def test_whoever_descends_from_a_member_belongs_without_the_cookie(
-    start: Start, cookie: str
-) -> None:
+def test_a_descendant_of_a_member_belongs_without_the_cookie(start: Start, cookie: str) -> None:
     parent = start("sh", "-c", "env -i setsid sleep 60 & wait", cookie=cookie)
     wait_until(
         lambda: {command_line(pid) for pid in support.descendants(parent.pid)} == {"sleep 60"}
@@ -217,7 +215,9 @@ def test_several_marks_are_found_in_one_pass(start: Start, cookie: str) -> None:
     assert pids(find_tree(marks)) == {first, second}
 
 
-def test_nobody_finds_itself_or_its_ancestors(start: Start, cookie: str, tmp_path: Path) -> None:
+def test_a_search_never_finds_its_own_process_or_ancestors(
+    start: Start, cookie: str, tmp_path: Path
+) -> None:
     root = str(Path(proctree.__file__).parents[2])
     finder = [*python(FIND_FROM_WITHIN, root, cookie)]
     (tmp_path / "find.sh").write_text(
@@ -229,7 +229,7 @@ def test_nobody_finds_itself_or_its_ancestors(start: Start, cookie: str, tmp_pat
     assert found == sibling
 
 
-def test_whoever_belonged_once_belongs_for_good(start: Start, cookie: str) -> None:
+def test_a_process_that_belonged_once_belongs_for_good(start: Start, cookie: str) -> None:
     parent = start("sh", "-c", "env -i setsid sleep 60 & wait", cookie=cookie)
     mark = Mark(cookie.encode())
     wait_until(lambda: children_of(parent) == {"sleep 60"})
@@ -353,7 +353,7 @@ def test_a_dead_leader_counts_for_its_own_search(start: Start, cookie: str) -> N
     assert found == [set(), {orphan}]
 
 
-def test_nobody_looks_for_nothing() -> None:
+def test_without_searches_nothing_is_found() -> None:
     assert find_trees([]) == []
 
 

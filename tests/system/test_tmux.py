@@ -476,7 +476,7 @@ TREES: dict[str, tuple[list[str], str | None, str]] = {
 
 
 @pytest.mark.parametrize(("flags", "wrapper", "rung"), TREES.values(), ids=TREES)
-async def test_no_tree_outlives_its_stop(
+async def test_no_process_of_the_tree_outlives_a_stop(
     tmp_path: Path, tmux: Tmux, flags: list[str], wrapper: str | None, rung: str
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, *flags, wrapper=wrapper)) as world:

@@ -20,7 +20,7 @@ from tests.support import ask, make_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_name_is_connected_by_one_post_without_a_body(tmp_path: Path) -> None:
+async def test_connecting_a_name_sends_one_post_without_a_body(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         access = await world.connect(agent="Rocky")
         (request,) = requests(started, "/join")
@@ -42,7 +42,7 @@ async def test_a_name_is_connected_by_one_post_without_a_body(tmp_path: Path) ->
     assert "x-operator-token" not in request["headers"]
 
 
-async def test_any_name_arrives_as_it_is(tmp_path: Path) -> None:
+async def test_any_name_reaches_the_world_unchanged(tmp_path: Path) -> None:
     name = "Ročky & co/? 100% #1"
     async with running(tmp_path) as (world, started):
         assert (await world.connect(name))["name"] == name
@@ -76,7 +76,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("run_name", NAMES)
-def test_a_run_suffix_is_cut_and_nothing_else(run_name: str) -> None:
+def test_only_the_run_suffix_is_cut(run_name: str) -> None:
     assert make_member(run_name).name == NAMES[run_name]
 
 
@@ -97,7 +97,7 @@ async def test_the_world_sees_the_name_up_to_its_run_suffix(tmp_path: Path, run_
     }
 
 
-async def test_the_session_of_an_agent_is_kept_in_its_directory_and_rejoined(
+async def test_an_agent_rejoins_the_session_recorded_in_its_directory(
     tmp_path: Path,
 ) -> None:
     bot = Bot("Rocky", tmp_path / "run" / "agents" / "rocky")
@@ -116,7 +116,7 @@ async def test_the_session_of_an_agent_is_kept_in_its_directory_and_rejoined(
     assert [entry["dir"] for entry in manifest_of(tmp_path / "run")["agents"]] == ["agents/rocky"]
 
 
-async def test_another_session_than_the_recorded_one_is_refused(tmp_path: Path) -> None:
+async def test_a_session_other_than_the_recorded_one_is_refused(tmp_path: Path) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
     async with running(tmp_path) as (world, started):
         session = (await world.connect(bot))["session"]
@@ -155,7 +155,7 @@ HTTPServer(("127.0.0.1", int(os.environ["WORLD_PORT"])), Strict).serve_forever()
 """
 
 
-async def test_a_session_that_the_world_refuses_is_told_as_lost(tmp_path: Path) -> None:
+async def test_a_session_that_the_world_refuses_is_reported_as_lost(tmp_path: Path) -> None:
     directory, bot = tmp_path / "strict", Bot("Rocky", tmp_path / "bot")
     directory.mkdir()
     bot.dir.mkdir()
@@ -173,7 +173,7 @@ async def test_a_session_that_the_world_refuses_is_told_as_lost(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"\xff\xfe", b"x" * 600])
-async def test_a_session_file_that_holds_no_session_is_named(
+async def test_the_error_names_a_session_file_without_a_session(
     tmp_path: Path, content: bytes
 ) -> None:
     bot = Bot("Rocky", tmp_path)
@@ -185,7 +185,7 @@ async def test_a_session_file_that_holds_no_session_is_named(
         assert requests(started, "/join") == []
 
 
-async def test_a_session_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_session_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "world_session.txt").mkdir()
     async with running(tmp_path) as (world, _):
         with pytest.raises(ConfigError) as caught:
@@ -193,7 +193,7 @@ async def test_a_session_file_that_cannot_be_read_is_named(tmp_path: Path) -> No
         assert caught.value.path == tmp_path / "world_session.txt"
 
 
-async def test_an_agent_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_an_agent_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "a-file").touch()
     async with running(tmp_path) as (world, _):
         with pytest.raises(ConfigError) as caught:
@@ -211,7 +211,7 @@ async def test_an_agent_directory_that_cannot_be_made_is_named(tmp_path: Path) -
         ("status-500", "POST /join answered 500", 500),
     ],
 )
-async def test_an_unusable_answer_is_told_with_status_and_body(
+async def test_the_error_for_an_unusable_answer_has_status_and_body(
     tmp_path: Path, fault: str, message: str, status: int
 ) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
@@ -229,12 +229,12 @@ async def test_an_unusable_answer_is_told_with_status_and_body(
         assert (bot.dir / "world_session.txt").read_text().strip() == session
 
 
-async def test_what_else_the_world_answers_is_part_of_the_access(tmp_path: Path) -> None:
+async def test_further_fields_of_the_answer_are_part_of_the_access(tmp_path: Path) -> None:
     async with running(tmp_path, "--join", "extra-fields") as (world, _):
         assert (await world.connect("Rocky"))["spawn"] == {"x": 1.5}
 
 
-async def test_a_call_without_an_answer_ends_with_its_time(tmp_path: Path) -> None:
+async def test_a_call_without_an_answer_ends_at_its_timeout(tmp_path: Path) -> None:
     async with running(tmp_path, "--join", "hang") as (world, started):
         with pytest.raises(WorldCallError, match=r"no answer within 0\.1 s") as caught:
             await world.connect("Rocky", timeout=0.1)
@@ -252,7 +252,7 @@ async def test_a_call_without_an_answer_ends_with_its_time(tmp_path: Path) -> No
     ],
     ids=str,
 )
-async def test_what_is_no_agent_is_refused(tmp_path: Path, agent: Any) -> None:
+async def test_a_value_that_is_not_an_agent_is_refused(tmp_path: Path, agent: Any) -> None:
     async with running(tmp_path) as (world, started):
         with pytest.raises(
             ConfigError, match=r"agent: must be a name, or an object with \.name and \.dir"
@@ -261,7 +261,7 @@ async def test_what_is_no_agent_is_refused(tmp_path: Path, agent: Any) -> None:
         assert requests(started, "/join") == []
 
 
-async def test_an_agent_that_left_is_unknown_to_the_world(tmp_path: Path) -> None:
+async def test_the_world_forgets_an_agent_that_left(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         access = await world.connect("Rocky")
         observe = functools.partial(ask, started.port, "GET", "/observe", headers=access["headers"])
@@ -274,20 +274,20 @@ async def test_an_agent_that_left_is_unknown_to_the_world(tmp_path: Path) -> Non
         assert caught.value.body_start == "join first"
 
 
-async def test_to_leave_takes_an_access(tmp_path: Path) -> None:
+async def test_leaving_requires_an_access(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
         with pytest.raises(ConfigError, match="access: must be what connect returned"):
             await world.leave({"session": "x"})
 
 
-async def test_the_api_path_is_the_address_for_a_prompt(tmp_path: Path) -> None:
+async def test_api_path_returns_an_address_for_the_prompt(tmp_path: Path) -> None:
     world = AsyncWorld(dir=make_world(tmp_path))
     access = {"base_url": "http://world.example:1/x"}
     assert world.api_path(access=access) == "http://world.example:1/x/api.md"
     assert world.api_path(path="/observe", access=access) == "http://world.example:1/x/observe"
 
 
-async def test_an_instance_is_named_when_there_are_several(tmp_path: Path) -> None:
+async def test_with_several_instances_the_call_names_one(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, first):
         second = await world.start(run_dir=tmp_path / "run", name="second")
         access = await world.connect("Rocky", instance="second")

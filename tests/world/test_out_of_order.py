@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------------------ the manifest
 
 
-async def test_a_run_is_labelled_without_anything_being_started(tmp_path: Path) -> None:
+async def test_a_run_is_labelled_without_starting_anything(tmp_path: Path) -> None:
     directory = make_world(tmp_path)
     async with AsyncWorld(dir=directory) as world:
         await world.record_run(id="of-the-world", index=3)
@@ -52,7 +52,7 @@ async def make(call: Callable[[AsyncWorld], Any], world: AsyncWorld) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_world_that_is_not_open_says_how_to_open_it(tmp_path: Path, name: str) -> None:
+async def test_the_error_of_a_closed_world_says_how_to_open_it(tmp_path: Path, name: str) -> None:
     world = AsyncWorld(dir=make_world(tmp_path))
     for _ in range(2):
         with pytest.raises(UsageError, match="this world is not open") as caught:
@@ -71,7 +71,7 @@ async def test_a_world_without_an_instance_says_so(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", ["connect", "leave", "save", "logs", "stop"])
-async def test_an_instance_that_is_not_named_among_several_is_asked_for(
+async def test_the_error_asks_which_of_several_instances_is_meant(
     tmp_path: Path, name: str
 ) -> None:
     async with running(tmp_path) as (world, _):
@@ -80,7 +80,7 @@ async def test_an_instance_that_is_not_named_among_several_is_asked_for(
             await make(CALLS[name], world)
 
 
-async def test_an_instance_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) -> None:
+async def test_the_error_for_an_unknown_instance_lists_the_known_ones(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
         for call in (world.save, world.stop):
             with pytest.raises(UsageError, match="no instance 'third'; there are: w000"):
@@ -88,7 +88,7 @@ async def test_an_instance_that_does_not_exist_is_told_with_those_that_do(tmp_pa
         assert world.instances == ("w000",)
 
 
-async def test_a_world_is_not_opened_twice_at_a_time(tmp_path: Path) -> None:
+async def test_an_open_world_cannot_be_opened_again(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         with pytest.raises(UsageError, match="open already"):
             await world.__aenter__()
@@ -96,7 +96,7 @@ async def test_a_world_is_not_opened_twice_at_a_time(tmp_path: Path) -> None:
         assert (await world.connect("Rocky"))["session"]
 
 
-async def test_a_world_can_be_opened_again_after_it_was_left(tmp_path: Path) -> None:
+async def test_a_closed_world_can_be_opened_again(tmp_path: Path) -> None:
     world = AsyncWorld(dir=make_world(tmp_path))
     for _ in range(2):
         async with world:
@@ -106,7 +106,7 @@ async def test_a_world_can_be_opened_again_after_it_was_left(tmp_path: Path) -> 
         assert not is_alive(started.pid)
 
 
-async def test_an_error_in_the_block_comes_out_as_it_is_and_stops_the_world(
+async def test_an_error_in_the_block_propagates_unchanged_and_stops_the_world(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ZeroDivisionError):

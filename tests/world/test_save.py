@@ -28,12 +28,12 @@ EVERY_S = 0.01
 
 
 async def rounds(events: EventStream, count: int, *names: str) -> None:
-    """Wait until each of the instances was saved so many times more."""
+    """Wait until each of the instances was saved that many times more."""
     for _ in range(count):
         await until(events, "saved", names)
 
 
-async def test_a_new_instance_of_an_old_name_costs_the_old_one_no_save(tmp_path: Path) -> None:
+async def test_reusing_a_name_removes_no_save_of_the_old_instance(tmp_path: Path) -> None:
     runs = [tmp_path / name for name in ("one", "two", "two")]
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         kept: set[Path] = set()
@@ -50,7 +50,7 @@ async def test_a_new_instance_of_an_old_name_costs_the_old_one_no_save(tmp_path:
     assert kept <= on_disk(runs[0]).keys() | on_disk(runs[1]).keys()
 
 
-async def test_what_another_instance_was_restored_from_stays(tmp_path: Path) -> None:
+async def test_autosave_keeps_what_another_instance_was_restored_from(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=run, name="w000")
@@ -63,7 +63,7 @@ async def test_what_another_instance_was_restored_from_stays(tmp_path: Path) -> 
     assert registered(run) == on_disk(run)
 
 
-async def test_what_instances_that_wait_for_their_turn_will_be_restored_from_stays(
+async def test_autosave_keeps_what_waiting_starts_will_restore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_begin, forked = anyio.Event(), []
@@ -94,7 +94,7 @@ async def test_what_instances_that_wait_for_their_turn_will_be_restored_from_sta
         assert forked[0].failed == {}
 
 
-async def test_instances_that_save_into_one_directory_keep_their_own_each(tmp_path: Path) -> None:
+async def test_instances_that_share_a_directory_keep_their_own_saves(tmp_path: Path) -> None:
     run, shared = tmp_path / "run", tmp_path / "shared"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         for name in ("one", "two"):
@@ -109,7 +109,7 @@ async def test_instances_that_save_into_one_directory_keep_their_own_each(tmp_pa
     assert {Path(path) for path in registered(run)} == set(shared.iterdir())
 
 
-async def test_what_was_removed_is_no_snapshot_to_come_back_from(tmp_path: Path) -> None:
+async def test_a_restart_does_not_use_a_removed_save(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=tmp_path / "run", restart="checkpoint")
         by_hand = await world.save()
@@ -121,7 +121,7 @@ async def test_what_was_removed_is_no_snapshot_to_come_back_from(tmp_path: Path)
         assert supervisor._saves[0] == by_hand
 
 
-async def test_a_file_that_cannot_be_removed_ends_no_saving(
+async def test_autosave_goes_on_when_a_file_cannot_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(paths: list[Path]) -> None:

@@ -43,7 +43,7 @@ async def test_instances_of_one_world_run_side_by_side(tmp_path: Path) -> None:
             await world.stop()
 
 
-async def test_concurrent_starts_without_a_name_never_share_one(tmp_path: Path) -> None:
+async def test_concurrent_unnamed_starts_get_different_names(tmp_path: Path) -> None:
     started: list[StartedWorld] = []
 
     async def start(run_dir: str) -> None:
@@ -71,7 +71,7 @@ async def test_several_worlds_of_one_directory_run_at_once(tmp_path: Path) -> No
         assert (await right.save())["instance"] == second.name
 
 
-async def test_stop_then_start_takes_the_same_port_at_once(tmp_path: Path) -> None:
+async def test_a_port_can_be_reused_right_after_a_stop(tmp_path: Path) -> None:
     port = free_port()
     pids = []
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

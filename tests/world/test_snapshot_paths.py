@@ -82,7 +82,7 @@ async def refused(begin: Begin, world_dir: Path, given: Any, run: Path) -> Confi
 
 @pytest.mark.parametrize("begin", WAYS)
 @pytest.mark.parametrize("place", ["world", "here"])
-async def test_the_one_that_is_there_is_meant(
+async def test_the_existing_file_is_taken(
     tmp_path: Path, world_dir: Path, here: Path, place: str, begin: Begin
 ) -> None:
     path = (world_dir if place == "world" else here) / "saves" / "s1.json"
@@ -92,7 +92,7 @@ async def test_the_one_that_is_there_is_meant(
 
 
 @pytest.mark.parametrize("begin", WAYS)
-async def test_of_two_files_neither_is_taken(
+async def test_two_different_files_are_ambiguous(
     tmp_path: Path, world_dir: Path, here: Path, begin: Begin
 ) -> None:
     write(world_dir / "s1.json", here / "s1.json")
@@ -103,7 +103,7 @@ async def test_of_two_files_neither_is_taken(
 
 
 @pytest.mark.parametrize("make_same", [os.link, os.symlink])
-async def test_one_file_in_both_places_is_one(
+async def test_the_same_file_in_both_places_is_taken(
     tmp_path: Path, world_dir: Path, here: Path, make_same: Callable[[Path, Path], None]
 ) -> None:
     write(here / "s1.json")
@@ -112,7 +112,7 @@ async def test_one_file_in_both_places_is_one(
         assert await by_start(world, "s1.json", tmp_path / "run") == world_dir / "s1.json"
 
 
-async def test_in_the_world_directory_both_places_are_one(
+async def test_in_the_world_directory_both_places_are_the_same(
     tmp_path: Path, world_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(world_dir)
@@ -139,7 +139,7 @@ async def test_a_directory_in_one_place_hides_no_file_in_the_other(
 
 @pytest.mark.parametrize("begin", WAYS)
 @pytest.mark.parametrize("name", ["missing.ckpt", "missing.json"])
-async def test_a_missing_one_is_told_with_the_places_where_it_was_looked_for(
+async def test_the_error_for_a_missing_snapshot_lists_where_it_was_searched(
     tmp_path: Path, world_dir: Path, here: Path, name: str, begin: Begin
 ) -> None:
     error = await refused(begin, world_dir, name, tmp_path / "run")
@@ -153,7 +153,7 @@ async def test_a_missing_one_is_told_with_the_places_where_it_was_looked_for(
 
 
 @pytest.mark.parametrize("begin", WAYS)
-async def test_an_archive_that_is_there_is_told_from_a_snapshot(
+async def test_an_archive_is_not_mistaken_for_a_snapshot(
     tmp_path: Path, world_dir: Path, here: Path, begin: Begin
 ) -> None:
     write(here / "gen1.ckpt")
@@ -164,7 +164,7 @@ async def test_an_archive_that_is_there_is_told_from_a_snapshot(
 
 @pytest.mark.parametrize("given", ["", "a" * 5000, "s1.json/below", "a\0b", 7, b"s1.json"])
 @pytest.mark.parametrize("begin", [by_start, by_fork])
-async def test_what_cannot_be_a_snapshot_is_refused(
+async def test_a_value_that_cannot_be_a_snapshot_is_refused(
     tmp_path: Path, world_dir: Path, here: Path, given: Any, begin: Begin
 ) -> None:
     write(world_dir / "s1.json", here / "s1.json")

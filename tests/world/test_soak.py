@@ -86,7 +86,7 @@ async def test_two_hundred_starts_and_stops_leave_descriptors_threads_and_childr
 
 WORKERS = 8
 SPARE = 8
-"""So many forks may live beside the instances that are there from the beginning."""
+"""Number of forks that may live beside the instances that are there from the beginning."""
 
 OPTIONS: dict[str, Any] = {
     "restart": "checkpoint",
@@ -103,7 +103,7 @@ class Fate:
         session: The session of its agent.
         saved: The files of its acknowledged saves, oldest first.
         at_death: How many they were when it was last seen to die.
-        quiet: Held by whoever changes it, and from a kill until it is seen to be back.
+        quiet: Held while a task changes it, and from a kill until it is seen to be back.
     """
 
     session: str
@@ -142,7 +142,7 @@ class Soak:
         self.fates.setdefault(started.name, Fate(session))
 
     def _known(self) -> list[str]:
-        """Return who is ready; a fork is, a moment before whoever asked for it hears of it."""
+        """Return the ready instances; a fork is ready a moment before its caller hears of it."""
         return [name for name in self.world.instances if name in self.fates]
 
     async def work(self, until: float) -> None:
@@ -276,7 +276,7 @@ class Soak:
             fate.is_back.set()
 
     async def end(self) -> None:
-        """Check that nobody is missing, stop them all, and check that nothing is lost or left."""
+        """Check that no instance is missing, stop all, and check that nothing is lost or left."""
         assert set(self.world.instances) == {*self.fates} - {*self._stopped()}
         await self._save_all()
         found = await run_sync(read_instances, self.run)

@@ -40,7 +40,7 @@ async def test_a_world_goes_from_start_to_resume_on_either_event_loop(tmp_path: 
         assert add(second, access["headers"], 1)["counter"] == 8
 
 
-async def test_without_arguments_the_run_is_in_the_world_directory_below_one_hidden_name(
+async def test_by_default_the_run_is_in_a_hidden_folder_of_the_world_directory(
     tmp_path: Path,
 ) -> None:
     directory = make_world(tmp_path)
@@ -53,9 +53,7 @@ async def test_without_arguments_the_run_is_in_the_world_directory_below_one_hid
 
 
 @pytest.mark.parametrize("port", [None, 0])
-async def test_a_port_that_is_not_given_is_leased_below_the_ephemeral_range(
-    tmp_path: Path, port: int | None
-) -> None:
+async def test_a_leased_port_is_below_the_ephemeral_range(tmp_path: Path, port: int | None) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = [await world.start(port=port, run_dir=tmp_path / "run") for _ in range(2)]
         assert len({one.port for one in started}) == 2
@@ -75,7 +73,7 @@ async def test_a_given_port_is_the_one_that_serves(tmp_path: Path) -> None:
     ("host", "address"),
     [("0.0.0.0", "127.0.0.1"), ("localhost", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]")],
 )
-async def test_the_world_binds_the_host_and_is_called_at_a_literal_address(
+async def test_the_world_binds_the_host_and_its_url_has_a_literal_address(
     tmp_path: Path, host: str, address: str
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -118,7 +116,7 @@ async def test_the_parent_of_the_recordings_is_the_run_directory(tmp_path: Path)
         assert manifest_of(started.run_dir)["schema_version"] == 1
 
 
-async def test_a_record_dir_without_record_only_says_where_the_run_is(tmp_path: Path) -> None:
+async def test_a_record_dir_without_record_only_sets_the_run_directory(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = await world.start(record_dir=tmp_path / "run" / "recordings")
         assert started.run_dir == tmp_path / "run"
@@ -126,7 +124,7 @@ async def test_a_record_dir_without_record_only_says_where_the_run_is(tmp_path: 
         assert not (tmp_path / "run" / "recordings").exists()
 
 
-async def test_a_run_dir_wins_over_the_place_of_the_recordings(tmp_path: Path) -> None:
+async def test_run_dir_takes_precedence_over_the_parent_of_record_dir(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = await world.start(
             record=True, record_dir=tmp_path / "elsewhere", run_dir=tmp_path / "run"
@@ -159,7 +157,7 @@ async def test_a_snapshot_is_resumed_from_its_absolute_path_or_the_world_directo
         }
 
 
-async def test_the_name_is_the_one_that_was_given_and_names_its_files(tmp_path: Path) -> None:
+async def test_a_given_name_is_used_for_the_instance_and_its_files(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = await world.start(name="left.2", run_dir=run)
@@ -170,7 +168,7 @@ async def test_the_name_is_the_one_that_was_given_and_names_its_files(tmp_path: 
         assert stat.S_IMODE(started.log_file.stat().st_mode) == 0o600
 
 
-async def test_a_name_that_is_not_given_is_the_first_free_one(tmp_path: Path) -> None:
+async def test_an_unnamed_instance_takes_the_first_free_name(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         for name in ("w000", "w001"):
             assert (await world.start(run_dir=tmp_path / "run")).name == name
@@ -179,7 +177,7 @@ async def test_a_name_that_is_not_given_is_the_first_free_one(tmp_path: Path) ->
         assert world.instances == ("w001", "w000")
 
 
-async def test_command_file_and_log_file_go_where_the_caller_says(tmp_path: Path) -> None:
+async def test_command_file_and_log_file_go_to_the_given_paths(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -203,7 +201,7 @@ async def test_a_log_that_exists_is_appended_to(tmp_path: Path) -> None:
     assert "the run before" not in texts
 
 
-async def test_further_variables_reach_the_world(tmp_path: Path) -> None:
+async def test_additional_variables_reach_the_world(tmp_path: Path) -> None:
     env = {"COLOUR": "deep blue", "EMPTY": "", "HOME": "/elsewhere"}
     async with dumped(tmp_path, env=env) as (started, dump):
         assert {key: dump["env"][key] for key in env} == env
@@ -251,7 +249,7 @@ async def test_a_wrong_argument_is_named_and_nothing_is_started(
 # ---------------------------------------------------------------------------- StartedWorld
 
 
-async def test_the_started_world_says_everything_of_the_instance(tmp_path: Path) -> None:
+async def test_the_started_world_has_all_facts_of_the_instance(tmp_path: Path) -> None:
     directory = make_world(tmp_path)
     world = AsyncWorld(dir=directory)
     assert (world.url, world.port, world.command_file, world.log_file) == (None,) * 4
@@ -277,7 +275,7 @@ async def test_the_started_world_says_everything_of_the_instance(tmp_path: Path)
     assert started.ready_s > 0
 
 
-async def test_the_started_world_cannot_be_changed(tmp_path: Path) -> None:
+async def test_the_started_world_is_immutable(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = await world.start(run_dir=tmp_path / "run")
         with pytest.raises(attrs.exceptions.FrozenInstanceError):

@@ -32,7 +32,7 @@ def public_members(of: type) -> dict[str, object]:
     return {name: getattr(of, name) for name in dir(of) if not name.startswith("_")}
 
 
-def test_both_classes_offer_the_same() -> None:
+def test_both_classes_have_the_same_public_names() -> None:
     only_sync = {"open", "close"}  # an AsyncWorld is opened and closed by its block
     sync, async_ = public_members(World), public_members(AsyncWorld)
     assert sync.keys() - only_sync == async_.keys()
@@ -108,7 +108,7 @@ def test_stop_is_safe_when_start_failed_and_when_there_was_none(tmp_path: Path) 
         assert world.stop(grace_seconds=1).rung == "not_running"
 
 
-def test_static_metadata_starts_nothing(tmp_path: Path) -> None:
+def test_reading_metadata_starts_nothing(tmp_path: Path) -> None:
     threads = {thread.name for thread in threading.enumerate()}
     world = World(dir=make_world(tmp_path))
     assert world.name == "counter"
@@ -128,7 +128,7 @@ def test_logs_and_events_are_plain_iterators(tmp_path: Path) -> None:
         assert list(events) == []
 
 
-def test_it_works_inside_a_running_loop(tmp_path: Path) -> None:
+def test_world_works_inside_a_running_event_loop(tmp_path: Path) -> None:
     async def notebook_cell() -> str:
         with World(dir=make_world(tmp_path)) as world:
             return world.start(run_dir=tmp_path / "run").url
@@ -258,7 +258,7 @@ def test_a_second_ctrl_c_kills_at_once(tmp_path: Path) -> None:
     wait_until(lambda: not is_alive(script.world_pid))
 
 
-def test_a_fork_of_a_script_has_a_portal_and_a_guard_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_script_has_its_own_portal_and_guard(tmp_path: Path) -> None:
     body = (
         "child = os.fork()\n"
         "if child == 0:\n"

@@ -706,7 +706,7 @@ def daemonise(body: Callable[[], None]) -> None:
 def begin(
     make: Callable[[Callable[[], None]], object], body: Callable[[str], None], name: str
 ) -> None:
-    """Make a relative, and wait until it is what it shall be: then it writes its pid."""
+    """Start a relative, and wait until it has become what was asked for: then it writes its pid."""
     pid_file = os.path.abspath(f"{name}.pid")
     if os.path.exists(pid_file):
         os.unlink(pid_file)

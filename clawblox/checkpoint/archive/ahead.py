@@ -32,7 +32,7 @@ _AHEAD_SOURCES: Final = 256
 def pack_ahead(
     sources: Sequence[SizedSource], earlier: EarlierArchives
 ) -> Generator[tuple[Source, _Outcome], None, None]:
-    """Yield each source with a function that returns it packed, and None when it is not small.
+    """Yield each source with a function that returns it packed, and None if it is not small.
 
     The function waits for a thread, or packs in the caller's thread where there is little to pack
     or no thread can be started; it raises what :func:`pack_small` does. A caller

@@ -71,7 +71,7 @@ class EarlierMembers:
                 del self._members[next(iter(self._members))]
 
     def find(self, sha256: bytes) -> EarlierMember | None:
-        """Return the member with this content; None when there is none."""
+        """Return the member with this content, or None."""
         with self._lock:
             return self._members.get(sha256)
 
@@ -125,7 +125,7 @@ class EarlierArchives:
             write: Takes the bytes piece by piece. They may turn out to be wrong at the end.
 
         Returns:
-            The member that was copied; None when there is none, or what was written is wrong.
+            The member that was copied; None if there is none, or if what was written is wrong.
         """
         member = self._members.find(sha256)
         fd = self._open(member.archive) if member else None

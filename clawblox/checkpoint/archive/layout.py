@@ -10,8 +10,8 @@ two programs can see two different archives in one file, and nothing can hide in
   encryption, no second disk, no extra field but zip64, and that where a field needs it.
 
 Python's ``zipfile`` writes to this profile when its file is seekable. The format is that of
-PKWARE's APPNOTE.TXT, 4.3 and 4.5.3. What names are allowed is told by ``names``; how large an
-archive may be, by the reader.
+PKWARE's APPNOTE.TXT, 4.3 and 4.5.3. ``names`` defines which names are allowed,
+the reader how large an archive may be.
 """
 
 from __future__ import annotations

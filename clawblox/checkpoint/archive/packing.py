@@ -85,7 +85,7 @@ def is_small(source: Source, size: int) -> bool:
 
 
 def pack_small(source: Source, earlier: EarlierArchives) -> Packed | None:
-    """Pack a small source in memory; return None when it is not small any more. Blocks.
+    """Pack a small source in memory; return None if it is not small any more. Blocks.
 
     Raises:
         VanishedSource: The file is gone.

@@ -58,7 +58,7 @@ class Examination:
         """Announce a member that will be examined; examiners may boot in the meantime.
 
         Args:
-            sha256: Digest of its content; None when it is not known.
+            sha256: Digest of its content; None if not known.
             size: Size of its content, in bytes.
         """
         if sha256 is None or self._scanner.recall(sha256) is None:
@@ -139,7 +139,7 @@ class Examination:
                 examiner.open(archive)
                 self._assign(examiner, batches)
                 self._assign(examiner, batches)
-        while busy := {each.fileno(): each for each in self._examiners if each.open_bytes}:
+        while busy := {known.fileno(): known for known in self._examiners if known.open_bytes}:
             for fd in _readable(busy):
                 with self._dropped_when_lost(busy[fd]):
                     self._take(busy[fd], batches, members, clean)

@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
     Attributes:
         place: Which member it is.
-        containers: How many containers are in it; None when it is not both sound and clean.
+        containers: How many containers are in it; None if it is not both sound and clean.
         size: Bytes that were searched since the examiner last said how many.
     """
 
@@ -116,7 +116,7 @@ class Examiner:
         Raises:
             ExaminerLost: The process ended.
         """
-        self.open_bytes.update({place: each.entry.size for place, each in members.items()})
+        self.open_bytes.update({place: member.entry.size for place, member in members.items()})
         self._send([_request(place, member) for place, member in members.items()])
 
     def receive(self) -> tuple[int, list[Answer]]:

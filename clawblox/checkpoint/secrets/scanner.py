@@ -72,7 +72,7 @@ class Scanner:
             path: Its path in findings; the path is searched too.
             chunks: Its content, in pieces of any size.
             sha256: Digest of the content, which ``chunks`` must verify: they must raise at their
-                end when it is wrong. A clean content is then known by it. None when there is none.
+                end when it is wrong. A clean content is then known by it. None if there is none.
 
         Returns:
             The findings that are not allowed, each at its first place.

@@ -141,8 +141,8 @@ class _Source:
         world_dir: Its world.
         instance: The instance; None for a file.
         path: The snapshot; None for an instance that is still to be saved.
-        sha256: Digest of the snapshot; None when that is not known.
-        run_id: Id of the run that the snapshot was saved in; empty when that is not known.
+        sha256: Digest of the snapshot; None if not known.
+        run_id: Id of the run that the snapshot was saved in; empty if not known.
     """
 
     run_dir: Path

@@ -39,7 +39,7 @@ class StartProgress:
 
     Args:
         world: Name of the world.
-        find: Returns the record of the instance, or None while there is none. Blocks.
+        find: Returns the record of the instance, or None before it has one. Blocks.
         ready: When the world counts as ready.
         secrets: Values to mask.
         plain_interval: Seconds between two lines without a terminal.

@@ -92,7 +92,7 @@ def make_row(status: InstanceStatus, state: str, cpu_share: float | None) -> Row
     Args:
         status: The instance.
         state: Its state, which the caller may know better than the disk.
-        cpu_share: Processors in use, 1.0 for a whole one; None when it is not known.
+        cpu_share: Processors in use, 1.0 for a whole one; None if not known.
     """
     return Row(
         status.name,
@@ -118,10 +118,10 @@ class View:
 
     Attributes:
         title: The run, for example its directory.
-        elapsed_s: Seconds since it began; None when that is not known.
+        elapsed_s: Seconds since it began; None if not known.
         counts: Instances by state, including those waiting to be started.
         rows: A row for each instance that has begun.
-        pressure: Share of time in which some task waited for a processor; None when not known.
+        pressure: Share of time in which some task waited for a processor; None if not known.
         ramp: Why starts are held back; empty when they are not.
         event_lines: The most recent events.
         notice: The last line: what happens now, or what the user can do.

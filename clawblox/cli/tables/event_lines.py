@@ -1,4 +1,4 @@
-"""Events of instances as lines of text: told by an orchestrator, or found between two looks."""
+"""Events of instances as lines of text: sent by an orchestrator, or found by comparing states."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EventLine:
         at: UTC time.
         instance: Name of the instance; empty for an event that concerns all of them.
         text: What happened, one printable line.
-        is_trouble: Whether somebody should look at it.
+        is_trouble: Whether it needs attention.
     """
 
     at: str

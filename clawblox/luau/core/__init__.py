@@ -1,10 +1,10 @@
-"""Values, operators, budgets and errors, on which all other rooms build.
+"""Values, operators, budgets and errors, on which all other packages of the VM build.
 
 Nothing here knows source code, generated code or libraries.
 
 - `errors`: the exceptions of the VM
 - `limits`: the budget of one call from the host
-- `machine`: the part of the VM that the rooms below it use, and the coroutine that it runs
+- `machine`: the part of the VM that the packages below it use, and the coroutine that it runs
 - `context`: which VM runs on this thread
 - `values`: nil, tables, userdata, vectors and buffers as Python objects
 - `border`: the length of a table

@@ -1,4 +1,4 @@
-"""The part of the VM that the rooms below it use, and the coroutine that it runs."""
+"""The part of the VM that the packages below it use, and the coroutine that it runs."""
 
 from __future__ import annotations
 

@@ -41,9 +41,7 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------------------- a death is seen
 
 
-async def test_deaths_are_noticed_though_nobody_is_asked_anything(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_deaths_are_noticed_without_a_call(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(8, run_dir=run)
         await past(events)
@@ -65,7 +63,7 @@ async def test_deaths_are_noticed_though_nobody_is_asked_anything(
 # ----------------------------------------------------------------------------------- policies
 
 
-async def test_a_world_that_nobody_brings_back_stays_dead(tmp_path: Path, run: Path) -> None:
+async def test_a_world_that_is_not_restarted_stays_dead(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run)
         await world.save_all()
@@ -83,9 +81,7 @@ async def test_a_world_that_nobody_brings_back_stays_dead(tmp_path: Path, run: P
         assert batch["w000"].port not in {(await now(run, "w001")).port}
 
 
-async def test_a_fresh_start_has_the_old_address_and_nothing_else(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_fresh_restart_keeps_only_the_address(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         (first,) = await world.start_many(1, run_dir=run, restart="fresh")
         session = await join(world, first)
@@ -118,7 +114,7 @@ async def test_a_fresh_start_has_the_old_address_and_nothing_else(
         )
 
 
-async def test_a_fresh_start_of_what_was_resumed_resumes_it_again(
+async def test_a_fresh_restart_of_a_resumed_world_resumes_it_again(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -137,7 +133,7 @@ async def test_a_fresh_start_of_what_was_resumed_resumes_it_again(
         assert entry["resume_from"] == str(saved.path)
 
 
-async def test_it_comes_back_from_its_last_save_with_its_sessions(
+async def test_a_restart_restores_the_last_save_with_its_sessions(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -167,9 +163,7 @@ async def test_it_comes_back_from_its_last_save_with_its_sessions(
     assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
 
 
-async def test_an_instance_that_was_started_alone_is_brought_back_too(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_lone_instance_is_restarted_too(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         started = await world.start(run_dir=run, restart="checkpoint")
         session = (await world.connect("Rocky"))["session"]
@@ -183,7 +177,7 @@ async def test_an_instance_that_was_started_alone_is_brought_back_too(
         assert len(manifest_of(run)["restarts"]) == 1
 
 
-async def test_a_seed_is_not_set_again_over_what_was_saved(tmp_path: Path, run: Path) -> None:
+async def test_a_restart_from_a_save_does_not_reseed(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, toml_extra="reseed = true")
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         parent = await world.start(run_dir=run, name="parent")
@@ -213,7 +207,7 @@ async def test_a_start_that_fails_is_no_death(tmp_path: Path, run: Path) -> None
         assert (await now(run)).state == "failed"
 
 
-async def test_what_a_dead_world_left_is_ended_before_it_comes_back(
+async def test_leftovers_of_a_dead_world_are_ended_before_its_restart(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, "--daemon", sidecars={"feed": []})

@@ -60,9 +60,7 @@ anyio.run(main)
 """
 
 
-def test_too_few_descriptors_fail_some_starts_and_cost_nothing_else(
-    tmp_path: Path, run: Path
-) -> None:
+def test_too_few_descriptors_fail_some_starts_and_nothing_else(tmp_path: Path, run: Path) -> None:
     with orchestrator(EXHAUSTED, make_world(tmp_path), run) as exhausted:
         (started, saved, stopped), types, untyped, used_s = json.loads(told_by(exhausted))
         assert exhausted.process.wait(HANG_S) == 0
@@ -75,7 +73,7 @@ def test_too_few_descriptors_fail_some_starts_and_cost_nothing_else(
     assert leftovers(run) == []
 
 
-async def test_an_instance_that_cannot_be_looked_at_costs_no_other(
+async def test_an_instance_that_cannot_be_probed_does_not_affect_the_others(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = Probe.look

@@ -141,9 +141,7 @@ async def test_a_save_that_is_under_way_fails_when_the_world_has_halted(
     assert refused == ["w000"]
 
 
-async def test_a_world_that_ends_itself_at_its_halt_needs_no_probe(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_world_that_exits_at_its_halt_needs_no_probe(tmp_path: Path, run: Path) -> None:
     directory = tally(tmp_path, "--exit-on-halt", liveness="")
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="fresh")
@@ -177,5 +175,5 @@ async def test_a_world_that_ends_itself_at_its_halt_needs_no_probe(
         (b"", None),
     ],
 )
-def test_only_a_world_that_says_so_has_halted(body: bytes, reason: str | None) -> None:
+def test_only_a_world_that_reports_a_halt_has_halted(body: bytes, reason: str | None) -> None:
     assert parse_halt(body) == reason

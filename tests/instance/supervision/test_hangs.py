@@ -60,7 +60,7 @@ async def test_a_world_that_does_not_answer_is_ended_and_brought_back(
         await world.stop_all(grace_seconds=0)
 
 
-async def test_a_world_that_hangs_is_ended_even_when_nobody_brings_it_back(
+async def test_a_world_that_hangs_is_ended_even_without_a_restart(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, toml_extra=LIVELY)
@@ -74,7 +74,7 @@ async def test_a_world_that_hangs_is_ended_even_when_nobody_brings_it_back(
     assert leftovers(run, [started.port]) == []
 
 
-async def test_a_world_that_only_errs_has_failed_although_it_obeys_its_end(
+async def test_an_unresponsive_world_has_failed_even_if_it_exits_with_0(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, toml_extra=LIVELY)

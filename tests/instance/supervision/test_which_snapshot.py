@@ -40,9 +40,7 @@ async def save_as(world: AsyncWorld, started: StartedWorld, session: str, number
     return (await world.save(instance=started.name)).path
 
 
-async def test_a_save_that_is_damaged_or_refused_leaves_the_one_before(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_restart_skips_a_damaged_or_refused_save(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="checkpoint")
         session = await join(world, started)
@@ -69,7 +67,7 @@ async def test_a_save_that_is_damaged_or_refused_leaves_the_one_before(
         assert [one["resume_from"] for one in restarts] == [f"checkpoints/{good.name}"]
 
 
-async def test_without_any_good_save_it_begins_as_it_first_did_and_says_so(
+async def test_without_a_good_save_a_restart_repeats_the_first_start_and_says_so(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -122,7 +120,7 @@ async def test_a_fork_without_a_save_begins_with_its_own_snapshot_and_seed(
         assert (shown["counter"], shown["reseed"]) == (41, 7)
 
 
-async def test_it_never_begins_afresh_for_want_of_the_snapshot_that_it_began_from(
+async def test_a_restart_without_its_first_snapshot_never_begins_afresh(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -142,9 +140,7 @@ async def test_it_never_begins_afresh_for_want_of_the_snapshot_that_it_began_fro
     assert leftovers(run) == []
 
 
-async def test_what_a_world_is_restored_from_is_not_removed_by_an_autosave(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_an_autosave_keeps_what_a_world_was_restored_from(tmp_path: Path, run: Path) -> None:
     options: dict[str, Any] = {"restart": "checkpoint", "max_restarts": 10}
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, **options)
@@ -161,7 +157,7 @@ async def test_what_a_world_is_restored_from_is_not_removed_by_an_autosave(
         assert registered(started.instance_dir) == on_disk(started.instance_dir)
 
 
-async def test_what_a_world_is_about_to_be_restored_from_is_not_removed_either(
+async def test_an_autosave_keeps_what_a_restart_is_about_to_restore(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A save that lands after the death makes older ones old, one of which was chosen already."""

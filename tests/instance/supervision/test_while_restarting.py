@@ -17,9 +17,7 @@ from tests.support import is_listening, marked_processes, wait_until_async
 pytestmark = pytest.mark.anyio
 
 
-async def test_calls_fail_while_a_world_comes_back_and_work_when_it_is_there(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_calls_fail_during_a_restart_and_work_after_it(tmp_path: Path, run: Path) -> None:
     errors: list[Exception] = []
     directory = make_motley_world(tmp_path)
 
@@ -97,9 +95,7 @@ async def test_a_world_that_does_not_get_ready_again_is_stopped(
     assert leftovers(run, [started.port]) == []
 
 
-async def test_a_detached_world_that_is_not_back_yet_is_not_left_half(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_detached_world_in_a_restart_is_ended_completely(tmp_path: Path, run: Path) -> None:
     directory = make_motley_world(tmp_path)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         await world.start_many(1, run_dir=run, restart="fresh", detach=True)

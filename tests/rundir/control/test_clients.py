@@ -48,7 +48,7 @@ async def test_what_was_taken_back_before_it_was_read_is_not_begun(run_dir: Path
 
     async with serving(run_dir, begin=begin) as server:
         with socket.socket(socket.AF_UNIX) as client, short_path(server.path) as address:
-            client.connect(address)  # the loop serves nobody meanwhile
+            client.connect(address)  # the loop serves no client meanwhile
             client.sendall(b'{"op": "begin"}\n')
         assert await request(server.path, "echo", {}) == {"asked": {}}
     assert begun == []
@@ -183,7 +183,7 @@ async def test_reports_that_are_cancelled_half_way_leave_whole_lines_and_do_not_
 
     async def hasty(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         for _ in range(3):
-            with anyio.move_on_after(0.05) as scope:  # nobody reads yet: it is not done by then
+            with anyio.move_on_after(0.05) as scope:  # no client reads yet: it is not done by then
                 await send_event("large", text="x" * (1 << 20))
             assert scope.cancelled_caught
         is_cut.set()

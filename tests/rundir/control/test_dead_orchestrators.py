@@ -69,7 +69,7 @@ def leave_dead_socket(run_dir: Path, name: str) -> Path:
     return path
 
 
-async def test_a_dead_socket_is_removed_by_whoever_looks_for_one(run_dir: Path) -> None:
+async def test_a_dead_socket_is_removed_by_the_next_client(run_dir: Path) -> None:
     dead = leave_dead_socket(run_dir, "7-1")
     async with serving(run_dir, "8-1") as server:
         pass
@@ -99,7 +99,9 @@ async def test_a_socket_that_does_not_listen_yet_is_not_taken_for_a_dead_one(
 ) -> None:
     directory = control_dir(run_dir)
     directory.mkdir(parents=True)
-    lock = await anyio.to_thread.run_sync(lock_file, directory / "lock")  # as whoever binds does
+    lock = await anyio.to_thread.run_sync(
+        lock_file, directory / "lock"
+    )  # as every server that binds does
     assert lock is not None
     newborn = socket.socket(socket.AF_UNIX)
     with newborn, control.short_path(directory / "9-1.sock") as address:

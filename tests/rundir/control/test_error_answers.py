@@ -1,4 +1,4 @@
-"""Errors as answers: those of handlers, of requests, and answers that are none."""
+"""Errors as answers: those of handlers and of requests, and unusable answers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ MALFORMED = {
     "too deep": (b'{"op": "echo", "x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}\n", "recursion"),
     "no op": (b'{"instance": "w000"}\n', "unknown op 'None'"),
     "an op that is no text": (b'{"op": ["echo"]}\n', "unknown op"),
-    "an op that nobody knows": (b'{"op": "erase"}\n', "unknown op 'erase'; there are: echo, count"),
+    "an unknown op": (b'{"op": "erase"}\n', "unknown op 'erase'; there are: echo, count"),
     "too long": (b'{"op": "echo", "x": "' + b"x" * (1 << 20), "at most 65536 bytes"),
     "too long by one": (b'{"op": "echo"}'.ljust(65536) + b"\n", "at most 65536 bytes"),
 }

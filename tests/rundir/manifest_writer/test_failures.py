@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 
 def writer_of(run_dir: Path) -> ManifestWriter:
-    """Return a writer whose task nobody has started yet."""
+    """Return a writer whose task has not been started yet."""
     return ManifestWriter(ManifestFile(manifest_path(run_dir), lock_wait=10.0))
 
 
@@ -209,7 +209,7 @@ async def test_a_cancelled_writer_writes_what_is_queued_and_answers(tmp_path, mo
 
 
 @pytest.mark.parametrize("whom", ["caller", "writer"])
-async def test_asyncios_own_cancel_tears_nothing_and_strands_nobody(tmp_path, monkeypatch, whom):
+async def test_asyncios_own_cancel_tears_nothing_and_strands_no_caller(tmp_path, monkeypatch, whom):
     gate = Gate(monkeypatch)
     writer = writer_of(tmp_path)
     running = asyncio.create_task(writer.run())

@@ -295,7 +295,7 @@ async def test_an_entry_of_its_own_manifest_is_durable_when_apply_returns(tmp_pa
 # --- what is known is not read again --------------------------------------------------------
 
 
-def test_an_append_to_a_file_that_nobody_touched_reads_nothing(tmp_path, monkeypatch):
+def test_an_append_to_an_untouched_file_reads_nothing(tmp_path, monkeypatch):
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     file.apply([checkpoint("a")])
 

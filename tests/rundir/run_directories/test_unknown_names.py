@@ -19,7 +19,7 @@ from clawblox import (
     World,
     WorldStartError,
 )
-from clawblox.instance.ramp import current_ramp
+from clawblox.instance.ramp import Ramp
 from clawblox.rundir.control_client import find_sockets, request
 from tests.support import is_listening, make_world, marked_processes, wait_until_async
 
@@ -112,8 +112,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         {"checkpoint": {"path": "/none.json"}, "count": 1, "instances": []},
         "fork takes no 'instances'; it takes: ",
     ),
-    "stop with a grace that is none": ("stop", {"grace_seconds": "soon"}, "grace_seconds"),
-    "save with a timeout that is none": ("save", {"timeout": -1}, "timeout"),
+    "stop with a grace that is not a number": ("stop", {"grace_seconds": "soon"}, "grace_seconds"),
+    "save with a negative timeout": ("save", {"timeout": -1}, "timeout"),
     "save without a byte": ("save", {"max_bytes": 0}, "max_bytes"),
     "fork nothing": ("fork", {"count": 1}, "fork needs 'checkpoint'"),
     "fork what is not there": (
@@ -167,7 +167,7 @@ async def test_one_stop_gives_up_every_start_that_has_no_name_yet(
 
     async with AsyncWorld(dir=make_world(tmp_path)) as world, anyio.create_task_group() as others:
         await world.start(run_dir=run)
-        monkeypatch.setattr(current_ramp(), "begin", lambda start: False)
+        monkeypatch.setattr(Ramp, "begin", lambda *_: False)  # no start gets its turn
         for _ in range(3):
             others.start_soon(start, world)
         await wait_until_async(lambda: world.metrics.starts == 4)

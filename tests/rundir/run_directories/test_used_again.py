@@ -60,7 +60,7 @@ async def test_saves_of_an_earlier_run_are_not_those_of_a_fresh_world(
     assert manifest["run"]["id"] == fresh.run_id
 
 
-async def test_agents_and_restarts_say_which_run_they_are_of(tmp_path: Path, run: Path) -> None:
+async def test_agents_and_restarts_name_their_run(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         known: list[str] = []
         for _ in range(2):

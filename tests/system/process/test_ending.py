@@ -44,7 +44,7 @@ async def test_the_grace_is_only_ever_shortened() -> None:
     assert grace.scope.cancelled_caught
 
 
-async def test_a_tree_of_nobody_has_exited_already(cookie: str) -> None:
+async def test_an_empty_tree_has_exited_already(cookie: str) -> None:
     end = await end_tree(make_mark(cookie), None, Grace(10))
     assert (end.rung, end.killed, end.survivors) == ("already_exited", (), ())
 

@@ -1,4 +1,4 @@
-"""How a process ended is known, whoever reaped it, and a foreign one is adopted."""
+"""How a process ended is known, even if another reaped it; foreign processes are adopted."""
 
 from __future__ import annotations
 

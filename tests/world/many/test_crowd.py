@@ -96,7 +96,7 @@ async def check_crowd(
     sessions: Mapping[str, str],
     saves: tuple[Batch[SavedSnapshot], Batch[SavedSnapshot]],
 ) -> None:
-    """Check that who was killed is back as it was saved, and that nobody else noticed."""
+    """Check that the victims are back as they were saved, and that no other instance noticed."""
     now = {one.name: one for one in await run_sync(read_instances, run)}
     for value, one in enumerate(crowd):
         session, status = sessions[one.name], now[one.name]

@@ -15,7 +15,7 @@ from tests.support import make_world, marked_processes, wait_until_async
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_drain_stops_whom_it_could_save(tmp_path: Path, run: Path) -> None:
+async def test_a_drain_stops_the_instances_that_it_saved(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         batch = await world.start_many(4, run_dir=run)
         stuck = batch["w001"]
@@ -38,9 +38,7 @@ async def test_a_drain_stops_whom_it_could_save(tmp_path: Path, run: Path) -> No
         assert list((await world.start_many([{"resume": drained["w000"].path}], run_dir=run)).done)
 
 
-async def test_an_autosave_keeps_its_last_saves_and_nobody_elses_are_removed(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_an_autosave_removes_only_its_own_older_saves(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run)
         by_hand = await world.save_all()
@@ -65,7 +63,7 @@ async def test_an_autosave_keeps_its_last_saves_and_nobody_elses_are_removed(
         assert kinds(await past(events), "w000") == ["saved"]
 
 
-async def test_an_autosave_that_fails_costs_no_older_save(tmp_path: Path, run: Path) -> None:
+async def test_a_failed_autosave_removes_no_older_save(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run)
         await world.autosave(every=0.01, keep=1)
@@ -80,7 +78,7 @@ async def test_an_autosave_that_fails_costs_no_older_save(tmp_path: Path, run: P
         await until(events, "saved", ["w000"])
 
 
-async def test_an_autosave_ends_with_its_block_and_leaves_nothing_half(
+async def test_an_autosave_ends_with_its_block_and_leaves_no_partial_file(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -98,7 +96,7 @@ async def test_an_autosave_ends_with_its_block_and_leaves_nothing_half(
 @pytest.mark.parametrize(
     "arguments", [{"every": 0}, {"every": -1.0}, {"every": float("nan")}, {"every": 1, "keep": 0}]
 )
-async def test_an_autosave_that_cannot_be_is_refused(
+async def test_wrong_autosave_arguments_are_refused(
     tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

@@ -25,7 +25,7 @@ def play(port: int, session: str) -> list[bytes]:
     return [act(port, session, number) for number in (3, -1, 40)]
 
 
-async def test_forks_and_their_parent_answer_the_same_bytes(tmp_path: Path, run: Path) -> None:
+async def test_forks_and_their_parent_give_identical_answers(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         parent = await world.start(run_dir=run, name="parent")
         session = await join(world, parent)
@@ -45,9 +45,7 @@ async def test_forks_and_their_parent_answer_the_same_bytes(tmp_path: Path, run:
         assert play(again["w002"].port, session) == traces[0]
 
 
-async def test_a_fork_is_of_the_snapshot_that_was_saved_or_of_none(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_fork_with_wrong_arguments_starts_nothing(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=run, name="parent")
         saved = await world.save()
@@ -66,7 +64,7 @@ async def test_a_fork_is_of_the_snapshot_that_was_saved_or_of_none(
         assert world.instances == ("parent",)
 
 
-async def test_each_fork_gets_a_seed_of_its_own_where_the_world_takes_one(
+async def test_each_fork_gets_its_own_seed_if_the_world_supports_it(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, toml_extra="reseed = true")

@@ -30,7 +30,7 @@ def listeners_of(pid: int, port: int) -> set[int]:
     return found
 
 
-async def test_worlds_that_inherit_their_sockets_are_asked_once_and_hold_them_alone(
+async def test_worlds_with_inherited_sockets_are_probed_once_and_hold_them_alone(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(
@@ -56,7 +56,7 @@ async def test_worlds_that_inherit_their_sockets_are_asked_once_and_hold_them_al
         assert listeners_of(entry.pid, victim.port) == {3}
 
 
-async def test_nobody_holds_the_socket_of_a_dead_world(tmp_path: Path, run: Path) -> None:
+async def test_no_process_holds_the_socket_of_a_dead_world(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, "--listen", "inherit", toml_extra='listen = "inherit"')
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         batch = await world.start_many(3, run_dir=run)

@@ -66,7 +66,7 @@ async def test_starts_cancelled_at_any_moment_leave_nothing(
 
 
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_a_run_directory_that_was_claimed_in_vain_is_given_back(
+async def test_the_claim_of_an_interrupted_start_is_released(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     is_claimed, may_return = threading.Event(), threading.Event()
@@ -94,7 +94,7 @@ async def test_a_run_directory_that_was_claimed_in_vain_is_given_back(
     assert leftovers(run) == []
 
 
-async def test_starts_that_are_under_way_end_with_their_world(tmp_path: Path, run: Path) -> None:
+async def test_closing_a_world_ends_its_pending_starts(tmp_path: Path, run: Path) -> None:
     errors: list[UsageError] = []
 
     async def start() -> None:
@@ -149,7 +149,7 @@ def test_the_end_of_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) 
     assert len(on_disk(run / "worlds" / "w003")) == 1
 
 
-async def test_what_an_orchestrator_left_that_was_killed_is_ended_and_called_interrupted(
+async def test_leftovers_of_a_killed_orchestrator_are_ended_and_marked_interrupted(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)

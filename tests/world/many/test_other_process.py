@@ -100,7 +100,7 @@ async def check_forks_from_outside(
     assert caught.value.error_type == "ConfigError"
 
 
-async def test_a_fork_is_of_the_world_of_its_snapshot_where_there_are_several(
+async def test_a_fork_runs_the_world_of_its_snapshot_if_there_are_several(
     tmp_path: Path, run: Path
 ) -> None:
     counters, others = make_world(tmp_path), make_world(tmp_path, name="others")
@@ -156,7 +156,9 @@ async def test_detached_worlds_need_no_orchestrator_to_be_saved_and_stopped(
     assert all(one["ended_at"] for one in told.values())
 
 
-async def test_what_was_interrupted_is_called_so_by_who_stops_it(tmp_path: Path, run: Path) -> None:
+async def test_stopping_an_interrupted_instance_marks_it_interrupted(
+    tmp_path: Path, run: Path
+) -> None:
     with orchestrator(CROWD_OF, make_world(tmp_path), run, "2") as killed:
         assert len(killed.hear().split()) == 2
         killed.kill()

@@ -17,7 +17,7 @@ from tests.world.many.conftest import cancel_after
 pytestmark = pytest.mark.anyio
 
 
-async def test_saves_come_as_they_land(tmp_path: Path, run: Path) -> None:
+async def test_saves_are_yielded_as_they_finish(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         batch = await world.start_many(6, run_dir=run)
         slow = batch["w002"]
@@ -41,7 +41,7 @@ async def test_saves_come_as_they_land(tmp_path: Path, run: Path) -> None:
 BAD_SAVES = ("status-401", "status-500", "html", "truncated", "die-in-body")
 
 
-async def test_a_save_that_fails_costs_no_other(tmp_path: Path, run: Path) -> None:
+async def test_a_failed_save_does_not_affect_the_others(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(len(BAD_SAVES) + 2, run_dir=run)
         for started, fault in zip(batch, BAD_SAVES, strict=False):
@@ -63,7 +63,7 @@ async def test_a_save_that_fails_costs_no_other(tmp_path: Path, run: Path) -> No
         assert (world.metrics.saves, world.metrics.save_failures) == (7, 5)
 
 
-async def test_saves_go_where_the_caller_says_and_only_of_whom_is_named(
+async def test_only_the_named_instances_are_saved_to_the_given_directory(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -80,9 +80,7 @@ async def test_saves_go_where_the_caller_says_and_only_of_whom_is_named(
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_saves_that_nobody_waits_for_any_more_go_on(
-    tmp_path: Path, run: Path, backend: str
-) -> None:
+def test_saves_finish_without_a_waiting_caller(tmp_path: Path, run: Path, backend: str) -> None:
     async def leave_early() -> None:
         async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
             batch = await world.start_many(4, run_dir=run)
@@ -104,7 +102,7 @@ def test_saves_that_nobody_waits_for_any_more_go_on(
 
 
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_saves_that_are_cancelled_leave_file_and_entry_or_neither(
+async def test_cancelled_saves_leave_file_and_entry_or_neither(
     tmp_path: Path, run: Path, kind: str
 ) -> None:
     chance = seeded()

@@ -155,7 +155,7 @@ async def test_the_name_of_an_instance_that_died_but_was_not_given_back_is_not_t
         assert list(batch.done) == ["w002", "w003"]
 
 
-async def test_a_name_that_is_held_is_refused_and_its_holder_is_not_touched(
+async def test_a_held_name_is_refused_and_its_holder_keeps_running(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

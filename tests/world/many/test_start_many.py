@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 # -------------------------------------------------------------------- what each has of its own
 
 
-async def test_an_instance_has_a_name_a_snapshot_variables_and_recordings_of_its_own(
+async def test_instances_can_differ_in_name_snapshot_variables_and_recording(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -109,7 +109,7 @@ async def test_every_instance_has_its_own_directory_that_only_its_owner_can_read
     assert not list((tmp_path / "counter").glob(".clawblox"))
 
 
-async def test_without_a_run_directory_they_are_below_one_hidden_name(tmp_path: Path) -> None:
+async def test_without_a_run_directory_instances_go_to_a_hidden_folder(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         (started,) = await world.start_many(1)
         await world.save_all()
@@ -122,25 +122,25 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no instance": ({"instances": 0}, "instances"),
     "more than there are ports": ({"instances": 12_001}, "instances"),
     "a list of more": ({"instances": [{}] * 12_001}, "instances"),
-    "so many that no list holds them": ({"instances": 10**15}, "instances"),
+    "too many for any list": ({"instances": 10**15}, "instances"),
     "no number": ({"instances": True}, "instances"),
     "one name twice": ({"instances": [{"name": "a"}, {"name": "a"}]}, "name"),
     "no name": ({"instances": [{"name": "../a"}]}, "name"),
     "a number as text": ({"instances": "3"}, "instances"),
     "numbers in place of fields": ({"instances": [1]}, "instances"),
-    "a name that is none": ({"instances": [{"name": 5}]}, "name"),
-    "variables that are none": ({"instances": [{"env": ["A=1"]}]}, "env"),
+    "a name that is not text": ({"instances": [{"name": 5}]}, "name"),
+    "variables that are not a mapping": ({"instances": [{"env": ["A=1"]}]}, "env"),
     "an unknown field": ({"instances": [{"port": 1}]}, "instances.port"),
     "a snapshot that is not there": ({"instances": [{"resume": "none.json"}]}, "resume"),
     "a variable of the contract": ({"instances": [{"env": {"WORLD_PORT": "1"}}]}, "env.WORLD_PORT"),
-    "a policy that is none": ({"instances": 1, "restart": "always"}, "restart"),
+    "an unknown restart policy": ({"instances": 1, "restart": "always"}, "restart"),
     "no restart at all": ({"instances": 1, "restart": "fresh", "max_restarts": 0}, "max_restarts"),
-    "an end that is none": ({"instances": 1, "on_failure": "panic"}, "on_failure"),
+    "an unknown on_failure": ({"instances": 1, "on_failure": "panic"}, "on_failure"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "key"), WRONG.values(), ids=WRONG)
-async def test_a_wrong_argument_is_named_before_anything_starts(
+async def test_a_wrong_argument_is_refused_by_name_before_anything_starts(
     tmp_path: Path, run: Path, arguments: dict[str, Any], key: str
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -159,7 +159,7 @@ def pids(batch: Batch[StartedWorld]) -> set[int]:
     return {started.pid for started in batch}
 
 
-async def test_an_instance_that_fails_costs_no_other(tmp_path: Path, run: Path) -> None:
+async def test_a_failed_instance_does_not_affect_the_others(tmp_path: Path, run: Path) -> None:
     foreign = tmp_path / "foreign.json"
     foreign.write_text("{}")
     specs: list[InstanceSpec | dict[str, Any]] = [
@@ -208,9 +208,7 @@ def assert_says_what_failed(batch: Batch[StartedWorld]) -> None:
         batch["w009"]
 
 
-async def test_all_of_them_end_with_the_first_failure_when_that_is_asked_for(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_stop_all_ends_every_instance_at_the_first_failure(tmp_path: Path, run: Path) -> None:
     late = "--never-listen --exit-after 0.5"
     specs = [{}, {}, {"env": {"FLAGS": late}}, {"env": {"FLAGS": "--never-listen"}}]
     async with AsyncWorld(dir=make_motley_world(tmp_path)) as world:
