@@ -187,7 +187,7 @@ def _check_idle_wait(value: float) -> float:
 _Validator: TypeAlias = Callable[[object, "attrs.Attribute[Any]", Any], None]
 
 
-def _one_of(*choices: object) -> _Validator:
+def _check_choice(*choices: object) -> _Validator:
     def check(_options: object, field: attrs.Attribute[Any], value: object) -> None:
         if not any(type(value) is type(choice) and value == choice for choice in choices):
             words = ", ".join(map(repr, choices))
@@ -239,14 +239,16 @@ class SaveOptions:
     path: Path = attrs.field(converter=_check_archive_path)
     world_snapshot: Snapshot | None = attrs.field(converter=_check_snapshot)
     agents: Mapping[str, Path] = attrs.field(converter=_check_agents)
-    backend: str | None = attrs.field(validator=_one_of(*_BACKENDS))
+    backend: str | None = attrs.field(validator=_check_choice(*_BACKENDS))
     metadata: Mapping[str, Any] = attrs.field(converter=_check_metadata, repr=False)
-    workspace_only: bool = attrs.field(validator=_one_of(False, True))
+    workspace_only: bool = attrs.field(validator=_check_choice(False, True))
     known_secrets: Secrets = attrs.field(converter=check_secrets)
     allow: tuple[Allowance, ...] = attrs.field(converter=_check_allowances)
     idle_wait: float = attrs.field(converter=_check_idle_wait)
-    on_unarchivable: OnUnarchivable = attrs.field(validator=_one_of(*get_args(OnUnarchivable)))
-    overwrite: bool = attrs.field(validator=_one_of(False, True))
+    on_unarchivable: OnUnarchivable = attrs.field(
+        validator=_check_choice(*get_args(OnUnarchivable))
+    )
+    overwrite: bool = attrs.field(validator=_check_choice(False, True))
     progress: Report | None = attrs.field(validator=_check_progress)
 
 

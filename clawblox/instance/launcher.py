@@ -118,7 +118,7 @@ class Launcher:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Run starts while the block is open; leaving it ends those that are under way.
+        """Run starts while the block is open; their callers have ended before it is left.
 
         Raises:
             OSError: There are no file descriptors left.

@@ -27,6 +27,7 @@ from clawblox.config.options import (
     DEFAULT_HOST,
     DEFAULT_KEEP,
     DEFAULT_MAX_RESTARTS,
+    DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_RESTART_WINDOW_S,
     DEFAULT_SAVE_TIMEOUT_S,
     InstanceSpec,
@@ -35,7 +36,6 @@ from clawblox.config.options import (
     SaveOptions,
     StartOptions,
 )
-from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES as DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch, plan_launch, plan_many

@@ -68,7 +68,7 @@ async def immediate(value: Any) -> Any:
     return value
 
 
-async def next_of(many: BatchOperation[Any]) -> Outcome[Any]:
+async def take_next(many: BatchOperation[Any]) -> Outcome[Any]:
     with anyio.fail_after(HANG_S):
         return await anext(many)
 
@@ -142,7 +142,7 @@ async def test_all_run_at_the_same_time() -> None:
         many = aiter(BatchOperation(tasks, work.jobs))
         await work.until_begun(8)
         work.end(h=8)
-        assert await next_of(many) == Outcome("h", value=8)
+        assert await take_next(many) == Outcome("h", value=8)
 
 
 # ---------------------------------------------------------------------------- as they land
@@ -158,7 +158,7 @@ async def test_outcomes_come_as_they_land() -> None:
         seen = []
         for name, outcome in order:
             work.end(**{name: outcome})
-            seen.append(await next_of(many))
+            seen.append(await take_next(many))
         with pytest.raises(StopAsyncIteration):
             await anext(many)
     assert seen == [
@@ -220,16 +220,16 @@ async def test_it_can_be_awaited_once_and_not_after_the_iteration_began() -> Non
 # ---------------------------------------------------------------------- cancellation, closing
 
 
-async def batch_of(many: BatchOperation[Any]) -> None:
+async def await_batch(many: BatchOperation[Any]) -> None:
     await many
 
 
-async def last_of(many: BatchOperation[Any]) -> None:
+async def take_last(many: BatchOperation[Any]) -> None:
     async for _ in many:
         pass
 
 
-WAYS = {"await": batch_of, "async for": last_of}
+WAYS = {"await": await_batch, "async for": take_last}
 each_way = pytest.mark.parametrize("way", WAYS)
 
 
@@ -299,6 +299,6 @@ async def test_what_had_landed_when_the_world_was_closed_can_still_be_read() -> 
         await work.until_begun(2)
         work.end(a=1)
         await anyio.wait_all_tasks_blocked()
-    assert await next_of(many) == Outcome("a", value=1)
+    assert await take_next(many) == Outcome("a", value=1)
     with pytest.raises(UsageError, match="the world was closed meanwhile"):
-        await next_of(many)
+        await take_next(many)

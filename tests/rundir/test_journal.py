@@ -29,7 +29,7 @@ for number in range(count):
 """
 
 
-def line_of(name: str, **members: object) -> bytes:
+def make_line(name: str, **members: object) -> bytes:
     return json.dumps({"name": name, **members}).encode()
 
 
@@ -49,8 +49,8 @@ def _short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_last_line_of_a_name_wins_and_a_reader_goes_on_where_it_was(path: Path) -> None:
     for number in range(3):
-        append_line(path, line_of("a", number=number))
-        append_line(path, line_of("b", number=10 + number))
+        append_line(path, make_line("a", number=number))
+        append_line(path, make_line("b", number=10 + number))
         assert numbers_in(path) == {"a": number, "b": 10 + number}
     assert json.loads(read_line(path, "a") or b"") == {"name": "a", "number": 2}
     assert read_line(path, "c") is None
@@ -67,7 +67,7 @@ def test_a_reader_parses_each_line_once(path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(journal, "_note_lines", counted)
     for number in range(20):
-        append_line(path, line_of(f"w{number}", number=number))
+        append_line(path, make_line(f"w{number}", number=number))
         assert len(read_lines(path)) == number + 1
         assert read_line(path, "w0") is not None
     assert len(parsed) == 20
@@ -75,31 +75,31 @@ def test_a_reader_parses_each_line_once(path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("how", ["in place", "anew"])
 def test_a_journal_that_somebody_rewrote_is_read_from_its_beginning(path: Path, how: str) -> None:
-    append_line(path, line_of("a", number=1))
-    append_line(path, line_of("b", number=2))
+    append_line(path, make_line("a", number=1))
+    append_line(path, make_line("b", number=2))
     assert numbers_in(path) == {"a": 1, "b": 2}
     if how == "anew":
         path.unlink()
         assert numbers_in(path) == {}
-    path.write_bytes(b"".join(line_of("c", number=n) + b"\n" for n in range(20)))
+    path.write_bytes(b"".join(make_line("c", number=n) + b"\n" for n in range(20)))
     assert numbers_in(path) == {"c": 19}
 
 
 def test_what_a_killed_writer_left_of_a_line_is_passed_over(path: Path) -> None:
-    append_line(path, line_of("a", number=1))
+    append_line(path, make_line("a", number=1))
     with path.open("ab") as file:
-        file.write(line_of("a", number=2)[:-5])
+        file.write(make_line("a", number=2)[:-5])
     assert numbers_in(path) == {"a": 1}
-    append_line(path, line_of("b", number=3))
+    append_line(path, make_line("b", number=3))
     assert numbers_in(path) == {"a": 1, "b": 3}
-    append_line(path, line_of("a", number=4))
+    append_line(path, make_line("a", number=4))
     assert numbers_in(path) == {"a": 4, "b": 3}
 
 
 def test_a_line_for_which_the_disk_has_no_room_leaves_the_journal_as_it_was(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append_line(path, line_of("a", number=1))
+    append_line(path, make_line("a", number=1))
     before = path.read_bytes()
 
     def write_half(fd: int, data: bytes) -> None:
@@ -109,9 +109,9 @@ def test_a_line_for_which_the_disk_has_no_room_leaves_the_journal_as_it_was(
     with monkeypatch.context() as patch:
         patch.setattr(journal, "write_all", write_half)
         with pytest.raises(OSError, match="No space left"):
-            append_line(path, line_of("a", number=2))
+            append_line(path, make_line("a", number=2))
     assert path.read_bytes() == before
-    append_line(path, line_of("a", number=3))
+    append_line(path, make_line("a", number=3))
     assert numbers_in(path) == {"a": 3}
 
 
@@ -134,7 +134,7 @@ def test_processes_that_append_and_compact_at_once_lose_no_line(path: Path) -> N
 def test_history_is_dropped_when_that_halves_the_file_and_not_before(path: Path) -> None:
     sizes = []
     for number in range(200):
-        append_line(path, line_of("a", number=number, fill="x" * 100))
+        append_line(path, make_line("a", number=number, fill="x" * 100))
         sizes.append(path.stat().st_size)
         assert numbers_in(path) == {"a": number}
     assert max(sizes) < 2 * 4096
@@ -143,7 +143,7 @@ def test_history_is_dropped_when_that_halves_the_file_and_not_before(path: Path)
     other.touch()
     file = other.stat().st_ino
     for number in range(200):
-        append_line(other, line_of(f"w{number}", number=number, fill="x" * 100))
+        append_line(other, make_line(f"w{number}", number=number, fill="x" * 100))
     assert other.stat().st_ino == file
     assert len(other.read_bytes().splitlines()) == 200
 
@@ -157,18 +157,18 @@ def test_a_journal_that_cannot_be_compacted_grows_on(
 
     monkeypatch.setattr(journal, "publish_bytes", fail)
     for number in range(100):
-        append_line(path, line_of("a", number=number, fill="x" * 100))
+        append_line(path, make_line("a", number=number, fill="x" * 100))
     assert len(path.read_bytes().splitlines()) == 100
     assert numbers_in(path) == {"a": 99}
 
 
 def test_a_compacted_journal_is_as_private_as_before(path: Path) -> None:
-    append_line(path, line_of("a"))
+    append_line(path, make_line("a"))
     mode = path.stat().st_mode
     with journal._locked(path):
         append = path.open("ab")
         with append:
-            append.write(line_of("a") + b"\n")
+            append.write(make_line("a") + b"\n")
         journal._compact(path)
     assert len(path.read_bytes().splitlines()) == 1
     assert path.stat().st_mode == mode == 0o100600
@@ -176,8 +176,8 @@ def test_a_compacted_journal_is_as_private_as_before(path: Path) -> None:
 
 def test_a_writer_that_waited_for_a_compaction_appends_to_the_new_file(path: Path) -> None:
     for number in range(4):
-        append_line(path, line_of("a", number=number))
-    writer = threading.Thread(target=append_line, args=(path, line_of("b", number=5)))
+        append_line(path, make_line("a", number=number))
+    writer = threading.Thread(target=append_line, args=(path, make_line("b", number=5)))
     with journal._locked(path):
         writer.start()
         journal._compact(path)
@@ -190,14 +190,14 @@ def test_a_writer_that_is_kept_waiting_gives_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "_LOCK_WAIT_S", 0.01)
-    append_line(path, line_of("a", number=1))
+    append_line(path, make_line("a", number=1))
     with journal._locked(path), pytest.raises(TimeoutError, match=r"lock of .*records\.jsonl"):
-        append_line(path, line_of("a", number=2))
+        append_line(path, make_line("a", number=2))
     assert numbers_in(path) == {"a": 1}
 
 
 def test_a_fork_reads_though_another_thread_was_reading_at_the_fork(path: Path) -> None:
-    append_line(path, line_of("a", number=1))
+    append_line(path, make_line("a", number=1))
     with journal._remembered(path)._busy:
         child = os.fork()
         if child == 0:

@@ -91,7 +91,7 @@ def instances_of(run: Path) -> Path:
     return run / ".clawblox" / "instances"
 
 
-def journal_of(run: Path) -> Path:
+def journal_path(run: Path) -> Path:
     return instances_of(run) / "records.jsonl"
 
 
@@ -249,12 +249,12 @@ def run_held_elsewhere(run: Path) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert line_of(process) == "claimed"
+        assert read_output_line(process) == "claimed"
         yield process
         process.kill()
 
 
-def line_of(process: subprocess.Popen[str]) -> str:
+def read_output_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -289,7 +289,7 @@ def test_a_run_that_another_process_holds_is_refused_and_names_it(tmp_path: Path
         assert holder.stdin is not None
         holder.stdin.write("\n")
         holder.stdin.flush()
-        assert line_of(holder) == "released"
+        assert read_output_line(holder) == "released"
         with run_claimed(tmp_path):
             pass
 
@@ -414,7 +414,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     (other,) = written(tmp_path, "left.2", exit=WorldExit(status=3))
     assert read_records(tmp_path) == [other, one]
     assert read_record(tmp_path, "one") == one
-    assert stat.S_IMODE(journal_of(tmp_path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(journal_path(tmp_path).stat().st_mode) == 0o600
     assert records_on_disk(tmp_path)["one"]["exit"] == {"status": None, "signal": "SIGKILL"}
 
 
@@ -449,7 +449,7 @@ def test_a_line_that_is_no_record_is_passed_over(
     tmp_path: Path, content: bytes, end: bytes
 ) -> None:
     (first,) = written(tmp_path, "w001", state="exited")
-    with journal_of(tmp_path).open("ab") as file:
+    with journal_path(tmp_path).open("ab") as file:
         file.write(content + end)
     assert read_records(tmp_path) == [first]
     (second,) = written(tmp_path, "w002", state="exited")
@@ -467,7 +467,7 @@ def test_a_name_whose_last_line_is_of_another_version_has_no_record(
     tmp_path: Path, line: bytes
 ) -> None:
     _, kept = written(tmp_path, "w000", "w001")
-    with journal_of(tmp_path).open("ab") as file:
+    with journal_path(tmp_path).open("ab") as file:
         file.write(line + b"\n")
     assert read_records(tmp_path) == [kept]
     assert read_record(tmp_path, "w000") is None
@@ -482,11 +482,11 @@ def test_a_journal_that_cannot_be_read_has_no_records(tmp_path: Path, damage: st
     if damage == "chmod":
         if os.geteuid() == 0:
             pytest.skip("root reads every file")
-        journal_of(tmp_path).chmod(0)
+        journal_path(tmp_path).chmod(0)
     else:
-        journal_of(tmp_path).unlink()
+        journal_path(tmp_path).unlink()
     if damage == "mkdir":
-        journal_of(tmp_path).mkdir()
+        journal_path(tmp_path).mkdir()
     assert read_records(tmp_path) == []
     assert read_record(tmp_path, "w000") is None
 

@@ -65,10 +65,6 @@ def read_head(root: Path, path: str, size: int) -> bytes:
     return head
 
 
-def _damaged(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"{path.name!a:.60} cannot be decompressed: {reason}", path=path)
-
-
 def _find_zstandard(path: Path) -> Zstandard:
     zstandard = find_zstandard()
     if zstandard is None:
