@@ -50,6 +50,9 @@ class Batch(Generic[_T]):
     done: Mapping[str, _T]
     failed: Mapping[str, Exception]
 
+    def __repr__(self) -> str:
+        return f"Batch({len(self.done)} done, {len(self.failed)} failed)"
+
     def __iter__(self) -> Iterator[_T]:
         return iter(self.done.values())
 

@@ -56,6 +56,7 @@ def save_all(
 
 async def _save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:
     instance = supervisor.instance
+    labels = instance.launch.options.labels
     fleet.recorder.add("saves")
     begun_at = anyio.current_time()
     try:
@@ -69,14 +70,19 @@ async def _save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> S
                 run_id=lambda: instance.run_id,
             )
     except Exception as error:
-        fleet.emit("save_failed", instance.name, error=error)
+        fleet.emit("save_failed", instance.name, labels, error=error)
         raise
     supervisor.note_saved(saved)
     elapsed_s = anyio.current_time() - begun_at
     fleet.recorder.observe("save_s", elapsed_s)
     fleet.recorder.add("saved_bytes", saved.size_bytes)
     fleet.emit(
-        "saved", instance.name, path=saved.path, size_bytes=saved.size_bytes, elapsed_s=elapsed_s
+        "saved",
+        instance.name,
+        labels,
+        path=saved.path,
+        size_bytes=saved.size_bytes,
+        elapsed_s=elapsed_s,
     )
     return saved
 
