@@ -7,6 +7,7 @@
 - ``fleet``: the instances of an open world, and what serves them.
 - ``starts``: the starts of one batch.
 - ``save``: one save, many, and autosave.
+- ``progress``: the line that shows how far an operation on many is.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.
 - ``clients``: the HTTP clients of the instances.

@@ -334,6 +334,7 @@ class AsyncWorld(WorldMetadata):
         reseed: int | None = None,
         labels: Labels | None = None,
         on_failure: OnFailure = "keep",
+        progress: bool = False,
     ) -> Batch[StartedWorld]:
         """Start many instances at once and return when each is ready or has failed.
 
@@ -365,6 +366,7 @@ class AsyncWorld(WorldMetadata):
             labels: Labels of the instances, as in :meth:`start`; those of a spec are added.
             on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all``
                 stops them all at the first failure.
+            progress: Show how far it is, on standard error, in a terminal or a notebook.
 
         Returns:
             The started instances, and the errors of those that failed.
@@ -395,6 +397,7 @@ class AsyncWorld(WorldMetadata):
                 on_failure=on_failure,
             ),
             reuse=True,
+            progress=progress,
         )
 
     async def fork(
@@ -415,6 +418,7 @@ class AsyncWorld(WorldMetadata):
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
         labels: Labels | None = None,
         on_failure: OnFailure = "keep",
+        progress: bool = False,
     ) -> Batch[StartedWorld]:
         """Start several independent instances from one snapshot.
 
@@ -444,6 +448,7 @@ class AsyncWorld(WorldMetadata):
             restart_window: Length of that window in seconds.
             labels: Labels of the instances.
             on_failure: What happens to the others when one fails.
+            progress: Show how far it is.
 
         Returns:
             The started instances, and the errors of those that failed.
@@ -476,7 +481,9 @@ class AsyncWorld(WorldMetadata):
         if run_dir is None and isinstance(checkpoint, Mapping):
             run_dir = self._open_fleet().last_run_dir(checkpoint.get("instance"))
         forked = attrs.evolve(options, resume=path)
-        return await self._start_many(specs, run_dir, forked, reuse=False, parent_sha256=digest)
+        return await self._start_many(
+            specs, run_dir, forked, reuse=False, progress=progress, parent_sha256=digest
+        )
 
     async def _start_many(
         self,
@@ -485,6 +492,7 @@ class AsyncWorld(WorldMetadata):
         options: ManyOptions,
         *,
         reuse: bool,
+        progress: bool,
         parent_sha256: str | None = None,
     ) -> Batch[StartedWorld]:
         fleet = self._open_fleet()
@@ -499,7 +507,9 @@ class AsyncWorld(WorldMetadata):
             )
 
         stop_all = options.on_failure == "stop_all"
-        batch = await fleet.start_many(directory, plan, reuse=reuse, stop_all=stop_all)
+        batch = await fleet.start_many(
+            directory, plan, reuse=reuse, stop_all=stop_all, progress=progress
+        )
         self._latest_started = next(reversed(list(batch)), self._latest_started)
         return batch
 
@@ -545,11 +555,14 @@ class AsyncWorld(WorldMetadata):
         """
         return await self._open_fleet().find_or_past(instance).wait_ended()
 
-    async def stop_all(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> Batch[StopResult]:
+    async def stop_all(
+        self, *, grace_seconds: float = DEFAULT_GRACE_S, progress: bool = False
+    ) -> Batch[StopResult]:
         """Stop all instances at once; see :meth:`stop`.
 
         Args:
             grace_seconds: Seconds between TERM and KILL.
+            progress: Show how far it is, on standard error, in a terminal or a notebook.
 
         Returns:
             How each ended, and the errors of those that could not be stopped.
@@ -561,7 +574,7 @@ class AsyncWorld(WorldMetadata):
         """
         fleet = self._open_fleet()
         names = [supervisor.instance.name for supervisor in fleet.supervisors]
-        return await fleet.stop_all(names, _check_grace(grace_seconds))
+        return await fleet.stop_all(names, _check_grace(grace_seconds), progress=progress)
 
     async def drain(
         self,
@@ -728,6 +741,7 @@ class AsyncWorld(WorldMetadata):
         instances: Iterable[str] | None = None,
         timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        progress: bool = False,
     ) -> BatchOperation[SavedSnapshot]:
         """Save snapshots of many instances at once, each registered in its own manifest.
 
@@ -740,6 +754,7 @@ class AsyncWorld(WorldMetadata):
             instances: Their names; None means all that are ready.
             timeout: Seconds for each transfer.
             max_bytes: Size limit of each snapshot, in bytes.
+            progress: Show how far it is, on standard error, in a terminal or a notebook.
 
         Raises:
             ConfigError: An argument is wrong.
@@ -750,7 +765,8 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         options = SaveOptions(dir, timeout, max_bytes)
         names = fleet.ready_names if instances is None else tuple(instances)
-        return save_all(fleet, [fleet.find(name) for name in names], options)
+        known = [fleet.find(name) for name in names]
+        return save_all(fleet, known, options, progress=progress)
 
     async def autosave(
         self,

@@ -43,6 +43,7 @@ from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.clients import InstanceClients
 from clawblox.world.control_sockets import ControlSockets, Handlers
+from clawblox.world.progress import shown_progress
 from clawblox.world.starts import Starts, given_up
 
 __all__ = ["Fleet", "Handlers", "Plan"]
@@ -213,7 +214,7 @@ class Fleet:
         await self._end([supervisor for supervisor in known if supervisor is not None])
 
     async def start_many(
-        self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool
+        self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool, progress: bool
     ) -> Batch[StartedWorld]:
         """Start many instances; fails, and is cancelled, as ``AsyncWorld.start_many`` says.
 
@@ -222,23 +223,27 @@ class Fleet:
             plan: Returns their launches, given free names. Blocks.
             reuse: Whether the name of an instance that has ended is free.
             stop_all: Whether the first failure ends all the others.
+            progress: Whether to show how far they are.
         """
-        start = partial(self._start_many, run_dir, plan, reuse, stop_all)
+        start = partial(self._start_many, run_dir, plan, reuse, stop_all, progress)
         return await self.tasks.own(start, undo=lambda batch: self.undo_start(*batch))
 
     async def _start_many(
-        self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool
+        self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool, progress: bool
     ) -> Batch[StartedWorld]:
         claim = await run_blocking(claim_run, run_dir)
         if self._claims.setdefault(run_dir, claim) is not claim:
             claim.release()
         await self._close_interrupted(run_dir)
-        async with self._planning(run_dir, plan, reuse=reuse) as launches:
+        async with (
+            self._planning(run_dir, plan, reuse=reuse) as launches,
+            shown_progress("Starting", len(launches), is_wanted=progress) as advance,
+        ):
             directories = {name: one.instance_dir for name, one in launches.items()}
             labels = {name: one.options.labels for name, one in launches.items()}
             await self.writers.of(run_dir).apply(instances_update(directories, labels))
             control = await self._controls.open(run_dir)
-            starts = Starts(len(launches), stop_all=stop_all)
+            starts = Starts(len(launches), stop_all=stop_all, advance=advance)
             begun = {
                 name: self._begin_member(launch, control, starts.note)
                 for name, launch in launches.items()
@@ -357,12 +362,15 @@ class Fleet:
             if supervisor.lifecycle.is_over:
                 await self._forget(supervisor)
 
-    async def stop_all(self, names: Iterable[str], grace_seconds: float) -> Batch[StopResult]:
+    async def stop_all(
+        self, names: Iterable[str], grace_seconds: float, *, progress: bool = False
+    ) -> Batch[StopResult]:
         """End many instances at once; see ``AsyncWorld.stop_all``."""
         jobs: dict[str, Job[StopResult]] = {
             name: partial(self.stop, name, grace_seconds) for name in names
         }
-        batch = await BatchOperation(self.tasks, jobs)
+        shown = partial(shown_progress, "Stopping", is_wanted=progress)
+        batch = await BatchOperation(self.tasks, jobs, progress=shown)
         await self._flush_manifests()
         return batch
 

@@ -25,6 +25,7 @@ from clawblox.rundir.save import save_snapshot
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
+from clawblox.world.progress import shown_progress
 
 __all__ = ["Autosave", "save", "save_all"]
 
@@ -45,12 +46,17 @@ async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> Sa
 
 
 def save_all(
-    fleet: Fleet, supervisors: Iterable[Supervisor], options: SaveOptions
+    fleet: Fleet,
+    supervisors: Iterable[Supervisor],
+    options: SaveOptions,
+    *,
+    progress: bool = False,
 ) -> BatchOperation[SavedSnapshot]:
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
     return BatchOperation(
         fleet.tasks,
         {known.instance.name: partial(_save, fleet, known, options) for known in supervisors},
+        progress=partial(shown_progress, "Saving", is_wanted=progress),
     )
 
 

@@ -20,11 +20,11 @@ from tests.support import make_world
 # What a call takes beside the options, and which options it does not take, with the reason.
 CALLS: list[tuple[Callable[..., Any], type, set[str], set[str]]] = [
     (AsyncWorld.start, StartOptions, {"_tmux_session"}, set()),
-    (AsyncWorld.start_many, ManyOptions, {"instances", "run_dir"}, set()),
+    (AsyncWorld.start_many, ManyOptions, {"instances", "run_dir", "progress"}, set()),
     # Its snapshot is the checkpoint.
-    (AsyncWorld.fork, ManyOptions, {"checkpoint", "count", "run_dir"}, {"resume"}),
+    (AsyncWorld.fork, ManyOptions, {"checkpoint", "count", "run_dir", "progress"}, {"resume"}),
     (AsyncWorld.save, SaveOptions, {"instance"}, set()),
-    (AsyncWorld.save_all, SaveOptions, {"instances"}, set()),
+    (AsyncWorld.save_all, SaveOptions, {"instances", "progress"}, set()),
 ]
 
 
