@@ -98,6 +98,9 @@ class StartedWorld:
         record_dir: Where the world records; None if it does not.
         resume_path: Snapshot that it was restored from; None if it began afresh.
         ready_s: Seconds from the call of ``start`` until the world was ready.
+        loaded: What was loaded from the archive given as ``resume``, as ``load_checkpoint`` returns
+            it: ``world_snapshot``, ``agents``, ``metadata``, ``excluded``, ``verified``. None if
+            no archive was given.
     """
 
     name: str
@@ -117,6 +120,7 @@ class StartedWorld:
     record_dir: Path | None
     resume_path: Path | None
     ready_s: float
+    loaded: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen

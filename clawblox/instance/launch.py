@@ -43,6 +43,7 @@ class Launch:
         record_dir: Directory for recordings; None does not record.
         resume_path: Snapshot to restore; None starts afresh.
         parent_sha256: Digest of that snapshot; None if not known.
+        archive: The archive that the snapshot was taken out of; None if it was in none.
         reseed: Seed of the random state after the restore; None keeps the state of the snapshot.
         tmux_session: tmux session to run in; None runs without tmux.
         inherited: Our own environment, read once for all that are started together.
@@ -56,6 +57,7 @@ class Launch:
     record_dir: Path | None = None
     resume_path: Path | None = None
     parent_sha256: str | None = None
+    archive: Path | None = None
     reseed: int | None = None
     tmux_session: str | None = None
     inherited: Mapping[str, str] = attrs.field(

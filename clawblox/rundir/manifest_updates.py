@@ -41,6 +41,7 @@ def run_update(
     ended_at: datetime | str | None = None,
     resume_from: Path | str | Mapping[str, Any] | None = None,
     parent_sha256: str | None = None,
+    resume_archive: Path | None = None,
 ) -> Update:
     """Describe the run; a field that is None keeps its value.
 
@@ -57,6 +58,7 @@ def run_update(
             ``save`` returned or the manifest holds (a relative path in a mapping counts
             from the run directory).
         parent_sha256: Digest of that checkpoint, in hexadecimal.
+        resume_archive: The archive that the checkpoint was taken out of.
 
     Raises:
         ConfigError: A value is not of its kind; names the argument.
@@ -73,6 +75,7 @@ def run_update(
         "parent_sha256": _checked(
             "parent_sha256", parent_sha256, _is_filled, "must be a non-empty string"
         ),
+        "resume_archive": _absolute("resume_archive", resume_archive),
     }
     return Update(run=_known(given))
 

@@ -7,6 +7,7 @@
 - ``fleet``: the instances of an open world, and what serves them.
 - ``starts``: the starts of one batch.
 - ``save``: one save, many, and autosave.
+- ``archives``: starts from archives of world and agents, and checkpoints into them.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.
 - ``clients``: the HTTP clients of the instances.

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -25,6 +25,7 @@ from clawblox.config.options import (
     DEFAULT_GRACE_S,
     DEFAULT_HEALTH_TIMEOUT_S,
     DEFAULT_HOST,
+    DEFAULT_IDLE_WAIT_S,
     DEFAULT_KEEP,
     DEFAULT_MAX_RESTARTS,
     DEFAULT_MAX_SNAPSHOT_BYTES,
@@ -41,19 +42,27 @@ from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch, plan_launch, plan_many
 from clawblox.results import RestartMode, SavedSnapshot, SnapshotLike, StartedWorld, StopResult
 from clawblox.rundir.manifest_updates import RunStatus, agent_update, run_update
-from clawblox.rundir.paths import make_run_dir, resolve_run_dir
+from clawblox.rundir.paths import files_dir, make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
-from clawblox.rundir.snapshot_files import find_parent, source_run_dir
+from clawblox.rundir.snapshot_files import find_archive, find_parent, source_run_dir
 from clawblox.system.ports import MAX_LEASES
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
 from clawblox.world.access import AgentLike, join, leave, make_member
+from clawblox.world.archives import ArchiveArguments, ArchiveStart, Snapshots, save_archive
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.save import Autosave, save, save_all
+
+if TYPE_CHECKING:
+    import os
+
+    from clawblox.checkpoint.model import Allowance
+    from clawblox.checkpoint.options import OnUnarchivable
+    from clawblox.checkpoint.progress import Report
 
 __all__ = ["AsyncWorld"]
 
@@ -207,7 +216,9 @@ class AsyncWorld(WorldMetadata):
             record_dir: Where it records; ``recordings`` in the run directory by default.
             resume: Snapshot to restore: its path, or what :meth:`save` returned, whose digest is
                 then checked. A relative path is looked up in the world directory, then in the
-                current directory. None starts a fresh run.
+                current directory. An archive (``.ckpt``) is loaded into the run directory, as
+                ``load_checkpoint`` does, and its snapshot is restored; ``run_dir`` must not be
+                the world directory then. None starts a fresh run.
             host: Address that the world binds.
             base_path: Prefix of its routes.
             run_dir: Directory of the run, which holds its manifest; by default the parent of
@@ -229,10 +240,12 @@ class AsyncWorld(WorldMetadata):
             restart_window: Length of that window in seconds.
 
         Returns:
-            The facts of the instance.
+            The facts of the instance; its ``loaded`` says what of an archive was loaded.
 
         Raises:
             ConfigError: An argument is wrong.
+            CheckpointError: The archive is not sound, has no snapshot of a world, or something is
+                in its way in the run directory; CheckpointFormatError if it is not sound.
             UsageError: ``name`` is that of another instance of this object.
             RunLockedError: ``name`` is held by another orchestrator.
             PortInUseError: ``port`` is in use, or did not become free within ``port_wait``.
@@ -244,6 +257,8 @@ class AsyncWorld(WorldMetadata):
             WorldStartError: Its files or its tmux window could not be made, or it was stopped
                 before it was ready.
             ManifestError: The run cannot be registered in its manifest.
+
+        When it fails, what was loaded from an archive is removed again.
 
         Cancellation: the instance is ended; nothing of it is left.
         """
@@ -267,15 +282,21 @@ class AsyncWorld(WorldMetadata):
             restart_window=restart_window,
         )
         fleet = self._open_fleet()
+        plan = partial(plan_launch, self._config, tmux_session=_tmux_session)
 
         def prepare() -> Launch:
-            launch = plan_launch(self._config, options, tmux_session=_tmux_session)
+            launch = plan(options)
             make_run_dir(launch.run_dir)
             return launch
 
-        self._latest_started = await fleet.tasks.own(
-            partial(fleet.start, prepare), undo=fleet.undo_start
-        )
+        where = partial(find_archive, resume, self._config.dir, "resume")
+        archive = None if resume is None else await run_blocking(where)
+        if archive is None:
+            start = fleet.tasks.own(partial(fleet.start, prepare), undo=fleet.undo_start)
+        else:
+            whole = ArchiveStart(fleet, archive, options, plan)
+            start = fleet.tasks.own(whole.run, undo=whole.undo)
+        self._latest_started = await start
         return self._latest_started
 
     async def start_many(
@@ -310,7 +331,8 @@ class AsyncWorld(WorldMetadata):
                 the world directory. Until this object is closed, no other process can start many
                 instances in it.
             record: Whether the worlds record.
-            resume: Snapshot to restore, as in :meth:`start`.
+            resume: Snapshot to restore, as in :meth:`start`; of an archive, the world's snapshot
+                alone, which is put into ``checkpoints`` of the run directory and stays there.
             env: Additional environment variables.
             host: Address that the worlds bind, each on its own port.
             base_path: Prefix of their routes.
@@ -328,6 +350,7 @@ class AsyncWorld(WorldMetadata):
 
         Raises:
             ConfigError: An argument is wrong.
+            CheckpointError: An archive is not sound, or has no snapshot of a world.
             RunLockedError: Another orchestrator runs many instances in the run directory.
             ManifestError: The instances cannot be listed in the manifest of the run.
 
@@ -377,7 +400,9 @@ class AsyncWorld(WorldMetadata):
 
         Args:
             checkpoint: The snapshot: its path, relative as for :meth:`start`, or what :meth:`save`
-                returned. If that includes a digest, it must be the digest of the file.
+                returned. If that includes a digest, it must be the digest of the file. Of an
+                archive, the world's snapshot is used, as in :meth:`start_many`; the agents'
+                state is not.
             count: Number of instances, at most 12000.
             run_dir: Directory of the run; by default the one that the snapshot was saved in, else
                 as in :meth:`start_many`.
@@ -403,6 +428,7 @@ class AsyncWorld(WorldMetadata):
 
         Raises:
             ConfigError: An argument is wrong, or the file is not the snapshot that was saved.
+            CheckpointError: The archive is not sound, or has no snapshot of a world.
             RunLockedError: Another orchestrator runs many instances in the run directory.
             ManifestError: The instances cannot be listed in the manifest of the run.
 
@@ -444,11 +470,25 @@ class AsyncWorld(WorldMetadata):
             run_dir if run_dir is not None else self._latest.run_dir if self._latest else self.dir
         )
         directory = await run_blocking(lambda: make_run_dir(resolve_run_dir(given)))
+        snapshots = await Snapshots.find(
+            options,
+            specs,
+            world_dir=self._config.dir,
+            directory=files_dir(self._config.dir, directory) / "checkpoints",
+        )
+        if snapshots.archives:
+            parent_sha256 = None  # it is that of the archive
 
         def plan(names: Iterator[str]) -> list[Launch]:
-            return plan_many(
-                self._config, directory, options, specs, names, parent_sha256=parent_sha256
+            launches = plan_many(
+                self._config,
+                directory,
+                snapshots.options,
+                snapshots.specs,
+                names,
+                parent_sha256=parent_sha256,
             )
+            return snapshots.note_archives(launches)
 
         stop_all = options.on_failure == "stop_all"
         batch = await fleet.start_many(directory, plan, reuse=reuse, stop_all=stop_all)
@@ -656,6 +696,87 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         options = SaveOptions(dir, timeout, max_bytes)
         return await save(fleet, fleet.find(instance), options)
+
+    async def checkpoint(
+        self,
+        path: str | os.PathLike[str],
+        agents: Mapping[str, str | os.PathLike[str]] | None = None,
+        *,
+        instance: str | None = None,
+        backend: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        workspace_only: bool = False,
+        known_secrets: Iterable[str] = (),
+        allow: Iterable[Allowance] = (),
+        idle_wait: float = DEFAULT_IDLE_WAIT_S,
+        on_unarchivable: OnUnarchivable = "raise",
+        overwrite: bool = False,
+        progress: Report | None = None,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+    ) -> Path:
+        """Save an instance, and make an archive of the save and of its agents' state.
+
+        Does as :meth:`save` and then ``save_checkpoint`` do; the manifest lists both the snapshot,
+        in ``checkpoints`` of the instance, and the archive, if that lies in a run directory.
+
+        Args:
+            path: The archive, ``*.ckpt``; its directory is made when it is missing.
+            agents: The agents' directories by name; None for no agents.
+            instance: Name of the instance; not needed while there is only one.
+            backend: The driver of all agents, ``claude`` for instance; None asks each directory.
+            metadata: JSON values that go to the top level of ``metadata.json``; None for none.
+            workspace_only: Leave the conversations out; the right choice for what is shared.
+            known_secrets: Secrets to look for, besides those that ``save_checkpoint`` knows.
+            allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
+            idle_wait: How long to wait, in seconds, for a moment in which no agent is in the
+                middle of a turn.
+            on_unarchivable: What to do with files that may not be read or named in an archive:
+                ``raise`` refuses the archive, ``record`` lists them as excluded.
+            overwrite: Replace an archive of that name.
+            progress: Called with bytes done and bytes in all of the archive, in a worker thread;
+                what it raises ends the call. None for no calls.
+            timeout: Seconds for the transfer of the snapshot.
+            max_bytes: Size limit of the snapshot, in bytes.
+
+        Returns:
+            The path of the archive, absolute.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
+            WorldExitedError: The instance has ended.
+            CheckpointSecretError: The archive would have carried a secret.
+            CheckpointError: The archive cannot be made; or it is complete, and perhaps not
+                durable, or not in the manifest, as the message says.
+            ManifestError: The snapshot is complete, but not registered.
+
+        An error that leaves no archive leaves no snapshot either: its file is removed, and its
+        entry in the manifest says so.
+
+        Cancellation: leaves both the snapshot and the archive, or neither.
+        """
+        arguments = ArchiveArguments(
+            {
+                "path": path,
+                "agents": agents,
+                "backend": backend,
+                "metadata": metadata,
+                "workspace_only": workspace_only,
+                "known_secrets": known_secrets,
+                "allow": allow,
+                "idle_wait": idle_wait,
+                "on_unarchivable": on_unarchivable,
+                "overwrite": overwrite,
+                "progress": progress,
+            }
+        )
+        del known_secrets, metadata  # a traceback may show the locals
+        fleet = self._open_fleet()
+        options = SaveOptions(None, timeout, max_bytes)
+        supervisor = fleet.find(instance)
+        return await fleet.tasks.own(partial(save_archive, fleet, supervisor, options, arguments))
 
     def save_all(
         self,

@@ -180,8 +180,7 @@ class Fleet:
         launch = await run_blocking(plan)
         await self._close_interrupted(launch.run_dir)
         control = await self._controls.open(launch.run_dir)
-        # An empty update creates the manifest if there is none.
-        supervisor = self._begin(launch, control, update=Update())
+        supervisor = self._begin(launch, control, update=_lineage(launch))
         try:
             return await supervisor.wait_started()
         except BaseException:
@@ -305,6 +304,7 @@ class Fleet:
             started_at=begun_at,
             resume_from=launch.resume_path,
             parent_sha256=launch.parent_sha256,
+            resume_archive=launch.archive,
         )
         return self._begin(
             launch, control, update=update, durable=False, run_id=run_id, on_settled=on_settled
@@ -452,6 +452,17 @@ class Fleet:
             await anyio.sleep(_TRIM_INTERVAL_S)
             logs = [path for one in self._supervisors.values() for path in one.instance.log_files]
             await run_blocking(trim_logs, logs, self._max_log_bytes)
+
+
+def _lineage(launch: Launch) -> Update:
+    """Return what the manifest of a lone instance says of its start; the caller labels its run."""
+    if launch.archive is None:
+        return Update()  # creates the manifest if there is none
+    return run_update(
+        resume_from=launch.resume_path,
+        parent_sha256=launch.parent_sha256,
+        resume_archive=launch.archive,
+    )
 
 
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
+import attrs
+
 from clawblox.config.world_toml import WorldConfig
 from clawblox.results import StartedWorld
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
@@ -50,9 +52,24 @@ def _sync(
 
     def call(self: World, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         self.open()
-        return _run(partial(method, self._world, *args, **kwargs))
+        operation = _Operation(method, self._world, args, kwargs)
+        del args, kwargs  # the locals in a traceback may be printed, and they may be secrets
+        return _run(operation)
 
     return _disguised(call, method, returns)
+
+
+@attrs.frozen
+class _Operation(Generic[_T]):
+    """A call of an async method; it does not show its arguments."""
+
+    _method: Callable[..., Awaitable[_T]]
+    _world: AsyncWorld
+    _args: tuple[Any, ...] = attrs.field(repr=False)
+    _kwargs: dict[str, Any] = attrs.field(repr=False)
+
+    def __call__(self) -> Awaitable[_T]:
+        return self._method(self._world, *self._args, **self._kwargs)
 
 
 def _stream(
@@ -222,6 +239,7 @@ class World(WorldMetadata):
     connect = _sync(AsyncWorld.connect)
     leave = _sync(AsyncWorld.leave)
     save = _sync(AsyncWorld.save)
+    checkpoint = _sync(AsyncWorld.checkpoint)
     save_all = _sync(AsyncWorld.save_all, returns="Batch[SavedSnapshot]")
     autosave = _sync(AsyncWorld.autosave)
     record_run = _sync(AsyncWorld.record_run)
