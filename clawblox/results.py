@@ -12,6 +12,7 @@ import attrs
 __all__ = [
     "EventKind",
     "Finding",
+    "Labels",
     "LogLine",
     "RestartMode",
     "Rung",
@@ -53,6 +54,9 @@ Rung = Literal["not_running", "already_exited", "terminated", "killed"]
 
 SnapshotLike: TypeAlias = str | Path | Mapping[str, Any]
 """A snapshot: its path, or what ``save`` returned, whose digest is then checked."""
+
+Labels: TypeAlias = Mapping[str, str | int | float | bool]
+"""What a caller says about an instance: the model that plays in it, the seed, the condition."""
 
 
 @attrs.frozen
@@ -101,6 +105,7 @@ class StartedWorld:
         loaded: What was loaded from the archive given as ``resume``, as ``load_checkpoint`` returns
             it: ``world_snapshot``, ``agents``, ``metadata``, ``excluded``, ``verified``. None if
             no archive was given.
+        labels: Labels that its start was given.
     """
 
     name: str
@@ -112,7 +117,7 @@ class StartedWorld:
     start_command: list[str]
     delegated: bool
     run_command: list[str] | None
-    env: dict[str, str] = attrs.field(repr=False)
+    env: dict[str, str]
     run_dir: Path
     instance_dir: Path
     command_file: Path
@@ -120,7 +125,12 @@ class StartedWorld:
     record_dir: Path | None
     resume_path: Path | None
     ready_s: float
-    loaded: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    loaded: Mapping[str, Any] | None = attrs.field(default=None, hash=False)
+    labels: Labels = attrs.field(factory=dict, hash=False)
+
+    def __repr__(self) -> str:  # of one line, and without the environment
+        labels = f", labels={dict(self.labels)!r}" if self.labels else ""
+        return f"StartedWorld({self.name!r}, {self.url!r}{labels})"
 
 
 @attrs.frozen
@@ -144,6 +154,10 @@ class SavedSnapshot(Mapping[str, Any]):
     sha256: str
     created_at: str
     instance: str
+
+    def __repr__(self) -> str:
+        time = "" if self.time is None else f", time={self.time:g}"
+        return f"SavedSnapshot({self.instance!r}{time}, {str(self.path)!r})"
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - fields differ in type
         if key not in attrs.fields_dict(type(self)):
@@ -204,12 +218,14 @@ class WorldEvent:
         instance: Name of the instance; empty for what concerns the world as a whole.
         at: UTC time, ``2026-06-22T18:59:25Z``.
         detail: Further facts, plain values by name, for example ``exit`` or ``path``.
+        labels: Labels of the instance.
     """
 
     kind: EventKind
     instance: str
     at: str
     detail: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)
+    labels: Labels = attrs.field(factory=dict, converter=_read_only)
 
 
 @attrs.frozen(kw_only=True)

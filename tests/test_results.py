@@ -141,7 +141,7 @@ def test_a_batch_gives_its_values_and_raises_its_errors() -> None:
 
 
 def test_a_spec_says_nothing_that_is_not_said() -> None:
-    assert attrs.astuple(InstanceSpec()) == (None, None, None, None)
+    assert attrs.astuple(InstanceSpec()) == (None, None, None, None, None)
 
 
 def test_the_detail_of_an_event_cannot_be_changed_by_anybody() -> None:

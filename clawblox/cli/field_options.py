@@ -14,7 +14,9 @@ import attrs
 import click
 
 from clawblox.cli.option_help import HELP, SECTIONS
+from clawblox.config.arguments import parse_label
 from clawblox.errors import ConfigError
+from clawblox.results import Labels
 
 __all__ = ["FieldOption", "OptionsCommand", "SectionOption", "SectionedCommand", "options_from"]
 
@@ -81,7 +83,7 @@ def options_from(
             default = (defaults or {}).get(name, fields[name].default)
             if isinstance(default, float) and default.is_integer():
                 default = int(default)  # the help shows 60 rather than 60.0
-            flag = f"--{name.replace('_', '-')}"
+            flag = shown.flag or f"--{name.replace('_', '-')}"
             has_envvar = reads_environment and shown.envvar is not None
             is_switch = types[name] is bool and has_envvar
             command = click.option(
@@ -108,6 +110,8 @@ def _type_arguments(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, as t
     """Return the arguments of ``click.option`` that say what type a field has."""
     types = [part for part in get_args(hint) if part is not NoneType]
     hint = types[0] if len(types) == 1 and get_origin(hint) is not Literal else hint
+    if hint == Labels:
+        return {"type": str, "multiple": True, "callback": _parse_labels}
     if hint is bool:
         return {"is_flag": True}
     if get_origin(hint) is Literal:
@@ -123,8 +127,16 @@ def _parse_pairs(
     """Return variables that were given as ``KEY=VALUE``; a click callback."""
     for value in values or ():
         if "=" not in value:
-            raise click.BadParameter(f"KEY=VALUE, not {value!r}", ctx, param)
+            raise click.BadParameter(f"{param.metavar}, not {value!r}", ctx, param)
     return dict(value.split("=", 1) for value in values or ())
+
+
+def _parse_labels(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...] | None
+) -> Labels:
+    """Return labels that were given as ``NAME=VALUE``; a click callback."""
+    pairs = _parse_pairs(ctx, param, values)
+    return {name: parse_label(value) for name, value in pairs.items()}
 
 
 # -- commands -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ class OptionHelp:
         text: What it does.
         metavar: What stands for its value; empty for a flag or a choice.
         none: What the default None means; empty when the text says it.
+        flag: The option; empty for one with the name of the field.
         envvar: Environment variable that sets it, for the commands that read the environment.
     """
 
@@ -28,6 +29,7 @@ class OptionHelp:
     text: str
     metavar: str = ""
     none: str = ""
+    flag: str = ""
     envvar: str | None = None
 
 
@@ -90,6 +92,12 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "name": OptionHelp(
         _FILES, "Name of the instance.", "NAME", none="the first free of w000, w001, ..."
+    ),
+    "labels": OptionHelp(
+        _FILES,
+        "Label the instances, for tables, filters and metrics; can be repeated.",
+        "NAME=VALUE",
+        flag="--label",
     ),
     "log_file": OptionHelp(
         _FILES, "File for the world's output.", "FILE", none="logs/<name>.log in the run directory"

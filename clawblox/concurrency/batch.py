@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
@@ -12,12 +13,18 @@ import attrs
 from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.errors import BatchError, UsageError
 
-__all__ = ["Batch", "BatchOperation", "Job", "Outcome"]
+__all__ = ["Advance", "Batch", "BatchOperation", "Job", "Outcome"]
 
 _T = TypeVar("_T")
 
 Job: TypeAlias = Callable[[], Awaitable[_T]]
 """The operation on one instance."""
+
+Advance: TypeAlias = Callable[[bool], None]
+"""Counts one more instance for which an operation is over; takes whether it failed."""
+
+Progress: TypeAlias = Callable[[int], AbstractAsyncContextManager[Advance]]
+"""Shows how far an operation on a number of instances is, while its block runs."""
 
 
 @attrs.frozen
@@ -50,6 +57,9 @@ class Batch(Generic[_T]):
     done: Mapping[str, _T]
     failed: Mapping[str, Exception]
 
+    def __repr__(self) -> str:
+        return f"Batch({len(self.done)} done, {len(self.failed)} failed)"
+
     def __iter__(self) -> Iterator[_T]:
         return iter(self.done.values())
 
@@ -81,13 +91,18 @@ class BatchOperation(Generic[_T]):
     Args:
         tasks: The group that the operations run in.
         jobs: The operations by name of the instance.
+        progress: Shows how far they are; None shows nothing.
 
     Cancellation: of ``await operation`` cancels all of them and waits until they have cleaned up.
     """
 
-    def __init__(self, tasks: Tasks, jobs: Mapping[str, Job[_T]]) -> None:
+    def __init__(
+        self, tasks: Tasks, jobs: Mapping[str, Job[_T]], *, progress: Progress | None = None
+    ) -> None:
         self._tasks = tasks
         self._jobs = jobs
+        self._progress = progress or _show_nothing
+        self._advance: Advance = _count_nothing
         self._outcomes: deque[Outcome[_T]] = deque()
         self._news = anyio.Event()
         self._is_over = anyio.Event()
@@ -147,7 +162,10 @@ class BatchOperation(Generic[_T]):
     async def _run(self) -> None:
         try:
             with self._scope:
-                async with anyio.create_task_group() as group:
+                async with (
+                    self._progress(len(self._jobs)) as self._advance,
+                    anyio.create_task_group() as group,
+                ):
                     for name, job in self._jobs.items():
                         group.start_soon(self._run_one, name, job)
         finally:
@@ -162,4 +180,12 @@ class BatchOperation(Generic[_T]):
 
     def _land(self, outcome: Outcome[_T]) -> None:
         self._outcomes.append(outcome)
+        self._advance(outcome.error is not None)
         self._news.set()
+
+
+def _count_nothing(_is_failed: bool, /) -> None: ...
+
+
+def _show_nothing(_total: int, /) -> AbstractAsyncContextManager[Advance]:
+    return nullcontext(_count_nothing)

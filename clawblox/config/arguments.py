@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from clawblox import protocol
 from clawblox.errors import ConfigError
+from clawblox.results import Labels
 
 __all__ = [
     "ARGUMENT_BY_VARIABLE",
     "check_count",
     "check_env",
     "check_host",
+    "check_labels",
     "check_path",
     "check_port",
     "check_read_path",
@@ -26,6 +29,7 @@ __all__ = [
     "check_snapshot",
     "check_text",
     "describe_mismatch",
+    "parse_label",
 ]
 
 ARGUMENT_BY_VARIABLE: Final = {
@@ -42,6 +46,11 @@ ARGUMENT_BY_VARIABLE: Final = {
 
 _HERE_HINT: Final = "'.' is the current directory"
 _SHOWN_CHARS: Final = 60
+_LABEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+"""A number as JSON has it, so that ``007`` stays text."""
+_MAX_LABELS: Final = 16
+_MAX_LABEL_CHARS: Final = 200
 
 
 def describe_mismatch(expected: str, value: object) -> str:
@@ -209,3 +218,49 @@ def check_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
 def _is_usable_variable(key: object, value: object) -> bool:
     is_text = isinstance(key, str) and isinstance(value, str)
     return is_text and bool(key) and "=" not in f"{key}" and "\0" not in f"{key}{value}"
+
+
+def check_labels(value: Labels | None, key: str = "labels") -> Labels:
+    """Return labels of an instance; an empty mapping for None.
+
+    They are shown in tables and metrics, which is why they are few and short.
+
+    Args:
+        value: The labels by name.
+        key: The argument, for the complaint.
+
+    Raises:
+        ConfigError: It is not a mapping, has more than 16 entries, or an entry with a name that is
+            not an identifier or with a value that is no short text, number or boolean.
+    """
+    labels: Any = {} if value is None else value
+    if not isinstance(labels, Mapping) or len(labels) > _MAX_LABELS:
+        expected = f"a mapping of at most {_MAX_LABELS} names to values"
+        raise ConfigError(describe_mismatch(expected, value), key=key)
+    for name, label in labels.items():
+        if not isinstance(name, str) or _LABEL_NAME.fullmatch(name) is None:
+            expected = "names of a letter and at most 62 more letters, digits and '_'"
+            raise ConfigError(describe_mismatch(expected, name), key=key, value=name)
+        if not _is_label(label):
+            expected = (
+                f"a number, a boolean, or printable text of 1 to {_MAX_LABEL_CHARS} characters"
+            )
+            raise ConfigError(describe_mismatch(expected, label), key=f"{key}.{name}", value=label)
+    return dict(labels)
+
+
+def parse_label(text: str) -> str | int | float | bool:
+    """Return the value of a label that was typed: ``true``, ``false``, a number, else the text."""
+    if text in ("true", "false"):
+        return text == "true"
+    if _NUMBER.fullmatch(text) is None:
+        return text
+    return float(text) if set(text) & set(".eE") else int(text)
+
+
+def _is_label(value: object) -> bool:
+    if isinstance(value, str):
+        return value.isprintable() and 0 < len(value) <= _MAX_LABEL_CHARS
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and -(2**63) <= value < 2**64

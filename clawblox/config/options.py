@@ -18,6 +18,7 @@ from clawblox.config.arguments import (
     check_count,
     check_env,
     check_host,
+    check_labels,
     check_path,
     check_port,
     check_seconds,
@@ -26,7 +27,7 @@ from clawblox.config.arguments import (
 )
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS, normalise_base_path
-from clawblox.results import RestartMode, SnapshotLike
+from clawblox.results import Labels, RestartMode, SnapshotLike
 
 __all__ = [
     "DEFAULT_GRACE_S",
@@ -87,6 +88,10 @@ def _to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
     return dict(check_env(value))
 
 
+def _to_labels(value: Labels | None) -> Labels:
+    return check_labels(value)
+
+
 def _to_record_dir(value: str | Path | None) -> Path | None:
     return None if value is None else check_path(value, "record_dir").absolute()
 
@@ -127,6 +132,10 @@ def _check_snapshot(_owner: Any, field: attrs.Attribute[Any], value: object) -> 
 
 def _check_env(_owner: Any, _field: attrs.Attribute[Any], value: Any) -> None:  # noqa: ANN401
     check_env(value)
+
+
+def _check_labels(_owner: Any, _field: attrs.Attribute[Any], value: Any) -> None:  # noqa: ANN401
+    check_labels(value)
 
 
 def _check_name(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
@@ -170,6 +179,9 @@ class SharedOptions:
         max_restarts: Number of restarts allowed within ``restart_window``; after that the
             instance stays dead.
         restart_window: Length of that window in seconds.
+        reseed: Seed for the random state, set after a restore; the seed counts up by 1 from
+            instance to instance. None keeps the random state of the snapshot.
+        labels: What the caller says about the instance, by name: texts, numbers or booleans.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -184,6 +196,8 @@ class SharedOptions:
     restart: RestartMode = attrs.field(default="never", validator=_check_restart)
     max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=_check_count)
     restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_check_seconds)
+    reseed: int | None = attrs.field(default=None, validator=_check_seed)
+    labels: Labels = attrs.field(default=None, converter=_to_labels)
 
     def shared(self) -> dict[str, Any]:
         """Return the values of the shared options, by name."""
@@ -225,8 +239,6 @@ class ManyOptions(SharedOptions):
 
     Attributes:
         resume: Snapshot to restore, unless an instance has its own; None starts afresh.
-        reseed: Seed for the random state of the first instance after the restore; the seed counts
-            up by 1 from instance to instance. None keeps the random state of the snapshot.
         on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
             them all at the first failure.
 
@@ -235,7 +247,6 @@ class ManyOptions(SharedOptions):
     """
 
     resume: SnapshotLike | None = attrs.field(default=None, validator=_check_snapshot)
-    reseed: int | None = attrs.field(default=None, validator=_check_seed)
     on_failure: OnFailure = attrs.field(default="keep", validator=_check_on_failure)
 
 
@@ -249,6 +260,7 @@ class InstanceSpec:
             up in the world directory, then in the current directory.
         env: Environment variables in addition to the shared ones.
         record: Whether it records.
+        labels: Labels in addition to the shared ones.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -258,6 +270,7 @@ class InstanceSpec:
     resume: SnapshotLike | None = attrs.field(default=None, validator=_check_snapshot)
     env: Mapping[str, str] | None = attrs.field(default=None, validator=_check_env, repr=False)
     record: bool | None = None
+    labels: Labels | None = attrs.field(default=None, validator=_check_labels)
 
     @classmethod
     def parse(cls, given: object) -> Self:

@@ -74,6 +74,15 @@ class Launch:
         """Whether the world inherits its listening socket; impossible under tmux."""
         return self.config.inherits_listener and self.tmux_session is None
 
+    @property
+    def lineage(self) -> dict[str, Any]:
+        """What the manifest says of where it comes from, as ``run_update`` takes it."""
+        return {
+            "resume_from": self.resume_path,
+            "parent_sha256": self.parent_sha256,
+            "resume_archive": self.archive,
+        }
+
     @cached_property
     def recorded_options(self) -> dict[str, Any]:
         """The options for the record; of ``env``, which may be secret, only the names."""
@@ -96,6 +105,7 @@ def plan_launch(
             because a directory is missing; names the key and the value.
     """
     _require_command(config)
+    _require_reseed(config, options.reseed, 1)
     resume_path, digest = find_resume(options.resume, config.dir)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
         _require_parent(key, path)
@@ -111,6 +121,7 @@ def plan_launch(
         record_dir=(options.record_dir or run_dir / "recordings") if options.record else None,
         resume_path=resume_path,
         parent_sha256=digest,
+        reseed=options.reseed,
         tmux_session=tmux_session,
     )
 
@@ -139,8 +150,7 @@ def plan_many(
             would have the same name; names the key and the value.
     """
     _require_command(config)
-    if options.reseed is not None:
-        _require_reseed(config, options.reseed, len(specs))
+    _require_reseed(config, options.reseed, len(specs))
     resume_path, digest = find_resume(options.resume, config.dir)  # once for all of them
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
@@ -154,7 +164,6 @@ def plan_many(
         instance_dir=home,
         resume_path=resume_path,
         parent_sha256=parent_sha256 or digest,
-        reseed=options.reseed,
     )
     return [
         _member(common, spec, spec.name or next(free), place) for place, spec in enumerate(specs)
@@ -166,19 +175,23 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
     options = common.options
     record = options.record if spec.record is None else spec.record
     env = options.env if spec.env is None else {**options.env, **spec.env}
+    labels = options.labels if spec.labels is None else {**options.labels, **spec.labels}
+    reseed = None if options.reseed is None else options.reseed + place
     directory = common.instance_dir / name
     resume_path, digest = common.resume_path, common.parent_sha256
     if spec.resume is not None:
         resume_path, digest = find_resume(spec.resume, common.config.dir)
     return attrs.evolve(
         common,
-        options=attrs.evolve(options, name=name, record=record, env=env),
+        options=attrs.evolve(
+            options, name=name, record=record, env=env, labels=labels, reseed=reseed
+        ),
         instance_dir=directory,
         index=int(name[1:]) if _NUMBERED_NAME.fullmatch(name) else place,
         record_dir=directory / "recordings" if record else None,
         resume_path=resume_path,
         parent_sha256=digest,
-        reseed=None if common.reseed is None else common.reseed + place,
+        reseed=reseed,
     )
 
 
@@ -194,6 +207,7 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
             command_file=record.command_file,
             log_file=record.log_file,
             detach=True,
+            labels=record.labels,
         ),
         run_dir=run_dir,
         instance_dir=Path(record.instance_dir),
@@ -220,13 +234,15 @@ def _require_command(config: WorldConfig) -> None:
         )
 
 
-def _require_reseed(config: WorldConfig, first: int, count: int) -> None:
+def _require_reseed(config: WorldConfig, first: int | None, count: int) -> None:
+    if first is None:
+        return
     if not config.takes_reseed:
         raise ConfigError(
             "this world does not support reseeding",
             path=config.dir / CONFIG_NAME,
             key="run.reseed",
-            hint="fork without reseed=, or set reseed = true if the world reads WORLD_RESEED",
+            hint="leave out reseed=, or set reseed = true if the world reads WORLD_RESEED",
         )
     last = first + max(0, count - 1)
     if last not in SEEDS:

@@ -146,4 +146,5 @@ class Running:
             record_dir=launch.record_dir,
             resume_path=launch.resume_path,
             ready_s=ready_s,
+            labels=launch.options.labels,
         )

@@ -28,7 +28,7 @@ from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
-from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
+from clawblox.results import EventKind, Labels, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RunStatus, restart_update, run_update
 from clawblox.system.clock import format_utc, utc_now
@@ -44,7 +44,13 @@ _log = OwnLog(__name__)
 class Emit(Protocol):
     """Takes what happened to an instance."""
 
-    def __call__(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
+    def __call__(
+        self,
+        kind: EventKind,
+        instance: str,
+        labels: Labels,
+        **detail: Any,  # noqa: ANN401
+    ) -> None:
         """Report ``kind`` of ``instance``."""
 
 
@@ -147,6 +153,14 @@ class Supervisor:
         if self._stop_failure is not None:
             raise self._stop_failure
         return self._result
+
+    async def wait_ended(self) -> WorldExit:
+        """Wait until the instance has ended and nothing restarts it; return how it ended.
+
+        Cancellation: changes nothing.
+        """
+        await self._finished.wait()
+        return self.instance.exit or WorldExit()
 
     def note_saved(self, saved: SavedSnapshot) -> None:
         """Remember a snapshot that a restart may restore."""
@@ -444,7 +458,7 @@ class Supervisor:
             _log.warning("manifest not written", instance=self.instance.name, error=str(error))
 
     def _tell(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
-        self._emit(kind, self.instance.name, **detail)
+        self._emit(kind, self.instance.name, self.instance.launch.options.labels, **detail)
 
     def _elapsed(self) -> float:
         return anyio.current_time() - self._begun_at

@@ -50,6 +50,7 @@ _RUN_FIELDS: Final = (
     "resume_from",
     "parent_sha256",
     "resume_archive",
+    "labels",
 )
 _PATH_FIELDS: Final = {
     "instances": "dir",
@@ -151,7 +152,7 @@ class Manifest:
         document = {
             "schema_version": SCHEMA_VERSION,
             **self.document,
-            **({"run": run} if run else {}),
+            **({"run": run} if run or self.run else {}),
         }
         for name, field in _PATH_FIELDS.items():
             news = [new for update in updates for new in getattr(update, name)]
@@ -217,7 +218,7 @@ _Keys: TypeAlias = dict[str, str]
 def _merge_run(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
     if "id" in new and "id" in old and old["id"] != new["id"]:
         old = {key: value for key, value in old.items() if key not in _RUN_FIELDS}
-    return {**old, **new}
+    return _overlay(old, new)
 
 
 def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> list[object]:
@@ -230,8 +231,11 @@ def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> lis
     return [rename(entry) for entry in entries]
 
 
-def _overlay(old: ManifestEntry, new: ManifestEntry) -> ManifestEntry:
-    return {**old, **new}
+def _overlay(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
+    merged = {**old, **new}
+    if merged.get("labels") == {}:  # as good as none, but they replace those of an earlier start
+        del merged["labels"]
+    return merged
 
 
 def _fill(old: ManifestEntry, new: ManifestEntry) -> ManifestEntry:
@@ -274,7 +278,8 @@ class _EntryList:
                 new = {**new, self._field: old[self._field]}
             self._gone.add(place)
             at = min(at, place)
-        self._set(at, new, keys)
+        # A world may have put anything into the list; an entry of ours may have empty labels.
+        self._set(at, combine({}, new) if keys else new, keys)
 
     def listed(self) -> list[ManifestEntry]:
         """Return the entries in their order."""

@@ -12,8 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from clawblox.config.arguments import check_labels
 from clawblox.errors import ConfigError
-from clawblox.results import SavedSnapshot
+from clawblox.results import Labels, SavedSnapshot
 from clawblox.rundir.manifest import ManifestEntry, Update
 from clawblox.system.clock import format_utc
 
@@ -42,6 +43,7 @@ def run_update(
     resume_from: Path | str | Mapping[str, Any] | None = None,
     parent_sha256: str | None = None,
     resume_archive: Path | None = None,
+    labels: Labels | None = None,
 ) -> Update:
     """Describe the run; a field that is None keeps its value.
 
@@ -59,6 +61,7 @@ def run_update(
             from the run directory).
         parent_sha256: Digest of that checkpoint, in hexadecimal.
         resume_archive: The archive that the checkpoint was taken out of.
+        labels: Labels of the run, in place of those that stand there.
 
     Raises:
         ConfigError: A value is not of its kind; names the argument.
@@ -76,6 +79,7 @@ def run_update(
             "parent_sha256", parent_sha256, _is_filled, "must be a non-empty string"
         ),
         "resume_archive": _absolute("resume_archive", resume_archive),
+        "labels": None if labels is None else check_labels(labels),
     }
     return Update(run=_known(given))
 
@@ -137,14 +141,19 @@ def recording_update(
     return Update(recordings=(_known(entry),))
 
 
-def instances_update(directories: Mapping[str, Path]) -> Update:
+def instances_update(directories: Mapping[str, Path], labels: Mapping[str, Labels]) -> Update:
     """Register the instances of a run directory with many.
 
     Args:
         directories: By name of the instance the directory that holds its manifest.
+        labels: By name of the instance its labels.
     """
-    found = directories.items()
-    return Update(instances=tuple({"name": name, "dir": str(path)} for name, path in found))
+    return Update(
+        instances=tuple(
+            {"name": name, "dir": str(path), "labels": dict(labels.get(name, {}))}
+            for name, path in directories.items()
+        )
+    )
 
 
 def restart_update(

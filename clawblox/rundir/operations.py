@@ -159,7 +159,6 @@ async def fork_instances(
     checkpoint: Path | Mapping[str, Any],
     count: int,
     *,
-    reseed: int | None,
     on_event: OnEvent,
     options: Mapping[str, Any] | None = None,
 ) -> bool:
@@ -170,7 +169,6 @@ async def fork_instances(
         world_dir: The world that the snapshot is of.
         checkpoint: The snapshot, absolute: its path, or a mapping with ``path`` and ``sha256``.
         count: How many instances.
-        reseed: Seed of the first one; None leaves the random state as it is.
         on_event: Called with events: ``progress`` as each instance is ready or has failed; at the
             end ``started`` or ``failed`` for each.
         options: Further options of ``AsyncWorld.fork`` by their names, plain values.
@@ -187,7 +185,7 @@ async def fork_instances(
     if path is None:
         return False
     entry = checkpoint if isinstance(checkpoint, Mapping) else {"path": checkpoint}
-    arguments = {"checkpoint": entry, "count": count, "reseed": reseed, **(options or {})}
+    arguments = {"checkpoint": entry, "count": count, **(options or {})}
     await request(path, "fork", arguments, on_event)
     return True
 

@@ -104,6 +104,12 @@ class InstanceRecord:
     options: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
 
     @property
+    def labels(self) -> Mapping[str, Any]:
+        """The labels of its start."""
+        labels = self.options.get("labels")
+        return labels if isinstance(labels, Mapping) else {}
+
+    @property
     def is_alive(self) -> bool:
         """Whether the world's process lives now, whatever the record says."""
         return (

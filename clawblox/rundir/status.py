@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -99,6 +99,7 @@ class InstanceStatus:
         log_file: Its output.
         halt: Why it halted, in the world's words; None if it did not.
         run_id: Id of its run, which the save is of; empty for a run of an older version.
+        labels: Labels of its start.
     """
 
     name: str
@@ -128,6 +129,7 @@ class InstanceStatus:
     log_file: Path
     halt: str | None = None
     run_id: str = ""
+    labels: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
 
     @property
     def has_died(self) -> bool:
@@ -383,6 +385,7 @@ def _describe_status(
         log_file=Path(record.log_file),
         halt=record.halt,
         run_id=record.run_id,
+        labels=record.labels,
     )
 
 

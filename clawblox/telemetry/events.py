@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import anyio
 
-from clawblox.results import EventKind, WorldEvent
+from clawblox.results import EventKind, Labels, WorldEvent
 from clawblox.system.clock import format_utc, utc_now
 
 __all__ = ["EventHub", "EventStream"]
@@ -82,9 +82,15 @@ class EventHub:
         if stream in self._streams:
             self._streams.remove(stream)
 
-    def emit(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
+    def emit(
+        self,
+        kind: EventKind,
+        instance: str,
+        labels: Labels,
+        **detail: Any,  # noqa: ANN401
+    ) -> None:
         """Hand an event to every stream."""
-        event = WorldEvent(kind, instance, format_utc(utc_now()), detail)
+        event = WorldEvent(kind, instance, format_utc(utc_now()), detail, labels)
         for stream in self._streams:
             stream.put(event)
 

@@ -27,6 +27,7 @@ import attrs
 from clawblox.concurrency.tasks import in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
+from clawblox.results import Labels
 from clawblox.telemetry.metrics import Histogram, Metrics
 from clawblox.telemetry.own_log import OwnLog
 
@@ -82,14 +83,16 @@ _log = OwnLog(__name__)
 class MetricsEndpoint:
     """Serves metrics on 127.0.0.1 while its block lasts; an async context manager.
 
-    Beside the metrics it reports the instances by state, and CPU time, memory and descriptors of
-    this process. It answers only requests that name a loopback host and do not come from a web
-    page, because a page can make a name of its own point at 127.0.0.1.
+    Beside the metrics it reports the instances by state, each with its labels, and CPU time, memory
+    and descriptors of this process. It answers only requests that name a loopback host and do not
+    come from a web page, because a page can make a name of its own point at 127.0.0.1.
 
     Args:
-        read_metrics: Returns the current metrics. Like ``read_states`` it is called in threads
+        read_metrics: Returns the current metrics. Like the other functions it is called in threads
             other than the event loop's.
         read_states: Returns the number of instances by state.
+        read_labels: Returns the labels of the instances by name. They are the labels
+            ``label_<name>`` of ``clawblox_instance_info``, to be joined with other series.
         port: The port; 0 takes any free one.
     """
 
@@ -97,11 +100,12 @@ class MetricsEndpoint:
         self,
         read_metrics: Callable[[], Metrics],
         read_states: Callable[[], Mapping[str, int]],
+        read_labels: Callable[[], Mapping[str, Labels]] = dict,
         *,
         port: int = 0,
     ) -> None:
         registry = CollectorRegistry()
-        registry.register(_Collector(read_metrics, read_states))
+        registry.register(_Collector(read_metrics, read_states, read_labels))
         ProcessCollector(registry=registry)
         self._app = _guarded(make_wsgi_app(registry))
         self._port = port
@@ -158,10 +162,11 @@ async def _close(server: _Server) -> None:
 
 @attrs.frozen(eq=False)
 class _Collector(Collector):
-    """Makes metric families from what its two functions return."""
+    """Makes metric families from what its functions return."""
 
     _read_metrics: Callable[[], Metrics]
     _read_states: Callable[[], Mapping[str, int]]
+    _read_labels: Callable[[], Mapping[str, Labels]]
 
     def collect(self) -> Iterator[Metric]:
         metrics = self._read_metrics()
@@ -173,10 +178,23 @@ class _Collector(Collector):
         for state, count in self._read_states().items():
             instances.add_metric([state], count)
         yield instances
+        yield _make_info(self._read_labels())
 
 
 def _make_counter(name: str, value: int) -> Metric:
     return CounterMetricFamily(f"clawblox_{name}", _HELP[name], value=value)
+
+
+def _make_info(labels: Mapping[str, Labels]) -> Metric:
+    names = sorted({name for given in labels.values() for name in given})
+    family = GaugeMetricFamily(
+        "clawblox_instance_info",
+        "Labels of each instance; the value is always 1.",
+        labels=["name", *(f"label_{name}" for name in names)],
+    )
+    for instance, given in labels.items():
+        family.add_metric([instance, *(str(given.get(name, "")) for name in names)], 1)
+    return family
 
 
 def _make_histogram(name: str, value: Histogram) -> Metric:

@@ -8,6 +8,7 @@
 - ``starts``: the starts of one batch.
 - ``save``: one save, many, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.
+- ``progress``: the line that shows how far an operation on many is.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.
 - ``clients``: the HTTP clients of the instances.

@@ -19,7 +19,7 @@ import attrs
 from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import check_count, check_read_path, check_seconds
+from clawblox.config.arguments import check_count, check_path, check_read_path, check_seconds
 from clawblox.config.download import fetch_world, is_world_url
 from clawblox.config.options import (
     DEFAULT_GRACE_S,
@@ -40,7 +40,15 @@ from clawblox.config.options import (
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch, plan_launch, plan_many
-from clawblox.results import RestartMode, SavedSnapshot, SnapshotLike, StartedWorld, StopResult
+from clawblox.results import (
+    Labels,
+    RestartMode,
+    SavedSnapshot,
+    SnapshotLike,
+    StartedWorld,
+    StopResult,
+    WorldExit,
+)
 from clawblox.rundir.manifest_updates import RunStatus, agent_update, run_update
 from clawblox.rundir.paths import files_dir, make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
@@ -77,6 +85,8 @@ class AsyncWorld(WorldMetadata):
         dir: Directory with a ``world.toml``, or the address of one in a GitHub repository,
             ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``. A repository's folder is
             downloaded when the block is entered, or when an attribute is read before that.
+        run_dir: Directory of the run, for every call that takes a ``run_dir`` and is given none;
+            None leaves them their own defaults.
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
 
     Raises:
@@ -88,9 +98,11 @@ class AsyncWorld(WorldMetadata):
         self,
         dir: str | Path,  # noqa: A002 - the documented name
         *,
+        run_dir: str | Path | None = None,
         max_log_bytes: int | None = DEFAULT_LOG_BYTES,
     ) -> None:
         self._source = str(dir)
+        self._run_dir = None if run_dir is None else check_path(run_dir, "run_dir").absolute()
         self._max_log_bytes = max_log_bytes
         self._config_read: WorldConfig | None = None
         self._latest_started: StartedWorld | None = None
@@ -125,9 +137,19 @@ class AsyncWorld(WorldMetadata):
                 f"attach needs instances of one world; {directory} runs those of {len(worlds)}",
                 hint="clawblox ps shows what runs in a run directory",
             )
-        world = cls(worlds.pop())
+        world = cls(worlds.pop(), run_dir=directory)
         world._attach_dir = directory
         return world
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._summary})"
+
+    @property
+    def _summary(self) -> str:
+        """The world and how many instances stand where, for a line of text."""
+        name = self._source if self._config_read is None else self._config_read.name
+        counts = "not open" if self._fleet is None else self._fleet.describe_counts()
+        return f"{name!r}, {counts}"
 
     @property
     def _config(self) -> WorldConfig:
@@ -143,6 +165,12 @@ class AsyncWorld(WorldMetadata):
     def instances(self) -> tuple[str, ...]:
         """Names of the instances that are ready, in the order of their starts."""
         return self._fleet.ready_names if self._fleet else ()
+
+    @property
+    def labels(self) -> dict[str, Labels]:
+        """Labels of the instances that became ready and were not stopped, by name."""
+        known = self._fleet.supervisors if self._fleet else ()
+        return {one.instance.name: one.instance.launch.options.labels for one in known}
 
     # -- the block --------------------------------------------------------------------------
 
@@ -206,6 +234,8 @@ class AsyncWorld(WorldMetadata):
         restart: RestartMode = "never",
         max_restarts: int = DEFAULT_MAX_RESTARTS,
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
+        reseed: int | None = None,
+        labels: Labels | None = None,
         _tmux_session: str | None = None,
     ) -> StartedWorld:
         """Start an instance and return when it is ready.
@@ -221,8 +251,8 @@ class AsyncWorld(WorldMetadata):
                 the world directory then. None starts a fresh run.
             host: Address that the world binds.
             base_path: Prefix of its routes.
-            run_dir: Directory of the run, which holds its manifest; by default the parent of
-                ``record_dir``, else the world directory.
+            run_dir: Directory of the run, which holds its manifest; by default that of this object,
+                else the parent of ``record_dir``, else the world directory.
             name: Name of the instance, unique in the run directory and in this object; None
                 takes the first free of ``w000``, ``w001``, …
             health_timeout: Seconds until the world must be ready.
@@ -238,6 +268,12 @@ class AsyncWorld(WorldMetadata):
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
+            reseed: Seed for the world's random state, set after ``resume`` is restored, 0 or more.
+                The ``world.toml`` must have ``[run] reseed = true``. None keeps the random state
+                of the snapshot.
+            labels: What you say about the instance, at most 16 texts, numbers or booleans by name:
+                ``{"model": "…", "seed": 3}``. They stand in the manifest, in records, events,
+                tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
 
         Returns:
             The facts of the instance; its ``loaded`` says what of an archive was loaded.
@@ -269,7 +305,7 @@ class AsyncWorld(WorldMetadata):
             resume=resume,
             host=host,
             base_path=base_path,
-            run_dir=run_dir,
+            run_dir=self._run_dir if run_dir is None else run_dir,
             name=name,
             health_timeout=health_timeout,
             port_wait=port_wait,
@@ -280,6 +316,8 @@ class AsyncWorld(WorldMetadata):
             restart=restart,
             max_restarts=max_restarts,
             restart_window=restart_window,
+            reseed=reseed,
+            labels=labels,
         )
         fleet = self._open_fleet()
         plan = partial(plan_launch, self._config, tmux_session=_tmux_session)
@@ -314,7 +352,10 @@ class AsyncWorld(WorldMetadata):
         restart: RestartMode = "never",
         max_restarts: int = DEFAULT_MAX_RESTARTS,
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
+        reseed: int | None = None,
+        labels: Labels | None = None,
         on_failure: OnFailure = "keep",
+        progress: bool = False,
     ) -> Batch[StartedWorld]:
         """Start many instances at once and return when each is ready or has failed.
 
@@ -327,9 +368,9 @@ class AsyncWorld(WorldMetadata):
                 of what differs between them: an
                 :class:`~clawblox.config.options.InstanceSpec`, or a mapping with its fields, for
                 each.
-            run_dir: Directory of the run; by default that of the latest start of this object, else
-                the world directory. Until this object is closed, no other process can start many
-                instances in it.
+            run_dir: Directory of the run; by default that of this object, else that of its latest
+                start, else the world directory. Until this object is closed, no other process can
+                start many instances in it.
             record: Whether the worlds record.
             resume: Snapshot to restore, as in :meth:`start`; of an archive, the world's snapshot
                 alone, which is put into ``checkpoints`` of the run directory and stays there.
@@ -342,8 +383,12 @@ class AsyncWorld(WorldMetadata):
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
+            reseed: Seed for the random state of the first instance, as in :meth:`start`; it counts
+                up by 1 from instance to instance.
+            labels: Labels of the instances, as in :meth:`start`; those of a spec are added.
             on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all``
                 stops them all at the first failure.
+            progress: Show how far it is, on standard error, in a terminal or a notebook.
 
         Returns:
             The started instances, and the errors of those that failed.
@@ -370,9 +415,12 @@ class AsyncWorld(WorldMetadata):
                 restart=restart,
                 max_restarts=max_restarts,
                 restart_window=restart_window,
+                reseed=reseed,
+                labels=labels,
                 on_failure=on_failure,
             ),
             reuse=True,
+            progress=progress,
         )
 
     async def fork(
@@ -391,7 +439,9 @@ class AsyncWorld(WorldMetadata):
         restart: RestartMode = "never",
         max_restarts: int = DEFAULT_MAX_RESTARTS,
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
+        labels: Labels | None = None,
         on_failure: OnFailure = "keep",
+        progress: bool = False,
     ) -> Batch[StartedWorld]:
         """Start several independent instances from one snapshot.
 
@@ -404,8 +454,8 @@ class AsyncWorld(WorldMetadata):
                 archive, the world's snapshot is used, as in :meth:`start_many`; the agents'
                 state is not.
             count: Number of instances, at most 12000.
-            run_dir: Directory of the run; by default the one that the snapshot was saved in, else
-                as in :meth:`start_many`.
+            run_dir: Directory of the run; by default the one that the snapshot was saved in, which
+                its manifest tells, else as in :meth:`start_many`.
             reseed: Seed for the random state of the first instance, 0 or more; the seed counts up
                 by 1 from instance to instance. The ``world.toml`` must have
                 ``[run] reseed = true``. None keeps the random state of the snapshot, so all
@@ -421,7 +471,9 @@ class AsyncWorld(WorldMetadata):
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
+            labels: Labels of the instances.
             on_failure: What happens to the others when one fails.
+            progress: Show how far it is.
 
         Returns:
             The started instances, and the errors of those that failed.
@@ -446,6 +498,7 @@ class AsyncWorld(WorldMetadata):
             restart=restart,
             max_restarts=max_restarts,
             restart_window=restart_window,
+            labels=labels,
             on_failure=on_failure,
         )
         path, digest = await run_blocking(find_parent, checkpoint, self._config.dir)
@@ -454,7 +507,9 @@ class AsyncWorld(WorldMetadata):
         if run_dir is None and isinstance(checkpoint, Mapping):
             run_dir = self._open_fleet().last_run_dir(checkpoint.get("instance"))
         forked = attrs.evolve(options, resume=path)
-        return await self._start_many(specs, run_dir, forked, reuse=False, parent_sha256=digest)
+        return await self._start_many(
+            specs, run_dir, forked, reuse=False, progress=progress, parent_sha256=digest
+        )
 
     async def _start_many(
         self,
@@ -463,12 +518,13 @@ class AsyncWorld(WorldMetadata):
         options: ManyOptions,
         *,
         reuse: bool,
+        progress: bool,
         parent_sha256: str | None = None,
     ) -> Batch[StartedWorld]:
         fleet = self._open_fleet()
-        given = (
-            run_dir if run_dir is not None else self._latest.run_dir if self._latest else self.dir
-        )
+        given = self._run_dir if run_dir is None else run_dir
+        if given is None:
+            given = self._latest.run_dir if self._latest else self.dir
         directory = await run_blocking(lambda: make_run_dir(resolve_run_dir(given)))
         snapshots = await Snapshots.find(
             options,
@@ -491,7 +547,9 @@ class AsyncWorld(WorldMetadata):
             return snapshots.note_archives(launches)
 
         stop_all = options.on_failure == "stop_all"
-        batch = await fleet.start_many(directory, plan, reuse=reuse, stop_all=stop_all)
+        batch = await fleet.start_many(
+            directory, plan, reuse=reuse, stop_all=stop_all, progress=progress
+        )
         self._latest_started = next(reversed(list(batch)), self._latest_started)
         return batch
 
@@ -521,11 +579,30 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         return await fleet.tasks.own(partial(fleet.stop, instance, _check_grace(grace_seconds)))
 
-    async def stop_all(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> Batch[StopResult]:
+    async def wait(self, instance: str | None = None) -> WorldExit:
+        """Wait until an instance has ended for good: restarts by its policy are waited for.
+
+        Args:
+            instance: Name of the instance; not needed while there is only one.
+
+        Returns:
+            How it ended; at once for one that has ended already.
+
+        Raises:
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+
+        Cancellation: the instance goes on.
+        """
+        return await self._open_fleet().find_or_past(instance).wait_ended()
+
+    async def stop_all(
+        self, *, grace_seconds: float = DEFAULT_GRACE_S, progress: bool = False
+    ) -> Batch[StopResult]:
         """Stop all instances at once; see :meth:`stop`.
 
         Args:
             grace_seconds: Seconds between TERM and KILL.
+            progress: Show how far it is, on standard error, in a terminal or a notebook.
 
         Returns:
             How each ended, and the errors of those that could not be stopped.
@@ -537,7 +614,7 @@ class AsyncWorld(WorldMetadata):
         """
         fleet = self._open_fleet()
         names = [supervisor.instance.name for supervisor in fleet.supervisors]
-        return await fleet.stop_all(names, _check_grace(grace_seconds))
+        return await fleet.stop_all(names, _check_grace(grace_seconds), progress=progress)
 
     async def drain(
         self,
@@ -785,6 +862,7 @@ class AsyncWorld(WorldMetadata):
         instances: Iterable[str] | None = None,
         timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        progress: bool = False,
     ) -> BatchOperation[SavedSnapshot]:
         """Save snapshots of many instances at once, each registered in its own manifest.
 
@@ -797,6 +875,7 @@ class AsyncWorld(WorldMetadata):
             instances: Their names; None means all that are ready.
             timeout: Seconds for each transfer.
             max_bytes: Size limit of each snapshot, in bytes.
+            progress: Show how far it is, on standard error, in a terminal or a notebook.
 
         Raises:
             ConfigError: An argument is wrong.
@@ -807,7 +886,8 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         options = SaveOptions(dir, timeout, max_bytes)
         names = fleet.ready_names if instances is None else tuple(instances)
-        return save_all(fleet, [fleet.find(name) for name in names], options)
+        known = [fleet.find(name) for name in names]
+        return save_all(fleet, known, options, progress=progress)
 
     async def autosave(
         self,
@@ -868,8 +948,8 @@ class AsyncWorld(WorldMetadata):
             started_at: When it began; a datetime without a zone is UTC, text is ISO 8601.
             ended_at: When it ended.
             resume_from: The checkpoint it was resumed from: a path, or what ``save`` returned.
-            run_dir: Directory of the run; None means that of the latest start, else the world
-                directory.
+            run_dir: Directory of the run; by default that of the latest start, else that of this
+                object, else the world directory.
 
         Raises:
             ConfigError: A value has the wrong type or format; names it.
@@ -886,7 +966,7 @@ class AsyncWorld(WorldMetadata):
             ended_at=ended_at,
             resume_from=resume_from,
         )
-        latest = self._latest.instance_dir if self._latest else self.dir
+        latest = self._latest.instance_dir if self._latest else self._run_dir or self.dir
         directory = latest if run_dir is None else await run_blocking(resolve_run_dir, run_dir)
         await fleet.label_run(directory, update)
 

@@ -6,6 +6,7 @@ and finds them by name; each is run by its supervisor.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -27,7 +28,7 @@ from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.startup import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor, start_stopped
-from clawblox.results import EventKind, StartedWorld, StopResult
+from clawblox.results import EventKind, Labels, StartedWorld, StopResult
 from clawblox.rundir.claims import RunClaim, claim_run, free_names
 from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
 from clawblox.rundir.manifest import Update
@@ -42,6 +43,7 @@ from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.clients import InstanceClients
 from clawblox.world.control_sockets import ControlSockets, Handlers
+from clawblox.world.progress import shown_progress
 from clawblox.world.starts import Starts, given_up
 
 __all__ = ["Fleet", "Handlers", "Plan"]
@@ -81,7 +83,7 @@ class Fleet:
         self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
         self._latest: dict[Path, Instance] = {}
-        self._past_names: dict[str, Path] = {}
+        self._past: dict[str, Supervisor] = {}
         self._has_started = False
         self._cleared: set[Path] = set()
         self._planned: dict[str, Launch] = {}
@@ -134,6 +136,12 @@ class Fleet:
         known = self._supervisors.items()
         return tuple(name for name, one in known if one.lifecycle.state is State.READY)
 
+    def describe_counts(self) -> str:
+        """Return how many instances stand where: ``8 ready, 1 starting``."""
+        states = [one.lifecycle.state.value for one in self._supervisors.values()]
+        counts = Counter([*states, *("starting" for _ in self._starting)])
+        return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"
+
     @property
     def snapshots_in_use(self) -> set[Path | None]:
         """The snapshots that instances were restored from, or will be."""
@@ -153,21 +161,32 @@ class Fleet:
             return known[name]
         raise self._no_instance(name)
 
+    def find_or_past(self, name: str | None) -> Supervisor:
+        """Return the named instance, even if it was stopped; None means the only one.
+
+        Raises:
+            UsageError: As :meth:`find`.
+        """
+        if name is not None and name not in self._supervisors and name in self._past:
+            return self._past[name]
+        return self.find(name)
+
     def _no_instance(self, name: str | None) -> UsageError:
         names = ", ".join(self._supervisors) or "none"
-        past = ", ".join(one for one in self._past_names if one not in self._supervisors)
+        past = ", ".join(one for one in self._past if one not in self._supervisors)
         asked = "no instance was named" if name is None else f"no instance {name!r}"
         ended = f", and there were: {past}" if past else ""
         return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
 
     def last_run_dir(self, name: object) -> Path | None:
         """Return the run directory of the last instance called ``name``; None without one."""
-        return self._past_names.get(name) if isinstance(name, str) else None
+        found = self._past.get(name) if isinstance(name, str) else None
+        return None if found is None else found.instance.launch.run_dir
 
     def _was_asked_for(self, name: str) -> bool:
         """Return whether an instance of that name was started here, or is being started."""
         being_started = (one.instance.launch.options.name for one in self._starting)
-        return name in {*self._past_names, *self._names, *self._planned, *being_started}
+        return name in {*self._past, *self._names, *self._planned, *being_started}
 
     # -- start and stop ---------------------------------------------------------------------
 
@@ -180,7 +199,10 @@ class Fleet:
         launch = await run_blocking(plan)
         await self._close_interrupted(launch.run_dir)
         control = await self._controls.open(launch.run_dir)
-        supervisor = self._begin(launch, control, update=_lineage(launch))
+        # Even an update that says nothing creates the manifest if there is none.
+        lineage = {} if launch.archive is None else launch.lineage
+        update = run_update(labels=launch.options.labels, **lineage)
+        supervisor = self._begin(launch, control, update=update)
         try:
             return await supervisor.wait_started()
         except BaseException:
@@ -193,7 +215,7 @@ class Fleet:
         await self._end([supervisor for supervisor in known if supervisor is not None])
 
     async def start_many(
-        self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool
+        self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool, progress: bool
     ) -> Batch[StartedWorld]:
         """Start many instances; fails, and is cancelled, as ``AsyncWorld.start_many`` says.
 
@@ -202,22 +224,27 @@ class Fleet:
             plan: Returns their launches, given free names. Blocks.
             reuse: Whether the name of an instance that has ended is free.
             stop_all: Whether the first failure ends all the others.
+            progress: Whether to show how far they are.
         """
-        start = partial(self._start_many, run_dir, plan, reuse, stop_all)
+        start = partial(self._start_many, run_dir, plan, reuse, stop_all, progress)
         return await self.tasks.own(start, undo=lambda batch: self.undo_start(*batch))
 
     async def _start_many(
-        self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool
+        self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool, progress: bool
     ) -> Batch[StartedWorld]:
         claim = await run_blocking(claim_run, run_dir)
         if self._claims.setdefault(run_dir, claim) is not claim:
             claim.release()
         await self._close_interrupted(run_dir)
-        async with self._planning(run_dir, plan, reuse=reuse) as launches:
+        async with (
+            self._planning(run_dir, plan, reuse=reuse) as launches,
+            shown_progress("Starting", len(launches), is_wanted=progress) as advance,
+        ):
             directories = {name: one.instance_dir for name, one in launches.items()}
-            await self.writers.of(run_dir).apply(instances_update(directories))
+            labels = {name: one.options.labels for name, one in launches.items()}
+            await self.writers.of(run_dir).apply(instances_update(directories, labels))
             control = await self._controls.open(run_dir)
-            starts = Starts(len(launches), stop_all=stop_all)
+            starts = Starts(len(launches), stop_all=stop_all, advance=advance)
             begun = {
                 name: self._begin_member(launch, control, starts.note)
                 for name, launch in launches.items()
@@ -302,9 +329,8 @@ class Fleet:
             index=launch.index,
             status="running",
             started_at=begun_at,
-            resume_from=launch.resume_path,
-            parent_sha256=launch.parent_sha256,
-            resume_archive=launch.archive,
+            labels=launch.options.labels,
+            **launch.lineage,
         )
         return self._begin(
             launch, control, update=update, durable=False, run_id=run_id, on_settled=on_settled
@@ -336,12 +362,15 @@ class Fleet:
             if supervisor.lifecycle.is_over:
                 await self._forget(supervisor)
 
-    async def stop_all(self, names: Iterable[str], grace_seconds: float) -> Batch[StopResult]:
+    async def stop_all(
+        self, names: Iterable[str], grace_seconds: float, *, progress: bool = False
+    ) -> Batch[StopResult]:
         """End many instances at once; see ``AsyncWorld.stop_all``."""
         jobs: dict[str, Job[StopResult]] = {
             name: partial(self.stop, name, grace_seconds) for name in names
         }
-        batch = await BatchOperation(self.tasks, jobs)
+        shown = partial(shown_progress, "Stopping", is_wanted=progress)
+        batch = await BatchOperation(self.tasks, jobs, progress=shown)
         await self._flush_manifests()
         return batch
 
@@ -392,7 +421,7 @@ class Fleet:
         instance = supervisor.instance
         self._starting.discard(supervisor)
         if instance.name:
-            self._past_names[instance.name] = instance.launch.run_dir
+            self._past[instance.name] = supervisor
         if supervisor.started is not None:
             replaced = self._supervisors.pop(instance.name, None)
             if replaced is not None:
@@ -434,9 +463,15 @@ class Fleet:
 
     # -- services ---------------------------------------------------------------------------
 
-    def emit(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
+    def emit(
+        self,
+        kind: EventKind,
+        instance: str,
+        labels: Labels,
+        **detail: Any,  # noqa: ANN401
+    ) -> None:
         """Send an event to all subscribers, and count it."""
-        self.hub.emit(kind, instance, **detail)
+        self.hub.emit(kind, instance, labels, **detail)
         self.recorder.count_event(kind)
         if kind == "ready":
             self.recorder.observe("ready_s", detail["ready_s"])
@@ -445,24 +480,13 @@ class Fleet:
         self.recorder.observe("loop_lag_s", lag_s)
         if lag_s > GAP_S:
             _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
-            self.emit("lagged", "", seconds=lag_s)
+            self.emit("lagged", "", {}, seconds=lag_s)
 
     async def _trim_logs(self) -> None:
         while self._max_log_bytes is not None:
             await anyio.sleep(_TRIM_INTERVAL_S)
             logs = [path for one in self._supervisors.values() for path in one.instance.log_files]
             await run_blocking(trim_logs, logs, self._max_log_bytes)
-
-
-def _lineage(launch: Launch) -> Update:
-    """Return what the manifest of a lone instance says of its start; the caller labels its run."""
-    if launch.archive is None:
-        return Update()  # creates the manifest if there is none
-    return run_update(
-        resume_from=launch.resume_path,
-        parent_sha256=launch.parent_sha256,
-        resume_archive=launch.archive,
-    )
 
 
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]

@@ -25,6 +25,7 @@ from clawblox.rundir.save import save_snapshot
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
+from clawblox.world.progress import shown_progress
 
 __all__ = ["Autosave", "remove_saves", "save", "save_all", "save_now"]
 
@@ -45,18 +46,24 @@ async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> Sa
 
 
 def save_all(
-    fleet: Fleet, supervisors: Iterable[Supervisor], options: SaveOptions
+    fleet: Fleet,
+    supervisors: Iterable[Supervisor],
+    options: SaveOptions,
+    *,
+    progress: bool = False,
 ) -> BatchOperation[SavedSnapshot]:
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
     return BatchOperation(
         fleet.tasks,
         {known.instance.name: partial(save_now, fleet, known, options) for known in supervisors},
+        progress=partial(shown_progress, "Saving", is_wanted=progress),
     )
 
 
 async def save_now(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:
     """Save as :func:`save` does, for a caller that is a task of the fleet itself."""
     instance = supervisor.instance
+    labels = instance.launch.options.labels
     fleet.recorder.add("saves")
     begun_at = anyio.current_time()
     try:
@@ -70,14 +77,19 @@ async def save_now(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -
                 run_id=lambda: instance.run_id,
             )
     except Exception as error:
-        fleet.emit("save_failed", instance.name, error=error)
+        fleet.emit("save_failed", instance.name, labels, error=error)
         raise
     supervisor.note_saved(saved)
     elapsed_s = anyio.current_time() - begun_at
     fleet.recorder.observe("save_s", elapsed_s)
     fleet.recorder.add("saved_bytes", saved.size_bytes)
     fleet.emit(
-        "saved", instance.name, path=saved.path, size_bytes=saved.size_bytes, elapsed_s=elapsed_s
+        "saved",
+        instance.name,
+        labels,
+        path=saved.path,
+        size_bytes=saved.size_bytes,
+        elapsed_s=elapsed_s,
     )
     return saved
 

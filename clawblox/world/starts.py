@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from clawblox.concurrency.batch import Advance
 from clawblox.errors import WorldStartError
 from clawblox.instance.supervisor import Supervisor
 
@@ -16,17 +17,19 @@ class Starts:
     Args:
         count: Number of starts in the batch.
         stop_all: Whether the first failure aborts the batch.
+        advance: Called for each start that is over.
 
     Attributes:
         is_decided: Set when every start is over, or the batch is aborted.
         failed: Names of the instances that failed, in the order in which they did.
     """
 
-    def __init__(self, count: int, *, stop_all: bool) -> None:
+    def __init__(self, count: int, *, stop_all: bool, advance: Advance) -> None:
         self.is_decided = anyio.Event()
         self.failed: list[str] = []
         self._left = count
         self._stop_all = stop_all
+        self._advance = advance
         if not count:
             self.is_decided.set()
 
@@ -35,6 +38,7 @@ class Starts:
         self._left -= 1
         if supervisor.started is None:
             self.failed.append(supervisor.instance.name)
+        self._advance(supervisor.started is None)
         if not self._left or self.is_aborted:
             self.is_decided.set()
 

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 import attrs
 
 from clawblox.config.world_toml import WorldConfig
-from clawblox.results import StartedWorld
+from clawblox.results import Labels, StartedWorld
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
 from clawblox.world.async_world import AsyncWorld
@@ -155,6 +155,8 @@ class World(WorldMetadata):
 
     Args:
         dir: Directory with a ``world.toml``, or the address of one in a GitHub repository.
+        run_dir: Directory of the run, for every call that takes a ``run_dir`` and is given none;
+            None leaves them their own defaults.
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
 
     Raises:
@@ -166,10 +168,14 @@ class World(WorldMetadata):
         self,
         dir: str | Path,  # noqa: A002 - the documented name
         *,
+        run_dir: str | Path | None = None,
         max_log_bytes: int | None = DEFAULT_LOG_BYTES,
     ) -> None:
-        self._world = AsyncWorld(dir, max_log_bytes=max_log_bytes)
+        self._world = AsyncWorld(dir, run_dir=run_dir, max_log_bytes=max_log_bytes)
         self._is_open = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._world._summary})"
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
@@ -192,6 +198,11 @@ class World(WorldMetadata):
     def instances(self) -> tuple[str, ...]:
         """See :attr:`AsyncWorld.instances`."""
         return self._world.instances
+
+    @property
+    def labels(self) -> dict[str, Labels]:
+        """See :attr:`AsyncWorld.labels`."""
+        return self._world.labels
 
     @property
     def metrics(self) -> Metrics:
@@ -234,6 +245,7 @@ class World(WorldMetadata):
     start_many = _sync(AsyncWorld.start_many)
     fork = _sync(AsyncWorld.fork)
     stop = _sync(AsyncWorld.stop)
+    wait = _sync(AsyncWorld.wait)
     stop_all = _sync(AsyncWorld.stop_all)
     drain = _sync(AsyncWorld.drain)
     connect = _sync(AsyncWorld.connect)

@@ -32,7 +32,6 @@ NOT_OFFERED = {
     ("run", "max_restarts"): "there are no restarts",
     ("run", "restart_window"): "there are no restarts",
     ("up", "detach"): "up --detach puts the orchestrator in the background instead",
-    ("up", "reseed"): "only forks are reseeded",
     ("fork", "detach"): "fork --detach puts the orchestrator in the background instead",
     ("fork", "resume"): "forks resume from SOURCE",
     ("save", "max_bytes"): "the control socket of an orchestrator does not take it",

@@ -15,11 +15,13 @@ from clawblox.config.arguments import (
     check_count,
     check_env,
     check_host,
+    check_labels,
     check_path,
     check_port,
     check_read_path,
     check_seconds,
     check_text,
+    parse_label,
 )
 from clawblox.errors import ConfigError
 
@@ -95,3 +97,52 @@ def test_variables_are_a_mapping() -> None:
     for value in (5, [("TEAM", "red")]):
         with pytest.raises(ConfigError, match=r"^env: "):
             check_env(value)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------- labels
+
+
+def test_labels_are_short_texts_numbers_and_booleans() -> None:
+    labels = {"model": "fable 5 (beta)", "seed": 2**64 - 1, "t": -0.5, "ok": True, "n" * 63: "é"}
+    assert check_labels(labels) == labels
+    assert check_labels(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "key"),
+    [
+        (["a"], "labels"),
+        ("model=a", "labels"),
+        ({f"l{number}": 1 for number in range(17)}, "labels"),
+        *(({name: 1}, "labels") for name in ("", "a b", "1a", "_a", "ä", "a" * 64, 5, None)),
+        *(
+            ({"a": value}, "labels.a")
+            for value in ("", "x" * 201, "a\nb", "\x1b[31m", math.nan, math.inf, 2**64, None, [1])
+        ),
+    ],
+)
+def test_other_labels_are_refused_by_name(labels: Any, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_labels(labels)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-0.5", -0.5),
+        ("1e3", 1000.0),
+        ("true", True),
+        ("false", False),
+        ("007", "007"),
+        ("1_000", "1_000"),
+        ("nan", "nan"),
+        ("True", "True"),
+        ("", ""),
+        ("1e", "1e"),
+    ],
+)
+def test_a_typed_label_is_the_value_that_it_looks_like(text: str, value: object) -> None:
+    assert parse_label(text) == value
+    assert type(parse_label(text)) is type(value)

@@ -20,12 +20,11 @@ from tests.support import make_world
 # What a call takes beside the options, and which options it does not take, with the reason.
 CALLS: list[tuple[Callable[..., Any], type, set[str], set[str]]] = [
     (AsyncWorld.start, StartOptions, {"_tmux_session"}, set()),
-    # Each instance names its own snapshot where they begin afresh: only a fork is reseeded.
-    (AsyncWorld.start_many, ManyOptions, {"instances", "run_dir"}, {"reseed"}),
+    (AsyncWorld.start_many, ManyOptions, {"instances", "run_dir", "progress"}, set()),
     # Its snapshot is the checkpoint.
-    (AsyncWorld.fork, ManyOptions, {"checkpoint", "count", "run_dir"}, {"resume"}),
+    (AsyncWorld.fork, ManyOptions, {"checkpoint", "count", "run_dir", "progress"}, {"resume"}),
     (AsyncWorld.save, SaveOptions, {"instance"}, set()),
-    (AsyncWorld.save_all, SaveOptions, {"instances"}, set()),
+    (AsyncWorld.save_all, SaveOptions, {"instances", "progress"}, set()),
 ]
 
 
@@ -45,7 +44,7 @@ def test_a_call_takes_the_options_with_their_defaults(
 
 def test_every_option_of_many_is_shared_or_theirs() -> None:
     shared = {field.name for field in attrs.fields(SharedOptions)}
-    for options, own in ((StartOptions, 8), (ManyOptions, 3)):
+    for options, own in ((StartOptions, 8), (ManyOptions, 2)):
         names = {field.name for field in attrs.fields(options)}
         assert shared < names
         assert len(names - shared) == own

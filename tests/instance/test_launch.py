@@ -221,7 +221,7 @@ def test_a_missing_snapshot_of_one_spec_fails_the_whole_plan(
 
 
 def test_a_spec_can_be_given_as_a_mapping() -> None:
-    given = {"name": "left", "resume": "a.json", "env": {"A": "1"}, "record": True}
+    given = {"name": "left", "resume": "a.json", "env": {"A": "1"}, "record": True, "labels": {}}
     spec = InstanceSpec.parse(given)
     assert attrs.asdict(spec) == given
     assert InstanceSpec.parse(spec) is spec

@@ -276,15 +276,35 @@ def test_a_world_that_spells_a_path_otherwise_still_has_one_entry_and_its_spelli
 
 def test_an_instance_stands_once_by_the_directory_of_its_manifest():
     worlds = {"w000": ROOT / "worlds/w000", "w001": ROOT / "worlds/w001"}
-    manifest = EMPTY.merged(instances_update(worlds), instances_update({"x": Path("/other/x")}))
+    others = {"x": Path("/other/x")}
+    manifest = EMPTY.merged(instances_update(worlds, {}), instances_update(others, {}))
     assert manifest.instances == [
         {"name": "w000", "dir": "worlds/w000"},
         {"name": "w001", "dir": "worlds/w001"},
         {"name": "x", "dir": "/other/x"},
     ]
     assert manifest.resolve(manifest.instances[1]["dir"]) == worlds["w001"]
-    again = manifest.merged(instances_update({"left": worlds["w000"]}))
+    again = manifest.merged(instances_update({"left": worlds["w000"]}, {}))
     assert [one["name"] for one in again.instances] == ["left", "w001", "x"]
+
+
+def test_labels_replace_those_of_an_earlier_start_and_empty_ones_remove_them():
+    worlds = {"w000": ROOT / "worlds/w000"}
+    labelled = EMPTY.merged(
+        instances_update(worlds, {"w000": {"model": "fable", "seed": 3}}),
+        run_update(id="a", labels={"model": "fable", "seed": 3}),
+    )
+    assert (
+        labelled.instances[0]["labels"] == labelled.run["labels"] == {"model": "fable", "seed": 3}
+    )
+    again = labelled.merged(
+        instances_update(worlds, {"w000": {"seed": 4}}), run_update(labels={"seed": 4})
+    )
+    assert again.instances[0]["labels"] == again.run["labels"] == {"seed": 4}
+    plain = again.merged(instances_update(worlds, {}), run_update(labels={}))
+    assert "labels" not in plain.instances[0]
+    assert "labels" not in plain.run
+    assert labelled.merged(run_update(id="b")).run == {"id": "b"}
 
 
 def restart(number: int, resume_from: Path | None = None, exit_: str = "exit status 3") -> Update:
@@ -420,7 +440,7 @@ removals = st.builds(
     lambda n: removal_update([ROOT / f"checkpoints/{n}"], at=f"at {n}"), st.integers(0, 3)
 )
 instances = st.builds(
-    lambda n, inside: instances_update({f"w{n}": (ROOT if inside else Path("/x")) / f"w{n}"}),
+    lambda n, inside: instances_update({f"w{n}": (ROOT if inside else Path("/x")) / f"w{n}"}, {}),
     st.integers(0, 3),
     st.booleans(),
 )

@@ -213,6 +213,19 @@ async def test_a_scrape_has_counters_histograms_and_instances_by_state(metrics: 
 
 
 @pytest.mark.anyio
+async def test_labels_of_instances_are_served_for_joins_with_other_series() -> None:
+    labels = {"w000": {"model": 'a"b', "seed": 3}, "w001": {"model": "c"}, "w002": {}}
+    async with MetricsEndpoint(Metrics, dict, lambda: labels) as endpoint:
+        samples = samples_of((await get(endpoint)).body)
+    infos = [dict(given) for name, given in samples if name == "clawblox_instance_info"]
+    assert sorted(infos, key=lambda info: info["name"]) == [
+        {"name": "w000", "label_model": 'a"b', "label_seed": "3"},
+        {"name": "w001", "label_model": "c", "label_seed": ""},
+        {"name": "w002", "label_model": "", "label_seed": ""},
+    ]
+
+
+@pytest.mark.anyio
 async def test_every_metric_is_served_with_a_help_text_and_a_unit(metrics: Metrics) -> None:
     async with endpoint_of(metrics) as endpoint:
         text = (await get(endpoint)).body.decode()

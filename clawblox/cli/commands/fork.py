@@ -110,7 +110,6 @@ def command(
         anyio.run(_take_snapshot, found) if is_here else {},
         count,
         run_dir=home,
-        reseed=options.reseed,
         on_failure=options.on_failure,
         **options.shared(),
     )
@@ -227,7 +226,7 @@ async def _take_snapshot(source: _Source) -> Mapping[str, Any]:
 async def _ask_orchestrator(source: _Source, count: int, options: ManyOptions) -> int:
     """Ask the run's own orchestrator to fork; return the exit status."""
     snapshot = await _take_snapshot(source)
-    not_sent = attrs.filters.exclude("detach", "resume", "reseed")
+    not_sent = attrs.filters.exclude("detach", "resume")
     failures = 0
 
     async def work(show_soon: OnEvent) -> bool:
@@ -244,7 +243,6 @@ async def _ask_orchestrator(source: _Source, count: int, options: ManyOptions) -
             source.world_dir,
             snapshot,
             count,
-            reseed=options.reseed,
             on_event=on_event,
             options=attrs.asdict(options, recurse=False, filter=not_sent),
         )

@@ -37,7 +37,7 @@ __all__ = ["command"]
 )
 @world_argument
 @count_option
-@options_from(ManyOptions, "options", without=("detach", "reseed"))
+@options_from(ManyOptions, "options", without=("detach",))
 @click.option(
     "--run-dir",
     cls=SectionOption,

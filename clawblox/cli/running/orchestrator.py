@@ -176,7 +176,10 @@ class Orchestrator:
         from clawblox.telemetry.prometheus import MetricsEndpoint
 
         endpoint = MetricsEndpoint(
-            lambda: self._world.metrics, self._states.counts, port=self._options.metrics_port
+            lambda: self._world.metrics,
+            self._states.counts,
+            lambda: self._world.labels,
+            port=self._options.metrics_port,
         )
         async with endpoint:
             self._facts.append(f"metrics at {endpoint.url}")

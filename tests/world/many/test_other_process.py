@@ -39,7 +39,7 @@ async def forks_from_outside(
     events: list[Mapping[str, Any]] = []
     with anyio.fail_after(HANG_S):
         is_owned = await fork_instances(
-            run, world_dir, checkpoint, count, reseed=reseed, on_event=events.append
+            run, world_dir, checkpoint, count, on_event=events.append, options={"reseed": reseed}
         )
     return [one for one in events if one["event"] in ("started", "failed")] if is_owned else None
 

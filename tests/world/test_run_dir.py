@@ -1,0 +1,80 @@
+"""The run directory that a world object is made with, and what it stands for in each call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawblox import AsyncWorld, ConfigError, World
+from tests.running import manifest_of
+from tests.support import make_world
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_run_directory_said_once_holds_for_every_call(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(make_world(tmp_path), run_dir=run) as world:
+        await world.record_run(id="r-1")
+        alone = await world.start(name="alone", record=True, record_dir=tmp_path / "films")
+        many = await world.start_many(1)
+        assert {alone.run_dir, many["w000"].run_dir} == {run}
+        assert alone.record_dir == tmp_path / "films"
+    assert manifest_of(run)["run"]["id"] == "r-1"
+
+
+async def test_a_call_can_name_another_one(tmp_path: Path) -> None:
+    async with AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run") as world:
+        elsewhere = await world.start(run_dir=tmp_path / "elsewhere")
+        assert elsewhere.run_dir == tmp_path / "elsewhere"
+
+
+async def test_a_fork_goes_where_its_snapshot_was_saved_even_if_the_object_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    directory = make_world(tmp_path)
+    async with AsyncWorld(directory, run_dir=tmp_path / "first") as world:
+        await world.start()
+        saved = await world.save()
+    async with AsyncWorld(directory, run_dir=tmp_path / "second") as world:
+        (fork,) = await world.fork(saved.path)
+        assert fork.run_dir == tmp_path / "first"
+
+
+def test_a_relative_one_is_that_of_the_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with World(make_world(tmp_path), run_dir="run") as world:
+        monkeypatch.chdir("/")
+        assert world.start().run_dir == tmp_path / "run"
+
+
+def test_an_empty_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^run_dir: "):
+        World(make_world(tmp_path), run_dir="")
+
+
+# ------------------------------------------------------------------------------- its text
+
+
+async def test_a_world_is_a_line_of_text(tmp_path: Path) -> None:
+    world = AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run")
+    assert repr(world) == "AsyncWorld('counter', not open)"
+    async with world:
+        assert repr(world) == "AsyncWorld('counter', no instances)"
+        batch = await world.start_many(2)
+        assert repr(world) == "AsyncWorld('counter', 2 ready)"
+        assert repr(batch) == "Batch(2 done, 0 failed)"
+        assert repr(batch["w000"]) == f"StartedWorld('w000', {batch['w000'].url!r})"
+        saved = await world.save(instance="w001")
+        assert repr(saved).startswith("SavedSnapshot('w001', ")
+        assert "\n" not in repr(saved)
+
+
+def test_the_sync_world_is_one_too(tmp_path: Path) -> None:
+    with World(make_world(tmp_path), run_dir=tmp_path / "run") as world:
+        world.start(labels={"seed": 3})
+        assert repr(world) == "World('counter', 1 ready)"
+    assert repr(world) == "World('counter', not open)"
