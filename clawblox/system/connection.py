@@ -10,6 +10,7 @@ httptools is imported when the first connection is opened.
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import socket
@@ -429,7 +430,7 @@ def _reason(error: BaseException) -> str:
     """Return what broke a connection, as the system says it."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
+        if isinstance(cause, OSError) and cause.errno:
+            return os.strerror(cause.errno)
         cause = cause.__cause__
     return str(error) or "the connection broke"
