@@ -11,7 +11,6 @@ from clawblox.checkpoint.archive import reader
 from clawblox.checkpoint.load import load as loader
 from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.options import (
-    DEFAULT_IDLE_WAIT_S,
     LoadOptions,
     OnUnarchivable,
     SaveOptions,
@@ -22,6 +21,7 @@ from clawblox.checkpoint.save import save
 from clawblox.checkpoint.twins import async_twin
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_read_path
+from clawblox.config.options import DEFAULT_IDLE_WAIT_S
 
 __all__ = [
     "async_load_checkpoint",
@@ -114,7 +114,7 @@ def load_checkpoint(
         CheckpointError: It cannot be read, or something is in its way in ``run_dir``.
         ConfigError: An argument is wrong.
     """
-    return loader.load(LoadOptions(**locals()))
+    return loader.load(LoadOptions(**locals())).result
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:

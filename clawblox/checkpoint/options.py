@@ -26,7 +26,6 @@ from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
 from clawblox.protocol import ARCHIVE_SUFFIX
 
 __all__ = [
-    "DEFAULT_IDLE_WAIT_S",
     "LoadOptions",
     "OnUnarchivable",
     "SaveOptions",
@@ -35,9 +34,6 @@ __all__ = [
     "check_secrets",
     "label_secrets",
 ]
-
-DEFAULT_IDLE_WAIT_S: Final = 2.0
-"""How long a save waits for an idle moment of its agents."""
 
 OnUnarchivable: TypeAlias = Literal["raise", "record"]
 """What becomes of a save when a file cannot be in an archive: it fails, or says so in it."""

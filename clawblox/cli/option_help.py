@@ -72,8 +72,8 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "resume": OptionHelp(
         _STATE,
-        "Snapshot to resume from; a relative path is looked up in the world directory, then in the "
-        "current one.",
+        "Snapshot or archive (.ckpt) to resume from; a relative path is looked up in the world "
+        "directory, then in the current one.",
         "FILE",
         none="start fresh",
         envvar=protocol.RESUME_ENV,

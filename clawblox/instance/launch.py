@@ -43,6 +43,7 @@ class Launch:
         record_dir: Directory for recordings; None does not record.
         resume_path: Snapshot to restore; None starts afresh.
         parent_sha256: Digest of that snapshot; None if not known.
+        archive: The archive that the snapshot was taken out of; None if it was in none.
         reseed: Seed of the random state after the restore; None keeps the state of the snapshot.
         tmux_session: tmux session to run in; None runs without tmux.
         inherited: Our own environment, read once for all that are started together.
@@ -56,6 +57,7 @@ class Launch:
     record_dir: Path | None = None
     resume_path: Path | None = None
     parent_sha256: str | None = None
+    archive: Path | None = None
     reseed: int | None = None
     tmux_session: str | None = None
     inherited: Mapping[str, str] = attrs.field(
@@ -71,6 +73,15 @@ class Launch:
     def hands_listener_over(self) -> bool:
         """Whether the world inherits its listening socket; impossible under tmux."""
         return self.config.inherits_listener and self.tmux_session is None
+
+    @property
+    def lineage(self) -> dict[str, Any]:
+        """What the manifest says of where it comes from, as ``run_update`` takes it."""
+        return {
+            "resume_from": self.resume_path,
+            "parent_sha256": self.parent_sha256,
+            "resume_archive": self.archive,
+        }
 
     @cached_property
     def recorded_options(self) -> dict[str, Any]:

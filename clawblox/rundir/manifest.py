@@ -49,6 +49,7 @@ _RUN_FIELDS: Final = (
     "ended_at",
     "resume_from",
     "parent_sha256",
+    "resume_archive",
     "labels",
 )
 _PATH_FIELDS: Final = {
@@ -146,7 +147,8 @@ class Manifest:
         root = self.state_root
         run = dict(self.run)
         for update in updates:
-            run = _merge_run(run, _spelled(update.run, "resume_from", root))
+            new = _spelled(_spelled(update.run, "resume_from", root), "resume_archive", root)
+            run = _merge_run(run, new)
         document = {
             "schema_version": SCHEMA_VERSION,
             **self.document,

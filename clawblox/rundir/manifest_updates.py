@@ -42,6 +42,7 @@ def run_update(
     ended_at: datetime | str | None = None,
     resume_from: Path | str | Mapping[str, Any] | None = None,
     parent_sha256: str | None = None,
+    resume_archive: Path | None = None,
     labels: Labels | None = None,
 ) -> Update:
     """Describe the run; a field that is None keeps its value.
@@ -59,6 +60,7 @@ def run_update(
             ``save`` returned or the manifest holds (a relative path in a mapping counts
             from the run directory).
         parent_sha256: Digest of that checkpoint, in hexadecimal.
+        resume_archive: The archive that the checkpoint was taken out of.
         labels: Labels of the run, in place of those that stand there.
 
     Raises:
@@ -76,6 +78,7 @@ def run_update(
         "parent_sha256": _checked(
             "parent_sha256", parent_sha256, _is_filled, "must be a non-empty string"
         ),
+        "resume_archive": _absolute("resume_archive", resume_archive),
         "labels": None if labels is None else check_labels(labels),
     }
     return Update(run=_known(given))

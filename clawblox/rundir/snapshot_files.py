@@ -1,9 +1,14 @@
-"""Snapshots that a caller names: which file is meant, and which run it was saved in."""
+"""Snapshots that a caller names: which file is meant, and which run it was saved in.
+
+A caller may also name an archive, which holds a snapshot; ``world.archives`` takes it out.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from clawblox import protocol
 from clawblox.config.arguments import check_path, check_snapshot
@@ -13,7 +18,63 @@ from clawblox.rundir.manifest import find_checkpoint
 from clawblox.rundir.records import has_records
 from clawblox.system.files import digest_file, has_digest
 
-__all__ = ["find_parent", "find_resume", "find_snapshot", "snapshot_places", "source_run_dir"]
+__all__ = [
+    "find_archive",
+    "find_parent",
+    "find_resume",
+    "find_snapshot",
+    "is_archive",
+    "snapshot_places",
+    "source_run_dir",
+]
+
+_LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
+"""Of the first member of a zip file: signature, length of its name, length of its extra field."""
+_FIRST_MEMBER: Final = b"metadata.json"
+
+
+def find_archive(given: SnapshotLike | None, world_dir: Path, key: str) -> Path | None:
+    """Return the archive that a caller names in place of a snapshot. Blocks.
+
+    Args:
+        given: What the caller names: a path, or a mapping with ``path`` and perhaps ``sha256``.
+        world_dir: One of the places of a relative path, see :func:`find_snapshot`.
+        key: The argument that it was given as.
+
+    Returns:
+        Its path; None for a snapshot, or for None.
+
+    Raises:
+        ConfigError: There is no such file, there are two, or it is not the one that was saved.
+    """
+    if given is None:
+        return None
+    named, digest = check_snapshot(given, key)
+    path = find_snapshot(named, world_dir, key)
+    if not is_archive(path):
+        return None
+    if digest is not None and not has_digest(path, digest):
+        raise _other_digest(path, key, digest)
+    return path
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is an archive: by its suffix, or because it begins as one. Blocks."""
+    if path.suffix == protocol.ARCHIVE_SUFFIX:
+        return True
+    try:
+        with path.open("rb") as file:
+            start = file.read(_LOCAL_HEADER.size + len(_FIRST_MEMBER))
+    except OSError:
+        return False
+    if len(start) < _LOCAL_HEADER.size + len(_FIRST_MEMBER):
+        return False
+    signature, length, _ = _LOCAL_HEADER.unpack_from(start)
+    return (
+        signature == b"PK\x03\x04"
+        and length == len(_FIRST_MEMBER)
+        and start.endswith(_FIRST_MEMBER)
+    )
 
 
 def find_resume(resume: SnapshotLike | None, world_dir: Path) -> tuple[Path | None, str | None]:
@@ -61,7 +122,7 @@ def find_snapshot(given: object, world_dir: Path, key: str) -> Path:
         key: The argument that it was given as.
 
     Raises:
-        ConfigError: There is no such file, there are two, or it is an archive.
+        ConfigError: There is no such file, or there are two.
     """
     places = snapshot_places(given, world_dir, key)
     try:
@@ -78,7 +139,6 @@ def find_snapshot(given: object, world_dir: Path, key: str) -> Path:
     except OSError as error:
         message = f"the snapshot cannot be looked for: {error.strerror}"
         raise ConfigError(message, key=key, value=str(given)) from error
-    _refuse_archive(found[0], key)
     return found[0]
 
 
@@ -120,14 +180,3 @@ def _no_snapshot(places: Sequence[Path], key: str, given: object) -> ConfigError
 def _other_digest(path: Path, key: str, known: str | None) -> ConfigError:
     message = "the file is not the snapshot that was saved: its digest is another one"
     return ConfigError(message, path=path, key=key, value=known)
-
-
-def _refuse_archive(path: Path, key: str) -> None:
-    if path.suffix == protocol.ARCHIVE_SUFFIX:
-        raise ConfigError(
-            "this is an archive of world and agents, not the snapshot of a world",
-            path=path,
-            key=key,
-            value=str(path),
-            hint="load_checkpoint(path, run_dir), or clawblox ckpt extract, gives the snapshot",
-        )

@@ -2,11 +2,15 @@
 
 - ``async_world``: the API.
 - ``sync_world``: the same without ``await``.
+- ``agent_client``: an agent that has joined an instance.
+- ``sync_agent``: the same without ``await``.
+- ``synchronous``: turns async methods into sync ones.
 - ``portal``: the thread with the event loop behind it.
 - ``properties``: what a world says of itself without a call.
 - ``fleet``: the instances of an open world, and what serves them.
 - ``starts``: the starts of one batch.
 - ``save``: one save, many, and autosave.
+- ``archives``: starts from archives of world and agents, and checkpoints into them.
 - ``progress``: the line that shows how far an operation on many is.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.

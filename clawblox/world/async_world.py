@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -25,6 +25,7 @@ from clawblox.config.options import (
     DEFAULT_GRACE_S,
     DEFAULT_HEALTH_TIMEOUT_S,
     DEFAULT_HOST,
+    DEFAULT_IDLE_WAIT_S,
     DEFAULT_KEEP,
     DEFAULT_MAX_RESTARTS,
     DEFAULT_MAX_SNAPSHOT_BYTES,
@@ -48,20 +49,29 @@ from clawblox.results import (
     StopResult,
     WorldExit,
 )
-from clawblox.rundir.manifest_updates import RunStatus, agent_update, run_update
-from clawblox.rundir.paths import make_run_dir, resolve_run_dir
+from clawblox.rundir.manifest_updates import RunStatus, run_update
+from clawblox.rundir.paths import files_dir, make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
-from clawblox.rundir.snapshot_files import find_parent, source_run_dir
+from clawblox.rundir.snapshot_files import find_archive, find_parent, source_run_dir
 from clawblox.system.ports import MAX_LEASES
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.access import AgentLike, join, leave, make_member
+from clawblox.world.access import AgentLike, admit, leave, make_member
+from clawblox.world.agent_client import AsyncAgentClient, join_instance
+from clawblox.world.archives import ArchiveArguments, ArchiveStart, Snapshots, save_archive
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.save import Autosave, save, save_all
+
+if TYPE_CHECKING:
+    import os
+
+    from clawblox.checkpoint.model import Allowance
+    from clawblox.checkpoint.options import OnUnarchivable
+    from clawblox.checkpoint.progress import Report
 
 __all__ = ["AsyncWorld"]
 
@@ -237,7 +247,9 @@ class AsyncWorld(WorldMetadata):
             record_dir: Where it records; ``recordings`` in the run directory by default.
             resume: Snapshot to restore: its path, or what :meth:`save` returned, whose digest is
                 then checked. A relative path is looked up in the world directory, then in the
-                current directory. None starts a fresh run.
+                current directory. An archive (``.ckpt``) is loaded into the run directory, as
+                ``load_checkpoint`` does, and its snapshot is restored; ``run_dir`` must not be
+                the world directory then. None starts a fresh run.
             host: Address that the world binds.
             base_path: Prefix of its routes.
             run_dir: Directory of the run, which holds its manifest; by default that of this object,
@@ -265,10 +277,12 @@ class AsyncWorld(WorldMetadata):
                 tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
 
         Returns:
-            The facts of the instance.
+            The facts of the instance; its ``loaded`` says what of an archive was loaded.
 
         Raises:
             ConfigError: An argument is wrong.
+            CheckpointError: The archive is not sound, has no snapshot of a world, or something is
+                in its way in the run directory; CheckpointFormatError if it is not sound.
             UsageError: ``name`` is that of another instance of this object.
             RunLockedError: ``name`` is held by another orchestrator.
             PortInUseError: ``port`` is in use, or did not become free within ``port_wait``.
@@ -280,6 +294,8 @@ class AsyncWorld(WorldMetadata):
             WorldStartError: Its files or its tmux window could not be made, or it was stopped
                 before it was ready.
             ManifestError: The run cannot be registered in its manifest.
+
+        When it fails, what was loaded from an archive is removed again.
 
         Cancellation: the instance is ended; nothing of it is left.
         """
@@ -305,15 +321,21 @@ class AsyncWorld(WorldMetadata):
             labels=labels,
         )
         fleet = self._open_fleet()
+        plan = partial(plan_launch, self._config, tmux_session=_tmux_session)
 
         def prepare() -> Launch:
-            launch = plan_launch(self._config, options, tmux_session=_tmux_session)
+            launch = plan(options)
             make_run_dir(launch.run_dir)
             return launch
 
-        self._latest_started = await fleet.tasks.own(
-            partial(fleet.start, prepare), undo=fleet.undo_start
-        )
+        where = partial(find_archive, resume, self._config.dir, "resume")
+        archive = None if resume is None else await run_blocking(where)
+        if archive is None:
+            start = fleet.tasks.own(partial(fleet.start, prepare), undo=fleet.undo_start)
+        else:
+            whole = ArchiveStart(fleet, archive, options, plan)
+            start = fleet.tasks.own(whole.run, undo=whole.undo)
+        self._latest_started = await start
         return self._latest_started
 
     async def start_many(
@@ -351,7 +373,8 @@ class AsyncWorld(WorldMetadata):
                 start, else the world directory. Until this object is closed, no other process can
                 start many instances in it.
             record: Whether the worlds record.
-            resume: Snapshot to restore, as in :meth:`start`.
+            resume: Snapshot to restore, as in :meth:`start`; of an archive, the world's snapshot
+                alone, which is put into ``checkpoints`` of the run directory and stays there.
             env: Additional environment variables.
             host: Address that the worlds bind, each on its own port.
             base_path: Prefix of their routes.
@@ -373,6 +396,7 @@ class AsyncWorld(WorldMetadata):
 
         Raises:
             ConfigError: An argument is wrong.
+            CheckpointError: An archive is not sound, or has no snapshot of a world.
             RunLockedError: Another orchestrator runs many instances in the run directory.
             ManifestError: The instances cannot be listed in the manifest of the run.
 
@@ -427,7 +451,9 @@ class AsyncWorld(WorldMetadata):
 
         Args:
             checkpoint: The snapshot: its path, relative as for :meth:`start`, or what :meth:`save`
-                returned. If that includes a digest, it must be the digest of the file.
+                returned. If that includes a digest, it must be the digest of the file. Of an
+                archive, the world's snapshot is used, as in :meth:`start_many`; the agents'
+                state is not.
             count: Number of instances, at most 12000.
             run_dir: Directory of the run; by default the one that the snapshot was saved in, which
                 its manifest tells, else as in :meth:`start_many`.
@@ -455,6 +481,7 @@ class AsyncWorld(WorldMetadata):
 
         Raises:
             ConfigError: An argument is wrong, or the file is not the snapshot that was saved.
+            CheckpointError: The archive is not sound, or has no snapshot of a world.
             RunLockedError: Another orchestrator runs many instances in the run directory.
             ManifestError: The instances cannot be listed in the manifest of the run.
 
@@ -500,11 +527,25 @@ class AsyncWorld(WorldMetadata):
         if given is None:
             given = self._latest.run_dir if self._latest else self.dir
         directory = await run_blocking(lambda: make_run_dir(resolve_run_dir(given)))
+        snapshots = await Snapshots.find(
+            options,
+            specs,
+            world_dir=self._config.dir,
+            directory=files_dir(self._config.dir, directory) / "checkpoints",
+        )
+        if snapshots.archives:
+            parent_sha256 = None  # it is that of the archive
 
         def plan(names: Iterator[str]) -> list[Launch]:
-            return plan_many(
-                self._config, directory, options, specs, names, parent_sha256=parent_sha256
+            launches = plan_many(
+                self._config,
+                directory,
+                snapshots.options,
+                snapshots.specs,
+                names,
+                parent_sha256=parent_sha256,
             )
+            return snapshots.note_archives(launches)
 
         stop_all = options.on_failure == "stop_all"
         batch = await fleet.start_many(
@@ -646,30 +687,51 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the agent may have joined the world; its session may not be recorded.
         """
         fleet = self._open_fleet()
-        supervisor = fleet.find(instance)
-        member = make_member(agent)
-        url = supervisor.instance.url
+        supervisor, member = fleet.find(instance), make_member(agent)
         check_seconds(timeout, "timeout")
+        return dict(await admit(fleet, supervisor, member, timeout=timeout))
 
-        async def call() -> dict[str, Any]:
-            async with supervisor.calls.call():
-                client = fleet.clients.get(supervisor)
-                return await join(client, member, url=url, local_url=url, timeout=timeout)
-            raise AssertionError("unreachable: the block returns or raises")
+    async def join(
+        self,
+        agent: str | AgentLike,
+        *,
+        instance: str | None = None,
+        timeout: float = 30.0,
+        wait_restart: float | None = None,
+    ) -> AsyncAgentClient:
+        """Let an agent join an instance, and return a client to act as that agent.
 
-        access = await fleet.tasks.own(call)
-        world_agent_id = access["agent_id"] if isinstance(access["agent_id"], str) else None
-        if member.dir is not None or world_agent_id:
-            update = agent_update(
-                id=world_agent_id if member.dir is None else None,
-                dir=member.dir,
-                name=member.name,
-                run_name=member.run_name,
-                world_agent_id=world_agent_id,
-                run_id=supervisor.instance.run_id,
-            )
-            await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
-        return access
+        The agent joins as with :meth:`connect`, whose result is the client's ``access``.
+
+        Args:
+            agent: An agent, or a plain name.
+            instance: Name of the instance; not needed while there is only one.
+            timeout: Seconds for this call, and for each call of the client.
+            wait_restart: Seconds that a call of the client waits for an instance that is being
+                restarted. None or 0 does not wait: the call raises WorldExitedError at once. An
+                input, chat message or leave that was sent before the instance died raises it in
+                any case, as it is never sent again.
+
+        Returns:
+            The client; as an async context manager it leaves the world at the end of the block.
+
+        Raises:
+            WorldSessionError: The world answered with another session than the recorded one, or
+                does not know it.
+            WorldCallError: The world did not answer, or its answer has no session.
+            WorldExitedError: The instance has ended.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            ConfigError: ``agent`` is neither an agent nor a name, its directory cannot be used, or
+                ``timeout`` or ``wait_restart`` is not a number of seconds.
+            ManifestError: The agent cannot be listed in the manifest.
+
+        Cancellation: the agent may have joined the world; its session may not be recorded.
+        """
+        fleet = self._open_fleet()
+        supervisor = fleet.find(instance)
+        return await join_instance(
+            fleet, supervisor, agent, timeout=timeout, wait_restart=wait_restart
+        )
 
     async def leave(
         self, access: Mapping[str, Any], *, instance: str | None = None, timeout: float = 30.0
@@ -677,7 +739,7 @@ class AsyncWorld(WorldMetadata):
         """Take an agent out of an instance.
 
         Args:
-            access: What :meth:`connect` returned.
+            access: What :meth:`connect` returned, or the ``access`` of a client.
             instance: Name of the instance; not needed while there is only one.
             timeout: Seconds for the call.
 
@@ -733,6 +795,87 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         options = SaveOptions(dir, timeout, max_bytes)
         return await save(fleet, fleet.find(instance), options)
+
+    async def checkpoint(
+        self,
+        path: str | os.PathLike[str],
+        agents: Mapping[str, str | os.PathLike[str]] | None = None,
+        *,
+        instance: str | None = None,
+        backend: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        workspace_only: bool = False,
+        known_secrets: Iterable[str] = (),
+        allow: Iterable[Allowance] = (),
+        idle_wait: float = DEFAULT_IDLE_WAIT_S,
+        on_unarchivable: OnUnarchivable = "raise",
+        overwrite: bool = False,
+        progress: Report | None = None,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+    ) -> Path:
+        """Save an instance, and make an archive of the save and of its agents' state.
+
+        Does as :meth:`save` and then ``save_checkpoint`` do; the manifest lists both the snapshot,
+        in ``checkpoints`` of the instance, and the archive, if that lies in a run directory.
+
+        Args:
+            path: The archive, ``*.ckpt``; its directory is made when it is missing.
+            agents: The agents' directories by name; None for no agents.
+            instance: Name of the instance; not needed while there is only one.
+            backend: The driver of all agents, ``claude`` for instance; None asks each directory.
+            metadata: JSON values that go to the top level of ``metadata.json``; None for none.
+            workspace_only: Leave the conversations out; the right choice for what is shared.
+            known_secrets: Secrets to look for, besides those that ``save_checkpoint`` knows.
+            allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
+            idle_wait: How long to wait, in seconds, for a moment in which no agent is in the
+                middle of a turn.
+            on_unarchivable: What to do with files that may not be read or named in an archive:
+                ``raise`` refuses the archive, ``record`` lists them as excluded.
+            overwrite: Replace an archive of that name.
+            progress: Called with bytes done and bytes in all of the archive, in a worker thread;
+                what it raises ends the call. None for no calls.
+            timeout: Seconds for the transfer of the snapshot.
+            max_bytes: Size limit of the snapshot, in bytes.
+
+        Returns:
+            The path of the archive, absolute.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
+            WorldExitedError: The instance has ended.
+            CheckpointSecretError: The archive would have carried a secret.
+            CheckpointError: The archive cannot be made; or it is complete, and perhaps not
+                durable, or not in the manifest, as the message says.
+            ManifestError: The snapshot is complete, but not registered.
+
+        An error that leaves no archive leaves no snapshot either: its file is removed, and its
+        entry in the manifest says so.
+
+        Cancellation: leaves both the snapshot and the archive, or neither.
+        """
+        arguments = ArchiveArguments(
+            {
+                "path": path,
+                "agents": agents,
+                "backend": backend,
+                "metadata": metadata,
+                "workspace_only": workspace_only,
+                "known_secrets": known_secrets,
+                "allow": allow,
+                "idle_wait": idle_wait,
+                "on_unarchivable": on_unarchivable,
+                "overwrite": overwrite,
+                "progress": progress,
+            }
+        )
+        del known_secrets, metadata  # a traceback may show the locals
+        fleet = self._open_fleet()
+        options = SaveOptions(None, timeout, max_bytes)
+        supervisor = fleet.find(instance)
+        return await fleet.tasks.own(partial(save_archive, fleet, supervisor, options, arguments))
 
     def save_all(
         self,

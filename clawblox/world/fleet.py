@@ -200,7 +200,8 @@ class Fleet:
         await self._close_interrupted(launch.run_dir)
         control = await self._controls.open(launch.run_dir)
         # Even an update that says nothing creates the manifest if there is none.
-        update = run_update(labels=launch.options.labels)
+        lineage = {} if launch.archive is None else launch.lineage
+        update = run_update(labels=launch.options.labels, **lineage)
         supervisor = self._begin(launch, control, update=update)
         try:
             return await supervisor.wait_started()
@@ -328,9 +329,8 @@ class Fleet:
             index=launch.index,
             status="running",
             started_at=begun_at,
-            resume_from=launch.resume_path,
-            parent_sha256=launch.parent_sha256,
             labels=launch.options.labels,
+            **launch.lineage,
         )
         return self._begin(
             launch, control, update=update, durable=False, run_id=run_id, on_settled=on_settled

@@ -27,7 +27,7 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.progress import shown_progress
 
-__all__ = ["Autosave", "save", "save_all"]
+__all__ = ["Autosave", "remove_saves", "save", "save_all", "save_now"]
 
 _log = OwnLog(__name__)
 
@@ -42,7 +42,7 @@ async def save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> Sa
 
     Cancellation: leaves both the file and its manifest entry, or neither.
     """
-    return await fleet.tasks.own(partial(_save, fleet, supervisor, options))
+    return await fleet.tasks.own(partial(save_now, fleet, supervisor, options))
 
 
 def save_all(
@@ -55,12 +55,13 @@ def save_all(
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
     return BatchOperation(
         fleet.tasks,
-        {known.instance.name: partial(_save, fleet, known, options) for known in supervisors},
+        {known.instance.name: partial(save_now, fleet, known, options) for known in supervisors},
         progress=partial(shown_progress, "Saving", is_wanted=progress),
     )
 
 
-async def _save(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:
+async def save_now(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:
+    """Save as :func:`save` does, for a caller that is a task of the fleet itself."""
     instance = supervisor.instance
     labels = instance.launch.options.labels
     fleet.recorder.add("saves")
@@ -147,21 +148,28 @@ class Autosave:
         in_use = self._fleet.snapshots_in_use
         spent = [save for save in saves[: -self._keep] if save.path not in in_use]
         if spent:
-            await self._remove(supervisor, spent)
+            await remove_saves(self._fleet, supervisor, spent)
 
-    async def _remove(self, supervisor: Supervisor, spent: Sequence[SavedSnapshot]) -> None:
-        paths = [save.path for save in spent]
-        writer = self._fleet.writers.of(supervisor.instance.launch.instance_dir)
-        try:
-            # The manifest first: an entry may lack its file, but not a file its entry.
-            with anyio.CancelScope(shield=True):
-                await writer.apply(removal_update(paths, at=format_utc(utc_now())))
-                await run_blocking(_unlink, paths)
-        except (ClawbloxError, OSError) as error:
-            name = supervisor.instance.name
-            _log.warning("old saves not removed", instance=name, error=str(error))
-        else:
-            supervisor.note_removed(spent)
+
+async def remove_saves(
+    fleet: Fleet, supervisor: Supervisor, spent: Sequence[SavedSnapshot]
+) -> None:
+    """Remove saves of an instance, and note that in its manifest; a failure is logged.
+
+    Cancellation: they are removed all the same.
+    """
+    paths = [save.path for save in spent]
+    writer = fleet.writers.of(supervisor.instance.launch.instance_dir)
+    try:
+        # The manifest first: an entry may lack its file, but not a file its entry.
+        with anyio.CancelScope(shield=True):
+            await writer.apply(removal_update(paths, at=format_utc(utc_now())))
+            await run_blocking(_unlink, paths)
+    except (ClawbloxError, OSError) as error:
+        name = supervisor.instance.name
+        _log.warning("saves not removed", instance=name, error=str(error))
+    else:
+        supervisor.note_removed(spent)
 
 
 def _unlink(paths: Iterable[Path]) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from clawblox import World
+from tests.checkpoint.agents import build_agent
 from tests.cli.conftest import Start, look
 from tests.support import make_world
 
@@ -85,3 +89,84 @@ def test_a_missing_file_is_an_error_that_names_both_places(
         assert str(world_dir / "s1.json") in refused.err
         assert str(here / "s1.json") in refused.err
     assert running.interrupt() == 130
+
+
+@pytest.fixture
+def archive(world_dir: Path, tmp_path: Path) -> Path:
+    """Make an archive of a world and two agents, one with a conversation."""
+    first = tmp_path / "the first"
+    agents = {name: first / "agents" / name for name in ("Rocky", "Eko")}
+    build_agent(agents["Rocky"], "claude")
+    (agents["Eko"] / "workspace").mkdir(parents=True)
+    with World(world_dir, run_dir=first) as world:
+        world.start()
+        return world.checkpoint(first / "gen1.ckpt", agents)
+
+
+def test_an_archive_is_loaded_and_resumed_and_what_was_loaded_is_printed(
+    start: Start, call: Start, tmp_path: Path, world_dir: Path, archive: Path
+) -> None:
+    second = tmp_path / "second"
+    words = ["run", str(world_dir), "--port", "0", "--resume", str(archive)]
+    running = start(*words, "--run-dir", str(second))
+    running.wait_for(f"agent Eko       {second}/agents/Eko")
+    assert f"world snapshot  {second}/world.snapshot" in running.out
+    assert running.interrupt() == 130
+    assert (second / "agents" / "Rocky" / "workspace" / "SOUL.md").is_file()
+    refused = call(*words, "--run-dir", str(world_dir))
+    assert refused.wait() == 2
+    assert "an archive is not loaded into a world directory" in refused.err
+
+
+def test_many_resume_the_world_of_an_archive_and_so_does_a_fork(
+    start: Start, call: Start, run_dir: Path, world_dir: Path, archive: Path
+) -> None:
+    running = start("up", str(world_dir), "--run-dir", str(run_dir), "--resume", str(archive))
+    running.wait_for("ready at")
+    assert call("fork", str(run_dir), str(archive)).wait() == 0
+    (snapshot,) = (run_dir / "checkpoints").iterdir()
+    assert {one["resume_path"] for one in look(run_dir).values()} == {str(snapshot)}
+    assert running.interrupt() == 130
+
+
+def test_an_extraction_ends_with_the_commands_that_go_on_from_it(
+    start: Start, call: Start, tmp_path: Path, world_dir: Path, archive: Path, here: Path
+) -> None:
+    second = tmp_path / "the second"
+    extracted = call("ckpt", "extract", str(archive), str(second))
+    assert extracted.wait() == 0
+    run, rocky, eko = (
+        line.strip() for line in extracted.out.partition("To go on:\n")[2].splitlines()
+    )
+    program, *words = shlex.split(run)
+    assert (program, words[:2]) == ("clawblox", ["run", str(world_dir)])
+    running = start(*words, "--port", "0")
+    running.wait_for("ready at")
+    assert running.interrupt() == 130
+    # A program in the place of the agent's own tells what it was given, and where.
+    session = (second / "agents" / "Rocky" / "claude_session_id.txt").read_text().strip()
+    (here / "claude").write_text('#!/bin/sh\necho "$PWD|$CLAUDE_CONFIG_DIR|$*"\n')
+    (here / "claude").chmod(0o755)
+    told = subprocess.run(
+        ["/bin/sh", "-c", rocky],
+        env={"PATH": f"{here}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    workspace = second / "agents" / "Rocky" / "workspace"
+    where, state_dir, options = told.stdout.strip().split("|")
+    assert (where, state_dir) == (str(workspace), str(second / "agents" / "Rocky" / "session"))
+    assert f"--resume {session} --append-system-prompt You live in a world." in options
+    assert eko.startswith("# Eko has no conversation to resume")
+    assert shlex.quote(str(second / "agents" / "Eko" / "workspace")) in eko
+
+
+def test_an_archive_of_an_unknown_world_says_what_to_fill_in(
+    call: Start, tmp_path: Path, archive: Path
+) -> None:
+    elsewhere = archive.rename(tmp_path / "sent.ckpt")
+    extracted = call("ckpt", "extract", str(elsewhere), str(tmp_path / "second"))
+    assert extracted.wait() == 0
+    assert f"clawblox run WORLD --run-dir {tmp_path}/second --resume" in extracted.out
+    assert "WORLD is the directory of the world" in extracted.out

@@ -6,9 +6,11 @@ import socket
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from clawblox import AsyncWorld
+from clawblox.cli.commands.run import _waiting
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.concurrency.tasks import Tasks
 from clawblox.config.world_toml import read_world_config
@@ -48,6 +50,39 @@ def test_a_wait_for_the_port_is_shown(tmp_path: Path) -> None:
         with terminal("run", str(world), "--port", port, "--port-wait", "600") as one:
             wait_until(lambda: one.shows("| waiting for the port"))
     assert one.process.returncode == 129
+
+
+def test_the_load_of_an_archive_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = ["loading gen1.ckpt"]
+    lines: list[str] = []
+
+    def show(text: str, **_: object) -> None:
+        lines.append(text)
+        waits[:] = ["waiting for the port"]
+
+    monkeypatch.setattr("clawblox.cli.running.start_progress.note", show)
+    ready = read_world_config(make_world(tmp_path)).ready
+    progress = StartProgress(
+        "counter", lambda: None, ready, (), waiting=lambda: waits[0], plain_interval=0.01
+    )
+
+    async def run() -> None:
+        async with Tasks() as tasks:
+            tasks.start_soon(progress.run)
+            while len(lines) < 2:
+                await anyio.sleep(0.001)
+
+    anyio.run(run)
+    assert lines[0].endswith(" | loading gen1.ckpt")
+    assert lines[1].endswith(" | waiting for the port")
+
+
+def test_what_a_start_from_an_archive_waits_for_is_the_load_then_the_port(tmp_path: Path) -> None:
+    archive = tmp_path / "gen1.ckpt"
+    assert _waiting(None, tmp_path) == "waiting for the port"
+    assert _waiting(archive, tmp_path) == "loading gen1.ckpt"
+    (tmp_path / "world.snapshot").touch()
+    assert _waiting(archive, tmp_path) == "waiting for the port"
 
 
 def test_a_fast_start_shows_no_progress(tmp_path: Path) -> None:

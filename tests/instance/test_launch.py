@@ -278,16 +278,3 @@ def test_a_parent_that_cannot_be_read_is_refused(
     with pytest.raises(ConfigError, match="cannot be read: Permission denied") as caught:
         find_parent(path, path.parent)
     assert (caught.value.path, caught.value.key) == (path, "checkpoint")
-
-
-def test_a_checkpoint_archive_is_not_mistaken_for_a_snapshot(
-    config: WorldConfig, tmp_path: Path
-) -> None:
-    archive = tmp_path / "gen001.ckpt"
-    archive.write_bytes(b"PK")
-    with pytest.raises(ConfigError, match="not the snapshot of a world") as caught:
-        find_parent(archive, tmp_path)
-    assert caught.value.key == "checkpoint"
-    with pytest.raises(ConfigError, match="load_checkpoint") as caught:
-        planned_many(config, [InstanceSpec(resume=archive)])
-    assert (caught.value.path, caught.value.key) == (archive, "resume")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from clawblox import AsyncWorld, ConfigError
+from clawblox import AsyncWorld, CheckpointFormatError, ConfigError
 from tests.support import make_world
 
 pytestmark = pytest.mark.anyio
@@ -153,13 +153,15 @@ async def test_the_error_for_a_missing_snapshot_lists_where_it_was_searched(
 
 
 @pytest.mark.parametrize("begin", WAYS)
-async def test_an_archive_is_not_mistaken_for_a_snapshot(
+async def test_what_is_named_like_an_archive_is_never_given_to_a_world(
     tmp_path: Path, world_dir: Path, here: Path, begin: Begin
 ) -> None:
     write(here / "gen1.ckpt")
-    error = await refused(begin, world_dir, "gen1.ckpt", tmp_path / "run")
-    assert "archive of world and agents" in error.message
-    assert error.path == here / "gen1.ckpt"
+    async with AsyncWorld(dir=world_dir) as world:
+        with pytest.raises(CheckpointFormatError, match="no archive") as caught:
+            await begin(world, "gen1.ckpt", tmp_path / "run")
+    assert caught.value.path == here / "gen1.ckpt"
+    assert not list((tmp_path / "run").rglob("*.log"))
 
 
 @pytest.mark.parametrize("given", ["", "a" * 5000, "s1.json/below", "a\0b", 7, b"s1.json"])

@@ -22,16 +22,35 @@ from clawblox.checkpoint.options import LoadOptions
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointLimitError
 
-__all__ = ["load"]
+__all__ = ["Loaded", "load", "unload"]
 
 _USABLE: Final = 0.9
 """The part of the free disk that a checkpoint may take."""
 _FILE_MODE: Final = 0o600
+_AGENTS: Final = "agents"
+"""The directory of the agents in a run directory."""
 _LATEST_NS: Final = 4_102_444_800 * 10**9
 """2100-01-01, which every file system can store."""
 
 
-def load(options: LoadOptions) -> dict[str, Any]:
+@attrs.frozen
+class Loaded:
+    """What a load has put into a run directory.
+
+    Attributes:
+        result: What ``load_checkpoint`` returns of it.
+        target: The run directory, as it was found.
+        names: What appeared there.
+        had_agents: Whether the directory of the agents was there before.
+    """
+
+    result: dict[str, Any]
+    target: Target
+    names: tuple[tuple[str, ...], ...]
+    had_agents: bool
+
+
+def load(options: LoadOptions) -> Loaded:
     """Put what is in an archive into a run directory. Blocks.
 
     A load that raises has changed nothing. A killed load leaves at most a directory
@@ -41,11 +60,6 @@ def load(options: LoadOptions) -> dict[str, Any]:
     Args:
         options: What is loaded and where; the directory need not exist, and other things may be
             in it.
-
-    Returns:
-        ``world_snapshot``, the path of the document or None; ``agents``, the agents' directories
-        by name; ``metadata``; ``excluded``, what was not put there, each with ``path`` and
-        ``reason``; ``verified``, whether the archive names the digest of every member.
 
     Raises:
         CheckpointFormatError: The archive is not sound, or a subclass of this error.
@@ -58,6 +72,21 @@ def load(options: LoadOptions) -> dict[str, Any]:
         return _Load(archive, target).run(options.progress)
 
 
+def unload(loaded: Loaded) -> None:
+    """Take out again what a load has put into a run directory. Blocks.
+
+    All of it goes, changed or not. When this is killed, a directory ``.load.….partial`` stays, as
+    after a killed load.
+
+    Raises:
+        CheckpointError: Some of it cannot be moved.
+    """
+    with Staging(Target.at(loaded.target.path)) as staging:
+        staging.withdraw(loaded.names)
+        if not loaded.had_agents:
+            staging.remove_empty(_AGENTS)
+
+
 class _Load:
     def __init__(self, archive: Archive, target: Target) -> None:
         self._archive = archive
@@ -66,22 +95,23 @@ class _Load:
         self._members = [entry for entry in archive.entries if entry.name != METADATA_NAME]
         self._has_snapshot = any(entry.name == SNAPSHOT_NAME for entry in self._members)
 
-    def run(self, progress: Report | None) -> dict[str, Any]:
-        archive = self._archive
-        placing = Placing(archive.metadata, archive.entries, self._target.path)
-        names: list[tuple[str, ...]] = [("agents", agent) for agent in self._agents]
+    def run(self, progress: Report | None) -> Loaded:
+        archive, target = self._archive, self._target
+        placing = Placing(archive.metadata, archive.entries, target.path)
+        names: list[tuple[str, ...]] = [(_AGENTS, agent) for agent in self._agents]
         if self._has_snapshot:
             names.append((SNAPSHOT_NAME,))
-        with Staging(self._target) as staging:
+        had_agents = (target.path / _AGENTS).exists()
+        with Staging(target) as staging:
             staging.refuse_existing(names)
             self._build(staging, placing, Progress(progress, _total(archive)))
             staging.publish(names)
-        return self._result(placing)
+        return Loaded(self._result(placing), target, tuple(names), had_agents)
 
     def _build(self, staging: Staging, placing: Placing, counter: Progress) -> None:
         staging.new_directory(())
         for agent in self._agents:
-            staging.new_directory(("agents", agent, "workspace"))
+            staging.new_directory((_AGENTS, agent, "workspace"))
         for entry in self._members:
             place = placing.place(entry)
             content = counter.counted(self._archive.stream(entry))
@@ -125,7 +155,7 @@ class _Load:
         root = self._target.path
         return {
             "world_snapshot": root / SNAPSHOT_NAME if self._has_snapshot else None,
-            "agents": {agent: root / "agents" / agent for agent in self._agents},
+            "agents": {agent: root / _AGENTS / agent for agent in self._agents},
             "metadata": self._archive.metadata,
             "excluded": [attrs.asdict(excluded) for excluded in placing.excluded],
             "verified": self._archive.is_verified,

@@ -2,8 +2,8 @@
 
 It grows in its own directory beside its destination. Everything goes through directory
 descriptors, so no symbolic link leads it elsewhere, and every name in it is new. It is made
-durable and then moved, and nothing is ever replaced. What a killed owner left is
-removed by the next one.
+durable and then moved, and nothing is ever replaced. What has appeared can be taken
+back the same way. What a killed owner left is removed by the next one.
 
 What stands in the tree is for ``load`` to decide. Everything here blocks.
 """
@@ -206,6 +206,30 @@ class Staging:
             except BaseException:
                 self._take_back()
                 raise
+
+    def withdraw(self, names: Sequence[Parts]) -> None:
+        """Move what stands in the target into the tree, with which it disappears.
+
+        Args:
+            names: What is moved, each at most one directory down; what is not there is passed over.
+
+        Raises:
+            CheckpointError: Something cannot be moved; what came before it is gone.
+        """
+        for parts in names:
+            with self._translated(parts), contextlib.suppress(FileNotFoundError):
+                self.new_directory(parts[:-1])
+                with (
+                    self._parent(self._fd, parts) as staged,
+                    self._parent(self._base_fd, parts) as final,
+                ):
+                    _rename(final, staged, parts[-1])
+                    os.fsync(final)
+
+    def remove_empty(self, name: str) -> None:
+        """Remove a directory of the target, unless there is something in it."""
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=self._base_fd)
 
     @contextlib.contextmanager
     def _translated(self, parts: Parts = ()) -> Iterator[None]:

@@ -29,6 +29,7 @@ from clawblox.cli.tables.archives import (
     describe_difference,
     describe_findings,
     describe_loaded,
+    describe_next_steps,
     describe_repair,
     describe_verification,
 )
@@ -36,6 +37,8 @@ from clawblox.cli.tables.formatting import format_bytes, shorten_path
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.errors import CheckpointError, ClawbloxError
+from clawblox.rundir.records import read_records
+from clawblox.rundir.snapshot_files import source_run_dir
 
 __all__ = ["command"]
 
@@ -148,8 +151,8 @@ def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
 def extract(archive: str, run_dir: str, as_json: bool) -> None:
     """Extract the state in an archive into a run directory.
 
-    DIR may exist and contain other files. To go on from there, give the world snapshot to
-    clawblox run --resume, and start each agent with its recorded session.
+    DIR may exist and contain other files. The commands that go on from there are printed.
+    clawblox run --resume FILE --run-dir DIR extracts an archive and starts its world in one step.
 
     \f
     Raises:
@@ -162,6 +165,16 @@ def extract(archive: str, run_dir: str, as_json: bool) -> None:
         _print_json(loaded)
     else:
         click.echo(describe_loaded(loaded))
+        steps = describe_next_steps(loaded, Path(run_dir), _find_world_dir(path))
+        click.echo(f"\n{steps}" if steps else "", nl=bool(steps))
+
+
+def _find_world_dir(archive: Path) -> Path | None:
+    """Return the directory of the world that ran where an archive was made, if it is here."""
+    run_dir = source_run_dir(archive)
+    worlds = set() if run_dir is None else {record.world_dir for record in read_records(run_dir)}
+    found = [Path(world) for world in worlds if Path(world).is_dir()]
+    return found[0] if len(found) == 1 else None
 
 
 @command.command(

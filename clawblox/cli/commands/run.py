@@ -12,6 +12,7 @@ import attrs
 import click
 
 from clawblox import protocol
+from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import world_argument
@@ -22,6 +23,7 @@ from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError, PortInUseError
+from clawblox.rundir.snapshot_files import find_archive
 from clawblox.rundir.status import own_start
 from clawblox.world.async_world import AsyncWorld
 
@@ -40,6 +42,7 @@ _TOKEN_BYTES = 32
       clawblox run worlds/panda --port 0    on a free port
       clawblox run worlds/panda --record --run-dir runs/r001
       clawblox run worlds/panda --resume runs/r001/checkpoints/s1.json
+      clawblox run worlds/panda --resume gen001.ckpt --run-dir runs/r002
       clawblox run https://github.com/OWNER/REPO/tree/main/worlds/panda
 
     Ctrl-C, SIGTERM and SIGHUP stop the world, and a second one kills it; the exit status is then
@@ -87,11 +90,13 @@ def command(
     tokens = _tokens()
     arguments = attrs.asdict(options, recurse=False)
     arguments.update(run_dir=directory, env=tokens, _tmux_session=tmux)
+    archive = find_archive(options.resume, opened.dir, "resume")
     progress = StartProgress(
         opened.name,
         partial(own_start, directory),
         read_world_config(opened.dir).ready,
         tokens.values(),
+        waiting=partial(_waiting, archive, directory),
     )
     foreground = Foreground(
         opened,
@@ -114,6 +119,13 @@ def _run_dir(world: AsyncWorld, options: StartOptions) -> Path:
     if options.run_dir is not None:
         return Path(options.run_dir).absolute()
     return world.dir if options.record_dir is None else options.record_dir.parent
+
+
+def _waiting(archive: Path | None, run_dir: Path) -> str:
+    """Return what a start without a process waits for."""
+    if archive is None or (run_dir / SNAPSHOT_NAME).exists():
+        return "waiting for the port"
+    return f"loading {archive.name}"
 
 
 def _tokens() -> dict[str, str]:

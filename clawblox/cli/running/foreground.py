@@ -190,3 +190,7 @@ def _headings(started: StartedWorld, world: str) -> Iterator[str]:
         yield f"Recording to: {started.record_dir}"
     if started.run_dir != Path.cwd():
         yield f"Run directory: {started.run_dir}"
+    if started.loaded is not None:
+        from clawblox.cli.tables.archives import describe_loaded  # takes long to load
+
+        yield from ("", *describe_loaded(started.loaded).splitlines(), "")

@@ -42,6 +42,7 @@ class StartProgress:
         find: Returns the record of the instance, or None before it has one. Blocks.
         ready: When the world counts as ready.
         secrets: Values to mask.
+        waiting: Returns what it waits for as long as there is no record. Blocks.
         plain_interval: Seconds between two lines without a terminal.
     """
 
@@ -52,12 +53,14 @@ class StartProgress:
         ready: ReadyRule,
         secrets: Collection[str],
         *,
+        waiting: Callable[[], str] = lambda: "waiting for the port",
         plain_interval: float = _PLAIN_INTERVAL_S,
     ) -> None:
         self._world = world
         self._find = find
         self._ready = ready
         self._secrets = secrets
+        self._waiting = waiting
         self._plain_interval = plain_interval
         self._is_terminal = sys.stderr.isatty()
         self._record: InstanceRecord | None = None
@@ -95,7 +98,7 @@ class StartProgress:
     async def _describe(self, elapsed_s: float) -> list[str]:
         parts = [f"Starting {self._world}, {format_seconds(elapsed_s)}"]
         if self._record is None or self._probe is None:
-            return [*parts, "waiting for the port"]
+            return [*parts, await run_blocking(self._waiting)]
         path, start = Path(self._record.log_file), self._record.log_start
         lines = await run_blocking(
             lambda: last_lines(path, start=start, count=1, secrets=self._secrets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.compare import Difference
 from clawblox.checkpoint.audit.repair import Repair
 from clawblox.checkpoint.audit.verify import Scan, Verification
+from clawblox.checkpoint.collect.sessions import FORMATS, STATE_DIR
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.cli.tables.formatting import format_bytes, format_table, printable, shorten_path
 
@@ -21,6 +23,7 @@ __all__ = [
     "describe_difference",
     "describe_findings",
     "describe_loaded",
+    "describe_next_steps",
     "describe_repair",
     "describe_verification",
 ]
@@ -86,6 +89,45 @@ def describe_loaded(loaded: Mapping[str, Any]) -> str:
     if not loaded["verified"]:
         parts.append("The archive has no digests, so only checksums were verified.")
     return "\n\n".join(filter(None, parts))
+
+
+def describe_next_steps(loaded: Mapping[str, Any], run_dir: Path, world_dir: Path | None) -> str:
+    """Return the commands that go on from an extracted archive, for a shell.
+
+    Args:
+        loaded: What ``load_checkpoint`` returned.
+        run_dir: Where the state was put.
+        world_dir: The world; None if it is not known.
+    """
+    lines = []
+    if loaded["world_snapshot"]:
+        world = "WORLD" if world_dir is None else _word(world_dir)
+        snapshot = _word(loaded["world_snapshot"])
+        lines.append(f"clawblox run {world} --run-dir {_word(run_dir)} --resume {snapshot}")
+        if world_dir is None:
+            lines.append("  (WORLD is the directory of the world, which is not in the archive)")
+    states = loaded["metadata"].get("agents")
+    for name, directory in loaded["agents"].items():
+        state = states.get(name) if isinstance(states, Mapping) else None
+        lines.append(_describe_agent_start(directory, state or {}))
+    return "\n".join(["To go on:", *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
+    workspace = _word(directory / "workspace")
+    known = FORMATS.get(str(state.get("session_format")))
+    session = str(state.get("session_id"))
+    # The metadata of a stranger's archive may say anything.
+    if known is None or not known.id_pattern.fullmatch(session):
+        name = printable(directory.name)
+        return f"# {name} has no conversation to resume; its workspace is {workspace}"
+    here = directory.absolute()
+    home = shlex.quote(str(here / str(state.get("state_dir") or STATE_DIR)))
+    words = [f"{known.state_variable}={home}", shlex.join(known.resume_words), session]
+    prompt = here / "runtime" / "system_prompt.md"
+    if known.system_prompt_option is not None and prompt.is_file():
+        words += [known.system_prompt_option, f'"$(cat {shlex.quote(str(prompt))})"']
+    return f"(cd {workspace} && {' '.join(words)})"
 
 
 def describe_difference(found: Difference) -> str:
@@ -237,6 +279,12 @@ def _cut(lines: Iterable[str], limit: int) -> list[str]:
 def _text(value: object) -> str:
     """Return an untrusted value of any type as text that is safe to print."""
     return "" if value is None else printable(str(value))
+
+
+def _word(path: Path) -> str:
+    """Return a path as a word for a shell."""
+    text = shorten_path(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def _place(path: Path) -> str:

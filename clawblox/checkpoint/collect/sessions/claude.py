@@ -26,6 +26,9 @@ class ClaudeFormat(BucketFormat):
     name = "claude-code-v1"
     backend = "claude"
     home_dir = ".claude"
+    state_variable = "CLAUDE_CONFIG_DIR"
+    resume_words = ("claude", "--setting-sources", "user", "--strict-mcp-config", "--resume")
+    system_prompt_option = "--append-system-prompt"
     id_pattern = re.compile(UUID)
     allowed = re.compile(
         r"transcript\.jsonl"

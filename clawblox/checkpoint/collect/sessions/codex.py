@@ -49,6 +49,8 @@ class CodexFormat(SessionFormat):
     name = "codex-v1"
     backend = "codex"
     home_dir = ".codex"
+    state_variable = "CODEX_HOME"
+    resume_words = ("codex", "resume")
     id_pattern = re.compile(UUID)
     allowed = re.compile(rf"sessions/\d{{4}}/\d\d/\d\d/rollout-[0-9T-]+-{UUID}\.jsonl")
 

@@ -52,6 +52,8 @@ class KimiFormat(BucketFormat):
     name = "kimi-code-v1"
     backend = "kimi"
     home_dir = ".kimi-code"
+    state_variable = "KIMI_CODE_HOME"
+    resume_words = ("kimi", "-r")
     id_pattern = re.compile(rf"(session_)?{UUID}")
     allowed = re.compile(
         rf"state\.json|agents/{_AGENT}/wire\.jsonl|agents/{_AGENT}/plans/[A-Za-z0-9_.-]+\.md"

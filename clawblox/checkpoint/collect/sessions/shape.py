@@ -109,6 +109,15 @@ class SessionFormat(ABC):
     home_dir: ClassVar[str]
     """The directory in ``HOME`` where the program keeps its state by default."""
 
+    state_variable: ClassVar[str]
+    """The environment variable that names the program's state directory."""
+
+    resume_words: ClassVar[tuple[str, ...]]
+    """The command that resumes a conversation, up to the id."""
+
+    system_prompt_option: ClassVar[str | None] = None
+    """The option that gives it its system prompt again; None if the conversation holds it."""
+
     id_pattern: ClassVar[re.Pattern[str]]
     """The pattern of its session ids; they become parts of paths."""
 

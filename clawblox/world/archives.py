@@ -1,0 +1,287 @@
+"""Archives of world and agents: starts from one, and checkpoints into one.
+
+A start of one instance loads all of an archive into its run directory. Many instances, and forks,
+take the world's snapshot out of it alone: the agents' state is that of one run. The package
+``checkpoint`` is imported in worker threads, when it is first used, for it takes long to load.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+import attrs
+
+from clawblox.checkpoint.twins import run_with_progress
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import InstanceSpec, ManyOptions, SaveOptions, StartOptions
+from clawblox.errors import ConfigError
+from clawblox.instance.launch import Launch
+from clawblox.instance.lifecycle import State
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import SavedSnapshot, SnapshotLike, StartedWorld
+from clawblox.rundir.paths import make_run_dir
+from clawblox.rundir.snapshot_files import find_archive
+from clawblox.system.files import digest_file
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.fleet import Fleet
+from clawblox.world.save import remove_saves, save_now
+
+if TYPE_CHECKING:
+    from clawblox.checkpoint.load.load import Loaded
+    from clawblox.checkpoint.options import SaveOptions as ArchiveOptions
+    from clawblox.checkpoint.progress import Report
+
+__all__ = ["ArchiveArguments", "ArchiveStart", "Snapshots", "save_archive"]
+
+_log = OwnLog(__name__)
+
+PlanStart: TypeAlias = Callable[[StartOptions], Launch]
+"""Returns the launch of one instance. Blocks."""
+
+
+class ArchiveStart:
+    """The start of one instance from an archive, whose state is loaded into its run directory.
+
+    Args:
+        fleet: The instances.
+        archive: The archive.
+        options: The options of the start.
+        plan: Returns the launch for options without an archive.
+    """
+
+    def __init__(self, fleet: Fleet, archive: Path, options: StartOptions, plan: PlanStart) -> None:
+        self._fleet = fleet
+        self._archive = archive
+        self._options = options
+        self._plan = plan
+        self._loaded: Loaded | None = None
+        self._digest = ""
+
+    async def run(self) -> StartedWorld:
+        """Load the archive and start the instance; when that fails, nothing of either is left.
+
+        Raises:
+            ConfigError: The run directory is the world directory.
+            CheckpointError: The archive cannot be loaded, or has no snapshot of a world.
+            ClawbloxError: As ``AsyncWorld.start`` says.
+
+        Cancellation: nothing is left of the instance and of what was loaded.
+        """
+        try:
+            run_dir = await run_blocking(self._find_run_dir)
+            await run_with_progress(partial(self._load, run_dir), None)
+            started = await self._fleet.start(self._plan_loaded)
+        except BaseException:
+            await self._unload()
+            raise
+        assert self._loaded is not None
+        return attrs.evolve(started, loaded=MappingProxyType(self._loaded.result))
+
+    async def undo(self, started: StartedWorld) -> None:
+        """End the instance, whose caller was cancelled before it learned of its start."""
+        await self._fleet.undo_start(started)
+        await self._unload()
+
+    def _find_run_dir(self) -> Path:
+        """Return the run directory, now that all options are known to be good."""
+        launch = self._plan(attrs.evolve(self._options, resume=None))
+        if launch.run_dir == launch.config.dir:
+            raise ConfigError(
+                "an archive is not loaded into a world directory, which holds the world's source",
+                key="run_dir",
+                value=str(launch.run_dir),
+                hint="give run_dir=, a directory for this run",
+            )
+        return launch.run_dir
+
+    def _load(self, run_dir: Path, report: Report) -> None:
+        from clawblox.checkpoint.load.load import load
+        from clawblox.checkpoint.load.snapshot import require_snapshot
+        from clawblox.checkpoint.model import Limits
+        from clawblox.checkpoint.options import LoadOptions
+
+        require_snapshot(self._archive)
+        options = LoadOptions(path=self._archive, run_dir=run_dir, limits=Limits(), progress=report)
+        self._loaded = load(options)
+        self._digest = digest_file(self._loaded.result["world_snapshot"])
+
+    def _plan_loaded(self) -> Launch:
+        assert self._loaded is not None
+        snapshot = self._loaded.result["world_snapshot"]
+        launch = self._plan(attrs.evolve(self._options, resume=snapshot))
+        make_run_dir(launch.run_dir)
+        return attrs.evolve(launch, parent_sha256=self._digest, archive=self._archive)
+
+    async def _unload(self) -> None:
+        if self._loaded is None:
+            return
+        with anyio.CancelScope(shield=True):
+            await run_blocking(self._unload_now, self._loaded)
+
+    def _unload_now(self, loaded: Loaded) -> None:
+        from clawblox.checkpoint.load.load import unload
+        from clawblox.errors import CheckpointError
+
+        try:
+            unload(loaded)
+        except CheckpointError as error:
+            run_dir = str(loaded.target.path)
+            _log.warning("loaded state not removed", run_dir=run_dir, error=str(error))
+
+
+@attrs.frozen
+class Snapshots:
+    """The snapshots that many instances are restored from, taken out of archives where need be.
+
+    Attributes:
+        options: The options that the instances share, without archives.
+        specs: Those of each instance, without archives.
+        archives: The archives, by the snapshots that were taken out of them.
+    """
+
+    options: ManyOptions
+    specs: Sequence[InstanceSpec]
+    archives: Mapping[Path, Path]
+
+    @classmethod
+    async def find(
+        cls,
+        options: ManyOptions,
+        specs: Sequence[InstanceSpec],
+        *,
+        world_dir: Path,
+        directory: Path,
+    ) -> Snapshots:
+        """Take the snapshots out of the archives among what is to be restored.
+
+        Args:
+            options: The options that the instances share.
+            specs: Those of each instance.
+            world_dir: One of the places of a relative path.
+            directory: Where the snapshots are put. They stay there, and are used again.
+
+        Raises:
+            ConfigError: There is no such file.
+            CheckpointError: An archive is not sound, or has no snapshot of a world.
+
+        Cancellation: each snapshot is complete or absent.
+        """
+        if options.resume is None and all(spec.resume is None for spec in specs):
+            return cls(options, specs, {})
+        extraction = _Extraction(world_dir, directory)
+        return await run_with_progress(partial(extraction.run, options, specs), None)
+
+    def note_archives(self, launches: Iterable[Launch]) -> list[Launch]:
+        """Return launches that name the archives that their snapshots were in."""
+        return [
+            attrs.evolve(launch, archive=self.archives.get(launch.resume_path))
+            if launch.resume_path is not None
+            else launch
+            for launch in launches
+        ]
+
+
+class _Extraction:
+    """Takes snapshots out of archives, out of each archive once."""
+
+    def __init__(self, world_dir: Path, directory: Path) -> None:
+        self._world_dir = world_dir
+        self._directory = directory
+        self._found: dict[Path, tuple[Path, str]] = {}
+
+    def run(self, options: ManyOptions, specs: Sequence[InstanceSpec], report: Report) -> Snapshots:
+        take = partial(self._take, report)
+        return Snapshots(
+            attrs.evolve(options, resume=take(options.resume)),
+            [attrs.evolve(spec, resume=take(spec.resume)) for spec in specs],
+            {snapshot: archive for archive, (snapshot, _) in self._found.items()},
+        )
+
+    def _take(self, report: Report, resume: SnapshotLike | None) -> SnapshotLike | None:
+        from clawblox.checkpoint.load.snapshot import extract_snapshot
+
+        archive = find_archive(resume, self._world_dir, "resume")
+        if archive is None:
+            return resume
+        if archive not in self._found:
+            self._found[archive] = extract_snapshot(archive, self._directory, report)
+        snapshot, digest = self._found[archive]
+        return {"path": snapshot, "sha256": digest}
+
+
+@attrs.frozen
+class ArchiveArguments:
+    """What the caller of ``AsyncWorld.checkpoint`` said; it may hold secrets, and shows nothing.
+
+    Attributes:
+        values: The arguments of ``save_checkpoint``, by name, without the snapshot.
+    """
+
+    values: Mapping[str, Any] = attrs.field(repr=False)
+
+    def check(self) -> ArchiveOptions:
+        """Return the options of the save. Blocks.
+
+        Raises:
+            ConfigError: An option is wrong.
+            CheckpointError: There is an archive of that name already, and no ``overwrite``.
+        """
+        from clawblox.checkpoint.archive.publish import refuse_existing
+        from clawblox.checkpoint.options import SaveOptions as ArchiveOptions
+
+        options = ArchiveOptions(**self.values, world_snapshot=None)
+        if not options.overwrite:
+            refuse_existing(options.path)
+        return options
+
+
+async def save_archive(
+    fleet: Fleet, supervisor: Supervisor, saving: SaveOptions, arguments: ArchiveArguments
+) -> Path:
+    """Save an instance, and archive the save; see ``AsyncWorld.checkpoint``.
+
+    Raises:
+        ClawbloxError: As there.
+
+    Cancellation: leaves both the save and the archive, or neither.
+    """
+    options = await run_blocking(arguments.check)
+    before = await run_blocking(_identity, options.path)
+    saved = await save_now(fleet, supervisor, saving)
+    try:
+        await run_with_progress(partial(_write_archive, options, saved), options.progress)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            # An error may come after the archive is complete: then both of them stay.
+            is_complete = await run_blocking(_identity, options.path) not in (None, before)
+            if not is_complete and not _may_be_restored(fleet, supervisor, saved):
+                await remove_saves(fleet, supervisor, [saved])
+        raise
+    return options.path
+
+
+def _may_be_restored(fleet: Fleet, supervisor: Supervisor, saved: SavedSnapshot) -> bool:
+    lifecycle = supervisor.lifecycle
+    is_restarting = lifecycle.state is not State.READY and not lifecycle.is_over
+    return is_restarting or saved.path in fleet.snapshots_in_use
+
+
+def _write_archive(options: ArchiveOptions, saved: SavedSnapshot, report: Report) -> None:
+    from clawblox.checkpoint.save import save
+
+    save(attrs.evolve(options, world_snapshot=saved, progress=report))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same name; None if there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
