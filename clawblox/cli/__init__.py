@@ -4,6 +4,7 @@ A command's module is imported when the command is used, so ``clawblox --help`` 
 click. The commands' summaries are here for the same reason.
 
 - ``commands``: one module for each command.
+- ``doctor``: what ``clawblox doctor`` checks.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``tables``: tables, event lines and archives as text.
 - ``terminal``: writing to terminals and pipes without blocking.
@@ -44,6 +45,9 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Checkpoint archives": {
         "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",
+    },
+    "This machine": {
+        "doctor": "Check what this machine has of what clawblox needs or can use.",
     },
 }
 _INTERRUPTED_STATUS = 130
