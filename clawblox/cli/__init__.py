@@ -42,6 +42,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
         "stop": "Stop instances; with --save, save them first.",
+        "wait": "Wait until instances have ended, and exit as they did.",
     },
     "Checkpoint archives": {
         "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",

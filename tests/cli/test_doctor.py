@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,9 @@ from clawblox.cli.doctor.network import look_at_range, look_for_free_ports
 from clawblox.cli.doctor.packages import look_for_packages
 from clawblox.cli.doctor.report import as_table, has_what_is_required
 from clawblox.instance import ramp
-from clawblox.rundir.claims import claim_name
-from clawblox.rundir.records import InstanceRecord, write_record
 from clawblox.system import port_leases, ports
-from clawblox.system.process_tree import boot_id, read_start_time
 from tests.cli.conftest import Command, Start
+from tests.rundir.support import make_record
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "cli.md").read_text()
@@ -304,44 +301,20 @@ def test_a_range_that_outgoing_connections_use_too_is_a_warning() -> None:
 def test_a_process_without_its_orchestrator_is_found(tmp_path: Path) -> None:
     over = subprocess.Popen(["true"])
     over.wait()
-    manifest = tmp_path / "run" / ".clawblox" / "manifest.json"
-    variables = {"CLAWBLOX_INSTANCE": "left-alone", "CLAWBLOX_MANIFEST_PATH": str(manifest)}
+    run_dir = tmp_path / "run"
+    manifest = run_dir / ".clawblox" / "manifest.json"
+    variables = {"CLAWBLOX_INSTANCE": "a", "CLAWBLOX_MANIFEST_PATH": str(manifest)}
     with subprocess.Popen(["sleep", "60"], env={**os.environ, **variables}) as left:
-        record = record_of(left.pid, orchestrator_pid=os.getpid())
-        claim = claim_name(tmp_path / "run", "w000")
-        write_record(tmp_path / "run", record(is_detached=False))
         try:
+            make_record(run_dir, left.pid)
             assert look("Processes/left behind").found == "none"
-            record = record_of(left.pid, orchestrator_pid=over.pid)
-            write_record(tmp_path / "run", record(is_detached=True))
+            make_record(run_dir, left.pid, orchestrator_pid=over.pid, is_detached=True)
             assert look("Processes/left behind").found == "none"
-            write_record(tmp_path / "run", record(is_detached=False))
+            make_record(run_dir, left.pid, orchestrator_pid=over.pid)
             found = look("Processes/left behind")
         finally:
             left.kill()
-            claim.release()
-    assert found == warning(f"pid {left.pid}: clawblox stop {tmp_path / 'run'}")
-
-
-def record_of(pid: int, *, orchestrator_pid: int) -> Any:
-    def make(**fields: object) -> InstanceRecord:
-        texts = ("world", "world_dir", "instance_dir", "base_path", "url", "command_file")
-        values: Mapping[str, Any] = {
-            **dict.fromkeys((*texts, "log_file", "started_at", "control"), ""),
-            **dict.fromkeys(("index", "ended_at", "resume_path", "exit"), None),
-            **dict.fromkeys(("port", "log_start", "restarts"), 0),
-            "name": "w000",
-            "state": "ready",
-            "host": "127.0.0.1",
-            "pid": pid,
-            "start_time": read_start_time(pid),
-            "boot_id": boot_id(),
-            "cookie": "left-alone",
-            "orchestrator_pid": orchestrator_pid,
-        }
-        return InstanceRecord(**{**values, **fields})
-
-    return make
+    assert found == warning(f"pid {left.pid}: clawblox stop {run_dir}")
 
 
 # -- running them -----------------------------------------------------------------------------
