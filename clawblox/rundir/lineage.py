@@ -212,6 +212,7 @@ class _Manifests:
 
     def __init__(self) -> None:
         self._known: dict[Path, Manifest] = {}
+        self._saves: dict[Path, dict[str, list[_RunSave]]] = {}
         self.problems: list[ManifestError] = []
 
     def read(self, directory: Path) -> Manifest:
@@ -227,6 +228,22 @@ class _Manifests:
                 self.problems.append(ManifestError(f"it cannot be read: {error}", path=path))
                 self._known[directory] = Manifest(path)
         return self._known[directory]
+
+    def read_saves(self, directory: Path, name: str) -> list[_RunSave]:
+        """Return the saves of an instance in the manifest of a directory."""
+        if directory not in self._saves:
+            manifest = self.read(directory)
+            found = self._saves.setdefault(directory, {})
+            for entry in _objects(manifest.checkpoints):
+                instance, save = _text(entry, "instance"), _read_save(entry, manifest)
+                if instance is not None and save is not None:  # others are archives
+                    run_id = _text(entry, "run_id") or ""
+                    found.setdefault(instance, []).append((run_id, save))
+        return self._saves[directory].get(name, [])
+
+
+_RunSave: TypeAlias = tuple[str, LineageSave]
+"""A save, behind the id of its run."""
 
 
 @attrs.frozen
@@ -245,7 +262,7 @@ class _Draft:
     manifest: Manifest
     record: InstanceRecord | None
     is_alone: bool
-    saves: list[tuple[str, LineageSave]]
+    saves: list[_RunSave]
 
     @property
     def run(self) -> ManifestEntry:
@@ -285,9 +302,8 @@ def _find_instances(run_dir: Path, manifests: _Manifests) -> Iterator[_Draft]:
     for place in places.values():
         counts[place] = counts.get(place, 0) + 1
     for name, place in places.items():
-        manifest = manifests.read(place)
-        saves = list(_read_saves(name, manifest))
-        yield _Draft(name, manifest, records.get(name), counts[place] == 1, saves)
+        saves = manifests.read_saves(place, name)
+        yield _Draft(name, manifests.read(place), records.get(name), counts[place] == 1, saves)
 
 
 def _find_directory(run_dir: Path, record: InstanceRecord | None, listed: Path | None) -> Path:
@@ -296,13 +312,6 @@ def _find_directory(run_dir: Path, record: InstanceRecord | None, listed: Path |
     if written is not None and written.is_relative_to(run_dir):
         return written
     return listed or run_dir
-
-
-def _read_saves(name: str, manifest: Manifest) -> Iterator[tuple[str, LineageSave]]:
-    for entry in _objects(manifest.checkpoints):
-        save = _read_save(entry, manifest)
-        if save is not None and _text(entry, "instance") == name:
-            yield _text(entry, "run_id") or "", save
 
 
 def _read_save(entry: ManifestEntry, manifest: Manifest) -> LineageSave | None:
@@ -329,7 +338,7 @@ class _SaveIndex:
     def __init__(self, drafts: Iterable[_Draft]) -> None:
         self._by_path: dict[Path, Origin] = {}
         self._by_digest: dict[str, list[Origin]] = {}
-        self._outside: dict[Path, float | None] = {}
+        self._outside: dict[Path, ManifestEntry] = {}
         for draft in drafts:
             for _, save in draft.saves:
                 origin = Origin(save.path, save.sha256, draft.name, save.time)
@@ -349,15 +358,19 @@ class _SaveIndex:
         same = self._by_digest.get(sha256 or "", ())
         named = (origin for origin in same if origin.path.name == path.name)
         found = next(named, None) or next(iter(same), None)
-        return found or Origin(path, sha256, None, self._find_outside(path))
+        if found is not None:
+            return found
+        told = self._find_outside(path)
+        is_other = sha256 is not None and _text(told, "sha256") not in (None, sha256)
+        return Origin(path, sha256, None, None if is_other else _number(told, "time"))
 
-    def _find_outside(self, path: Path) -> float | None:
+    def _find_outside(self, path: Path) -> ManifestEntry:
         if path not in self._outside:
             try:
                 found = find_checkpoint(path)
             except (OSError, ValueError):
                 found = None
-            self._outside[path] = _number(found[1], "time") if found else None
+            self._outside[path] = found[1] if found else {}
         return self._outside[path]
 
 
