@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ __all__ = [
     "check_snapshot",
     "check_text",
     "describe_mismatch",
+    "nearest_name",
 ]
 
 ARGUMENT_BY_VARIABLE: Final = {
@@ -42,6 +43,8 @@ ARGUMENT_BY_VARIABLE: Final = {
 
 _HERE_HINT: Final = "'.' is the current directory"
 _SHOWN_CHARS: Final = 60
+_LIKENESS: Final = 0.75
+"""Share of letters that a misspelling has in common with what was meant."""
 
 
 def describe_mismatch(expected: str, value: object) -> str:
@@ -53,6 +56,28 @@ def describe_mismatch(expected: str, value: object) -> str:
     """
     shown = repr(value)
     return f"{expected}, not {shown if len(shown) <= _SHOWN_CHARS else f'{shown[:57]}...'}"
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that ``name`` is most likely a misspelling of, or None.
+
+    All its words must be alike: ``min_players`` is no misspelling of ``max_players``.
+
+    Args:
+        name: What was written.
+        known: The names that it may be.
+    """
+    from difflib import get_close_matches  # few processes need it
+
+    def is_alike(word: str, other: str) -> bool:
+        return bool(get_close_matches(word, [other], cutoff=_LIKENESS))
+
+    words = name.split("_")
+    for candidate in get_close_matches(name, sorted(known), cutoff=_LIKENESS):
+        others = candidate.split("_")
+        if len(words) != len(others) or all(map(is_alike, words, others)):
+            return candidate
+    return None
 
 
 def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
