@@ -58,6 +58,8 @@ if TYPE_CHECKING:
         WorldEvent,
         WorldExit,
     )
+    from clawblox.rundir.lineage import InstanceLineage, Lineage, read_lineage
+    from clawblox.rundir.lives import Life, LineageSave, Origin
     from clawblox.rundir.manifest import Manifest, read_manifest, read_runs
     from clawblox.telemetry.metrics import Histogram, Metrics
     from clawblox.world.async_world import AsyncWorld
@@ -76,6 +78,8 @@ _HOMES = {
         "save_checkpoint",
     ),
     "clawblox.world.sync_world": ("World",),
+    "clawblox.rundir.lineage": ("InstanceLineage", "Lineage", "read_lineage"),
+    "clawblox.rundir.lives": ("Life", "LineageSave", "Origin"),
     "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.telemetry.metrics": ("Histogram", "Metrics"),
     "clawblox.concurrency.batch": ("Batch", "Outcome"),
@@ -136,12 +140,17 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "ControlError",
     "FetchError",
     "Histogram",
+    "InstanceLineage",
     "InstanceSpec",
+    "Life",
+    "Lineage",
+    "LineageSave",
     "LogLine",
     "Manifest",
     "ManifestError",
     "Metrics",
     "OrchestratorSuspendedError",
+    "Origin",
     "Outcome",
     "PortInUseError",
     "RunLockedError",
@@ -169,6 +178,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "async_read_metadata",
     "async_save_checkpoint",
     "load_checkpoint",
+    "read_lineage",
     "read_manifest",
     "read_metadata",
     "read_runs",

@@ -40,6 +40,7 @@ from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch, plan_launch, plan_many
 from clawblox.results import RestartMode, SavedSnapshot, SnapshotLike, StartedWorld, StopResult
+from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.rundir.manifest_updates import RunStatus, agent_update, run_update
 from clawblox.rundir.paths import make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
@@ -768,6 +769,25 @@ class AsyncWorld(WorldMetadata):
         latest = self._latest.instance_dir if self._latest else self.dir
         directory = latest if run_dir is None else await run_blocking(resolve_run_dir, run_dir)
         await fleet.label_run(directory, update)
+
+    async def lineage(self, run_dir: str | Path | None = None) -> Lineage:
+        """Read what the instances of a run directory began from, their lives and their saves.
+
+        Args:
+            run_dir: The run directory; None means that of the latest start, else the world
+                directory.
+
+        Returns:
+            What the manifests and records tell now, of running and of ended instances.
+
+        Raises:
+            ManifestError: Nothing ever ran in the run directory.
+            ConfigError: ``run_dir`` is not a path.
+
+        Cancellation: has no effect; nothing is changed.
+        """
+        latest = self._latest.run_dir if self._latest else self.dir
+        return await run_blocking(read_lineage, latest if run_dir is None else run_dir)
 
     @property
     def metrics(self) -> Metrics:
