@@ -34,6 +34,7 @@ EventKind = Literal[
     "unresponsive",
     "halted",
     "restarting",
+    "resuming",
     "gave_up",
     "saved",
     "save_failed",

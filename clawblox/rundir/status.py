@@ -39,8 +39,10 @@ __all__ = [
     "InstanceState",
     "InstanceStatus",
     "count_waiting",
+    "has_owner",
     "is_over",
     "is_ready",
+    "is_waiting",
     "last_saves_by_run",
     "make_mark",
     "own_start",
@@ -140,6 +142,8 @@ class InstanceStatus:
 def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceStatus]:
     """Return what runs or ran in a run directory, by name. Blocks.
 
+    Instances that wait for their turn to start are left out; see :func:`count_waiting`.
+
     Args:
         run_dir: The run directory; one in which nothing ever ran has no instances.
         names: The instances that are meant; none means all.
@@ -147,7 +151,7 @@ def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceSta
     Raises:
         UsageError: One of ``names`` is not there.
     """
-    records = select_records(run_dir, names)
+    records = [one for one in select_records(run_dir, names) if not is_waiting(one)]
     usages = _measure_usages([record for record in records if record.is_alive])
     saves = _last_saves(records)
     return [
@@ -158,13 +162,7 @@ def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceSta
 
 def count_waiting(run_dir: Path) -> int:
     """Return how many instances an orchestrator has planned and not begun to start yet. Blocks."""
-    if run_owner(run_dir) is None:
-        return 0
-    try:
-        planned = {entry.get("name") for entry in read_manifest(run_dir).instances}
-    except ManifestError:
-        return 0
-    return len(planned - {record.name for record in read_records(run_dir)})
+    return sum(map(is_waiting, read_records(run_dir)))
 
 
 def run_owner(run_dir: Path) -> int | None:
@@ -225,6 +223,16 @@ def select_records(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
 def is_ready(record: InstanceRecord) -> bool:
     """Return whether an instance serves. Blocks."""
     return record.state == "ready" and record.is_alive
+
+
+def is_waiting(record: InstanceRecord) -> bool:
+    """Return whether an instance waits for its orchestrator to start it. Blocks."""
+    return record.state == "planned" and has_owner(record)
+
+
+def has_owner(record: InstanceRecord) -> bool:
+    """Return whether the orchestrator of an instance lives. Blocks."""
+    return record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
 
 
 def is_over(record: InstanceRecord) -> bool:
@@ -389,9 +397,10 @@ def _describe_status(
 def _judge_state(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
     if record.state in OVER:
         return "halted" if record.halt is not None else record.state
-    is_owned = record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
-    if not is_alive and not is_owned:
+    if not is_alive and not has_owner(record):
         return "interrupted"
+    if record.state == "planned":
+        return "starting"
     if record.restarts and record.state == "starting":
         return "restarting"
     return record.state if is_alive else "stopping" if record.pid else "starting"
