@@ -15,6 +15,7 @@
 - ``waiting``: waiting until instances have ended.
 - ``lineage``: what the instances of a run directory began from.
 - ``lives``: the lives of an instance, and which of its saves belong to each.
+- ``interrupted``: which instances can go on, and from what.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``requests``: what it can be asked, and how it tells the outcomes.

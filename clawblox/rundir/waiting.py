@@ -24,7 +24,6 @@ from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.status import (
     OVER,
     InstanceState,
-    find_waiting,
     judge_state,
     select_records,
 )
@@ -69,9 +68,7 @@ class EndWatch:
     """
 
     def __init__(self, run_dir: Path, names: Sequence[str] = ()) -> None:
-        planned = find_waiting(run_dir)
-        if known := [name for name in names if name not in planned]:
-            select_records(run_dir, known)
+        select_records(run_dir, names)
         self._run_dir = run_dir
         self._names = frozenset(names)
         self._told: set[str] = set()
@@ -123,15 +120,14 @@ class EndWatch:
     def _look(self) -> tuple[list[EndedInstance], bool]:
         """Return what has ended, and whether the kernel will report whatever ends next. Blocks."""
         records = {record.name: record for record in read_records(self._run_dir)}
-        planned = find_waiting(self._run_dir)
-        wanted = self._names or records.keys() | planned
+        wanted = self._names or records.keys()
         ended, can_be_seen = [], True
         self._left = []
         for name in sorted(wanted - self._told):
             record = records.get(name)
-            if name in planned or (record is not None and judge_state(record) not in OVER):
+            if record is not None and judge_state(record) not in OVER:
                 self._left.append(name)
-                can_be_seen &= record is not None and self._is_watched(record)
+                can_be_seen &= self._is_watched(record)
             else:
                 ended.append(_describe_end(name, record))
         self._told.update(end.name for end in ended)

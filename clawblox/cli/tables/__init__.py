@@ -6,6 +6,7 @@
 - ``lineage_layout``: where everything in the picture of a lineage is.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.
 - ``lineage_words``: what its pictures, tables and tooltips say.
+- ``interruptions``: what of an interrupted run goes on.
 - ``archives``: archives and their members.
 - ``formatting``: durations, sizes, ends, paths, columns.
 """
