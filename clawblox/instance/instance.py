@@ -41,7 +41,8 @@ from clawblox.system.guard import guard
 from clawblox.system.ports import Lease, connect_host, open_listener, take_free_port, wait_for_port
 from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
 from clawblox.system.process_tree import boot_id, read_variables
-from clawblox.telemetry.logs import last_lines
+from clawblox.telemetry.log_index import LogIndex
+from clawblox.telemetry.logs import last_lines, log_size
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Instance", "new_run_id", "rename_runs"]
@@ -70,6 +71,7 @@ class Instance:
         run_id: Id of its run, once it has a name.
         exit: How the world's process ended; None while it runs.
         halt: Why the world has halted; None if it has not.
+        log_index: The index of its log; None before its first process is started.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Instance:
         self.run_id = run_id
         self.exit: WorldExit | None = None
         self.halt: str | None = None
+        self.log_index: LogIndex | None = None
         self._names = names
         self._control = control
         self._register = register
@@ -130,9 +133,9 @@ class Instance:
         return self._running.processes.sidecars if self._running else {}
 
     @property
-    def log_files(self) -> list[Path]:
-        """Its log and those of its sidecars; empty before they are started."""
-        return self._running.processes.log_files if self._running else []
+    def sidecar_logs(self) -> list[Path]:
+        """The logs of its sidecars; empty before they are started."""
+        return self._running.processes.log_files[1:] if self._running else []
 
     @property
     def has_port(self) -> bool:
@@ -257,6 +260,9 @@ class Instance:
         publish_bytes(named.command_file, script, mode=0o700, durable=False)
         self._register()
         self._running = running = self._begin_running(named, environment)
+        if self.log_index is None:
+            self.log_index = LogIndex(named.log_file, log_size(named.log_file))
+            self.log_index.begin_run()
         guard.watch(running.mark)  # before they exist
         self._may_have_survivors = True
         processes = running.processes
@@ -336,7 +342,9 @@ class Instance:
             spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token),
         )
         running = self._begin_running(self.take_name(), environment, record.cookie)
-        running.processes.adopt_world(world, Path(record.log_file), record.log_start)
+        log = Path(record.log_file)
+        running.processes.adopt_world(world, log, record.log_start)
+        self.log_index = LogIndex(log, log_size(log))
         self._running = running
         self._started_at, self.restarts = record.started_at, record.restarts
         self._written, self.run_id = record, record.run_id

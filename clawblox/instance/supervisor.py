@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any, Protocol
 
 import anyio
-import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.config.world_toml import LivenessRule
-from clawblox.errors import ManifestError, SnapshotRefusedError, WorldStartError
+from clawblox.errors import SnapshotRefusedError, UsageError, WorldStartError
+from clawblox.instance.bookkeeping import Bookkeeping, Write
 from clawblox.instance.calls import Calls
 from clawblox.instance.failures import start_failure, stop_error
 from clawblox.instance.health import wait_until_unresponsive
@@ -27,12 +27,9 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
+from clawblox.instance.restarts import RestartCause, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
-from clawblox.rundir.manifest import Update
-from clawblox.rundir.manifest_updates import RunStatus, restart_update, run_update
-from clawblox.system.clock import format_utc, utc_now
-from clawblox.system.files import has_digest
 from clawblox.system.process import Grace, Process, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
 
@@ -46,17 +43,6 @@ class Emit(Protocol):
 
     def __call__(self, kind: EventKind, instance: str, **detail: Any) -> None:  # noqa: ANN401
         """Report ``kind`` of ``instance``."""
-
-
-class Write(Protocol):
-    """Writes an update to a manifest."""
-
-    def __call__(self, update: Update, *, durable: bool = True) -> None:
-        """Write ``update``; a ``durable`` one survives a power failure. Blocks.
-
-        Raises:
-            ManifestError: The manifest cannot be written.
-        """
 
 
 class Supervisor:
@@ -90,17 +76,19 @@ class Supervisor:
         self.calls = Calls(instance, self._is_serving)
         self._launcher = launcher
         self._emit = emit
-        self._write = write
+        self._books = Bookkeeping(instance, write)
         self._on_settled = on_settled
-        self._first_launch = instance.launch
+        self._source = RestartSource(instance.launch)
         self._budget = RestartBudget(instance.launch.options)
-        self._saves: list[SavedSnapshot] = []
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
         self._finished = anyio.Event()
         self._failure: Exception | None = None
         self._stop_failure: Exception | None = None
         self._grace: Grace | None = None
+        self._request: RestartRequest | None = None
+        self._interruptible = anyio.CancelScope()
+        self._restart_lock = anyio.Lock()
         self._has_died = False
         self._is_unresponsive = False
         self._result = StopResult(instance.name, "not_running")
@@ -142,19 +130,48 @@ class Supervisor:
             self._grace = Grace(grace_seconds)
         else:
             self._grace.shorten(grace_seconds)
+        if self._request is not None:
+            self._request.grace.shorten(grace_seconds)
         self._scope.cancel()
         await self._finished.wait()
         if self._stop_failure is not None:
             raise self._stop_failure
         return self._result
 
+    async def restart(self, *, fresh: bool, grace_seconds: float) -> StartedWorld:
+        """Restart the instance and return when it is ready again; restarts take turns.
+
+        Args:
+            fresh: Begin as the first time, rather than from the last good save.
+            grace_seconds: Seconds between TERM and KILL.
+
+        Raises:
+            UsageError: It has ended, or is being stopped.
+            WorldStartError: It did not get ready again, or was stopped meanwhile. Its restart
+                policy decides what follows.
+            WorldStopError: A process survived even SIGKILL.
+
+        Cancellation: a restart that has begun goes on.
+        """
+        async with self._restart_lock:
+            launch = await self._source.require_launch(from_save=not fresh)
+            if self.lifecycle.state not in (State.READY, State.RESTARTING):
+                raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
+            self._request = request = RestartRequest(launch, Grace(grace_seconds), fresh=fresh)
+            self._interruptible.cancel()
+            await request.is_over.wait()
+        if request.failure is not None:
+            raise request.failure
+        assert self.started is not None, "it was ready before"
+        return self.started
+
     def note_saved(self, saved: SavedSnapshot) -> None:
         """Remember a snapshot that a restart may restore."""
-        self._saves.append(saved)
+        self._source.add(saved)
 
     def note_removed(self, spent: Collection[SavedSnapshot]) -> None:
         """Forget snapshots whose files are gone."""
-        self._saves = [saved for saved in self._saves if saved not in spent]
+        self._source.remove(spent)
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
@@ -172,8 +189,7 @@ class Supervisor:
             with self._scope:
                 is_up = await self._bring_up()
                 while is_up:
-                    await self._watch()
-                    is_up = await self._come_back()
+                    is_up = await self._watch_and_restart()
                 self._has_died = self.started is not None
         finally:
             with anyio.CancelScope(shield=True):
@@ -207,6 +223,17 @@ class Supervisor:
         self.started = self.instance.running.started_world(ready_s)
         self.lifecycle.move(State.READY)
         self._tell("ready", url=self.started.url, ready_s=ready_s)
+
+    async def _watch_and_restart(self) -> bool:
+        """Watch the instance until it dies or is to be restarted; return whether it is back."""
+        is_up = True
+        with anyio.CancelScope() as self._interruptible:
+            if self._request is None:
+                await self._watch()
+                is_up = await self._come_back()
+        if self._request is None:
+            return is_up
+        return await self._restart_as_asked(self._request)
 
     async def _watch(self) -> None:
         """Watch the instance until the world's process has ended."""
@@ -254,67 +281,87 @@ class Supervisor:
         """Restart the dead instance if its policy says so; return whether it serves again."""
         if self.instance.launch.options.restart == "never":
             return False
-        self.lifecycle.move(State.RESTARTING)
-        self.calls.fail()
+        self._begin_restarting()
+        await self._note_exit()
         while True:
             delay = self._budget.take(anyio.current_time())
             if delay is None:
                 return self._give_up("it died too often")
-            launch = await self._next_launch()
+            launch = await self._source.next_launch(from_save=self._asks_for_save)
             if launch is None:
                 return self._give_up("there is no good snapshot")
             await anyio.sleep(delay)
             if not await self._clear_away():
                 return self._give_up("its processes do not end")
-            if await self._restart(launch):
+            if await self._restart(launch, "policy", asks_for_save=self._asks_for_save) is None:
                 return True
+
+    async def _note_exit(self) -> None:
+        note_exit = partial(self._books.note_exit, is_unresponsive=self._is_unresponsive)
+        await current_batcher().run(note_exit)
+
+    def _begin_restarting(self) -> None:
+        if self.lifecycle.state is State.READY:
+            self.lifecycle.move(State.RESTARTING)
+        self.calls.fail()
 
     def _give_up(self, reason: str) -> bool:
         self._tell("gave_up", reason=reason, restarts=self.instance.restarts)
         return False
 
-    async def _next_launch(self) -> Launch | None:
-        """Return the launch of a restart: from the last good save, else the first launch.
-
-        Returns:
-            None if the snapshot of the first launch is gone: it is never started afresh instead.
-        """
-        first = self._first_launch
-        while self._asks_for_save and self._saves:
-            saved = self._saves[-1]
-            if await run_blocking(has_digest, saved.path, saved.sha256):
-                # The save already contains the new seed.
-                return attrs.evolve(first, resume_path=saved.path, reseed=None)
-            self.note_removed([saved])  # another save may have arrived meanwhile
-        path = first.resume_path
-        return first if path is None or await run_blocking(path.is_file) else None
+    async def _restart_as_asked(self, request: RestartRequest) -> bool:
+        """Restart the instance as somebody asked for; return whether it serves again."""
+        self._begin_restarting()
+        with anyio.CancelScope(shield=True):
+            await self._end_processes(request.grace)
+        request.failure = self._stop_failure
+        if request.failure is None:
+            request.failure = await self._restart(
+                request.launch, "request", asks_for_save=not request.fresh
+            )
+        self._request = None
+        request.is_over.set()
+        if request.failure is None:
+            return True
+        if self.instance.launch.options.restart == "never":
+            return self._give_up("its restart failed")
+        return await self._come_back()
 
     @property
     def _asks_for_save(self) -> bool:
-        return self._first_launch.options.restart == "checkpoint"
+        return self.instance.launch.options.restart == "checkpoint"
 
-    async def _restart(self, launch: Launch) -> bool:
+    async def _restart(
+        self, launch: Launch, by: RestartCause, *, asks_for_save: bool
+    ) -> Exception | None:
+        """Start the instance again, which has no processes any more; return why that failed."""
         begun_at = anyio.current_time()
         exit_before, halt_before = self.instance.exit, self.instance.halt
         try:
-            await run_blocking(partial(self.instance.begin_anew, keep_port=True))
-            self.instance.launch = launch
-            self.instance.restarts += 1
-            lacks_save = self._asks_for_save and launch is self._first_launch
+            await run_blocking(self._prepare_restart, launch, by)
+            lacks_save = asks_for_save and launch is self._source.first
             self._tell(
                 "restarting",
                 exit=exit_before,
                 resume_path=launch.resume_path,
                 reason="there is no good save" if lacks_save else None,
+                by=by,
             )
             await start_up(self.instance, self._launcher, _stay, self._tell)
             words = str(exit_before) if halt_before is None else f"halted: {halt_before}"
-            await run_blocking(self._note_restart, words, launch)
+            await run_blocking(self._books.register_restart, words, launch, by)
             self._serve(anyio.current_time() - begun_at)
         except Exception as error:  # noqa: BLE001 - another restart follows, or none
-            await self._note_failed_restart(error, launch)
-            return False
-        return True
+            return await self._note_failed_restart(error, launch)
+        return None
+
+    def _prepare_restart(self, launch: Launch, by: RestartCause) -> None:
+        """Release the last processes, and note the restart in the index of the log. Blocks."""
+        instance = self.instance
+        self._books.note_restart(launch, by)
+        instance.begin_anew(keep_port=True)
+        instance.launch = launch
+        instance.restarts += 1
 
     async def _clear_away(self) -> bool:
         """End the remaining processes of the instance; return whether all of them ended."""
@@ -322,25 +369,15 @@ class Supervisor:
             await self._end_processes(Grace(FAILED_START_GRACE_S))
         return self._stop_failure is None
 
-    def _note_restart(self, exit_before: str, launch: Launch) -> None:
-        self._write_update(
-            restart_update(
-                number=self.instance.restarts,
-                at=format_utc(utc_now()),
-                exit=exit_before,
-                resume_from=launch.resume_path,
-                run_id=self.instance.run_id,
-            )
-        )
-
-    async def _note_failed_restart(self, error: Exception, launch: Launch) -> None:
+    async def _note_failed_restart(self, error: Exception, launch: Launch) -> Exception:
         failure = await run_blocking(
             start_failure, error, self.instance, self.lifecycle.state.value, self._elapsed()
         )
         _log.warning("restart failed", instance=self.instance.name, error=str(failure))
         self._tell("start_failed", error=failure)
         if isinstance(error, SnapshotRefusedError):
-            self._saves = [saved for saved in self._saves if saved.path != launch.resume_path]
+            self._source.refuse(launch)
+        return failure
 
     # -- the end ------------------------------------------------------------------------
 
@@ -351,8 +388,10 @@ class Supervisor:
             self.lifecycle.move(State.STOPPING)
         self.calls.fail()
         try:
+            if self._has_died:
+                await self._note_exit()
             if is_left_running:
-                await current_batcher().run(self.instance.release)
+                await current_batcher().run(self._books.leave_running)
             else:
                 end = await self._end_processes(self._last_grace())
                 self._result = self._stop_result(end, anyio.current_time() - begun_at)
@@ -362,18 +401,22 @@ class Supervisor:
 
     def _put_away(self) -> None:
         """Record the end and release everything. Blocks."""
-        try:
-            self._note_end()
-        except OSError as error:
-            _log.warning("instance record not written", error=str(error))
-        finally:
-            self.instance.release()
+        was_ended = self._is_unresponsive or self.instance.halt is not None
+        has_failed = was_ended or self.instance.exit != WorldExit(status=0)
+        self._books.put_away(
+            was_ready=self.started is not None,
+            was_stopped=self._was_stopped(),
+            has_failed=self._has_died and has_failed,
+        )
 
     def _conclude(self) -> None:
         if self._was_stopped():
             self._tell("stopped", rung=self._result.rung, exit=self.instance.exit)
         self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
         self._finished.set()
+        if self._request is not None:
+            self._request.failure = start_stopped()
+            self._request.is_over.set()
         if not self._settled.is_set():
             self._settle()
 
@@ -420,28 +463,6 @@ class Supervisor:
             killed=end.killed,
             elapsed_s=elapsed_s,
         )
-
-    def _note_end(self) -> None:
-        if not self.instance.is_recorded:  # another instance may have the name by now
-            return
-        self.instance.write_record("failed" if self.started is None else "exited")
-        if (
-            self.instance.launch.index is not None
-        ):  # the run of a lone instance is labelled by the caller
-            self._label_end()
-
-    def _label_end(self) -> None:
-        was_ended = self._is_unresponsive or self.instance.halt is not None
-        has_failed = was_ended or self.instance.exit != WorldExit(status=0)
-        is_good = self.started is not None and not (self._has_died and has_failed)
-        status: RunStatus = "complete" if is_good else "failed"
-        self._write_update(run_update(status=status, ended_at=utc_now()), durable=False)
-
-    def _write_update(self, update: Update, *, durable: bool = True) -> None:
-        try:
-            self._write(update, durable=durable)
-        except ManifestError as error:
-            _log.warning("manifest not written", instance=self.instance.name, error=str(error))
 
     def _tell(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
         self._emit(kind, self.instance.name, **detail)

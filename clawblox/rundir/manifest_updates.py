@@ -150,6 +150,8 @@ def restart_update(
     at: str,
     exit: str,  # noqa: A002 - the documented name
     resume_from: Path | None,
+    by: str,
+    parent_sha256: str | None = None,
     run_id: str | None = None,
 ) -> Update:
     """Note that an instance was brought back.
@@ -159,10 +161,19 @@ def restart_update(
         at: UTC time.
         exit: How its process had ended, in words.
         resume_from: Snapshot that it was brought back from; None for a fresh start.
+        by: Why: ``policy`` for its restart policy, ``request`` when somebody asked for it.
+        parent_sha256: Digest of that snapshot; None if not known.
         run_id: Id of its run.
     """
-    source = None if resume_from is None else str(resume_from)
-    entry = {"number": number, "at": at, "exit": exit, "resume_from": source, "run_id": run_id}
+    entry = {
+        "number": number,
+        "at": at,
+        "exit": exit,
+        "resume_from": None if resume_from is None else str(resume_from),
+        "parent_sha256": parent_sha256,
+        "run_id": run_id,
+        "by": by,
+    }
     return Update(restarts=(_known(entry),))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -174,15 +175,25 @@ def run_owner(run_dir: Path) -> int | None:
 
 
 def read_logs(
-    run_dir: Path, names: Sequence[str] = (), *, follow: bool, tail: int | None
+    run_dir: Path,
+    names: Sequence[str] = (),
+    *,
+    follow: bool,
+    tail: int | None,
+    since: str | None = None,
+    pattern: re.Pattern[str] | None = None,
 ) -> dict[str, LogReader]:
     """Return a reader for the log of each instance by its name, from its first line on. Blocks.
+
+    Lines of our own tell where an instance ended and came back.
 
     Args:
         run_dir: The run directory.
         names: The instances that are meant; none means all.
         follow: Wait for more lines until the instance has ended.
         tail: How many of the last lines to begin with; None begins at the start.
+        since: UTC time with milliseconds before which no line is wanted; None for all times.
+        pattern: What a line must contain; None for anything.
 
     Raises:
         UsageError: One of ``names`` is not there.
@@ -194,6 +205,11 @@ def read_logs(
             follow=follow,
             tail=tail,
             start=record.log_start,
+            since=since,
+            pattern=pattern,
+            has_notes=True,
+            was_restarted=record.restarts > 0,
+            is_watched=not record.is_detached or _is_owned(record),
             is_over=_Ending(run_dir, record),
         )
         for record in select_records(run_dir, names)
@@ -389,12 +405,16 @@ def _describe_status(
 def _judge_state(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
     if record.state in OVER:
         return "halted" if record.halt is not None else record.state
-    is_owned = record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
-    if not is_alive and not is_owned:
+    if not is_alive and not _is_owned(record):
         return "interrupted"
     if record.restarts and record.state == "starting":
         return "restarting"
     return record.state if is_alive else "stopping" if record.pid else "starting"
+
+
+def _is_owned(record: InstanceRecord) -> bool:
+    """Return whether the orchestrator of an instance lives."""
+    return record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
 
 
 def _measure_age(start_time: int) -> float:

@@ -36,7 +36,7 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
 from clawblox.telemetry.events import EventHub
-from clawblox.telemetry.logs import trim_logs
+from clawblox.telemetry.log_index import LogIndex, watch_logs
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
@@ -45,8 +45,6 @@ from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.starts import Starts, given_up
 
 __all__ = ["Fleet", "Handlers", "Plan"]
-
-_TRIM_INTERVAL_S = 2.0
 
 _log = OwnLog(__name__)
 
@@ -99,7 +97,7 @@ class Fleet:
             self._launcher.opened(),
             self.tasks,
         ):
-            self._services.start_soon(self._trim_logs)
+            self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
             self._services.start_soon(watch_loop, self._note_lag)
             yield self
 
@@ -447,11 +445,12 @@ class Fleet:
             _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
             self.emit("lagged", "", seconds=lag_s)
 
-    async def _trim_logs(self) -> None:
-        while self._max_log_bytes is not None:
-            await anyio.sleep(_TRIM_INTERVAL_S)
-            logs = [path for one in self._supervisors.values() for path in one.instance.log_files]
-            await run_blocking(trim_logs, logs, self._max_log_bytes)
+    def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
+        """Yield the logs of the instances that have processes, or had."""
+        for known in (*self._supervisors.values(), *self._starting):
+            index = known.instance.log_index
+            if index is not None and not known.lifecycle.is_over:
+                yield index, known.instance.sidecar_logs
 
 
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]

@@ -1,0 +1,148 @@
+"""What is written about one instance: in its record, its manifest, and the index of its log."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from clawblox.errors import ManifestError
+from clawblox.instance.instance import Instance
+from clawblox.instance.launch import Launch
+from clawblox.instance.restarts import RestartCause
+from clawblox.results import WorldExit
+from clawblox.rundir.manifest import Update
+from clawblox.rundir.manifest_updates import RunStatus, restart_update, run_update
+from clawblox.system.clock import format_utc, utc_now
+from clawblox.telemetry.own_log import OwnLog
+
+__all__ = ["Bookkeeping", "Write"]
+
+_log = OwnLog(__name__)
+
+
+class Write(Protocol):
+    """Writes an update to a manifest."""
+
+    def __call__(self, update: Update, *, durable: bool = True) -> None:
+        """Write ``update``; a ``durable`` one survives a power failure. Blocks.
+
+        Raises:
+            ManifestError: The manifest cannot be written.
+        """
+
+
+class Bookkeeping:
+    """Writes what happens to one instance. Every method blocks; failures are logged.
+
+    Args:
+        instance: The instance.
+        write: Writes an update to its manifest.
+    """
+
+    def __init__(self, instance: Instance, write: Write) -> None:
+        self._instance = instance
+        self._write = write
+
+    def note_exit(self, *, is_unresponsive: bool) -> None:
+        """Note in the index of the log that the instance died.
+
+        Args:
+            is_unresponsive: Whether it was ended because it did not respond.
+        """
+        reason = _brief(self._instance.exit)
+        if self._instance.halt is not None:
+            reason = f"it had halted: {self._instance.halt}"
+        elif is_unresponsive:
+            reason = "it did not respond"
+        self._note_end("exited", f"exited: {reason}")
+
+    def note_restart(self, launch: Launch, by: RestartCause) -> None:
+        """Note in the index of the log that the instance is about to be started again.
+
+        Args:
+            launch: How it is started.
+            by: Why it is restarted.
+        """
+        event = "stopped" if by == "request" else "exited"
+        self._note_end(event, f"{event}: {_brief(self._instance.exit)}")
+        if self._instance.log_index is not None:
+            self._instance.log_index.note("restarted", f"restarted {describe_source(launch)}")
+
+    def register_restart(self, exit_before: str, launch: Launch, by: RestartCause) -> None:
+        """Register in the manifest that the instance was brought back.
+
+        Args:
+            exit_before: How it had ended, in words.
+            launch: How it was started.
+            by: Why it was restarted.
+        """
+        update = restart_update(
+            number=self._instance.restarts,
+            at=format_utc(utc_now()),
+            exit=exit_before,
+            resume_from=launch.resume_path,
+            parent_sha256=launch.parent_sha256,
+            run_id=self._instance.run_id,
+            by=by,
+        )
+        self._write_update(update)
+
+    def leave_running(self) -> None:
+        """Release a detached instance, which goes on."""
+        if self._instance.log_index is not None:
+            self._instance.log_index.leave()
+        self._instance.release()
+
+    def put_away(self, *, was_ready: bool, was_stopped: bool, has_failed: bool) -> None:
+        """Record the end and release everything.
+
+        Args:
+            was_ready: Whether it was ready once.
+            was_stopped: Whether it was stopped, rather than that it died.
+            has_failed: Whether it ended badly.
+        """
+        event = "stopped" if was_stopped else "exited"
+        what = event if was_ready or was_stopped else "start failed"
+        self._note_end(event, f"{what}: {_brief(self._instance.exit)}")
+        try:
+            self._record_end(was_ready=was_ready, has_failed=has_failed)
+        except OSError as error:
+            _log.warning("instance record not written", error=str(error))
+        finally:
+            self._instance.release()
+
+    def _note_end(self, event: str, text: str) -> None:
+        if self._instance.log_index is not None:
+            self._instance.log_index.note_end(event, text)
+
+    def _record_end(self, *, was_ready: bool, has_failed: bool) -> None:
+        instance = self._instance
+        if not instance.is_recorded:  # another instance may have the name by now
+            return
+        instance.write_record("exited" if was_ready else "failed")
+        if (
+            instance.launch.index is not None
+        ):  # the run of a lone instance is labelled by the caller
+            status: RunStatus = "failed" if has_failed or not was_ready else "complete"
+            self._write_update(run_update(status=status, ended_at=utc_now()), durable=False)
+
+    def _write_update(self, update: Update, *, durable: bool = True) -> None:
+        try:
+            self._write(update, durable=durable)
+        except ManifestError as error:
+            _log.warning("manifest not written", instance=self._instance.name, error=str(error))
+
+
+def describe_source(launch: Launch) -> str:
+    """Return what an instance is started from, in words: ``from checkpoints/w000-….json``."""
+    path = launch.resume_path
+    if path is None:
+        return "fresh"
+    inside = path.is_relative_to(launch.instance_dir)
+    return f"from {path.relative_to(launch.instance_dir) if inside else path}"
+
+
+def _brief(found: WorldExit | None) -> str:
+    """Return how a process ended, without the possible reasons."""
+    if found is None:
+        return "exit unknown"
+    return str(found) if found.signal is None else f"killed by {found.signal}"
