@@ -242,11 +242,17 @@ class LogLine:
         instance: Name of the instance.
         text: The line without its end, undecodable bytes replaced.
         offset: Position of the line's first byte in the log file.
+        at: UTC time by which it had arrived, ``2026-06-22T18:59:25.104Z``; None if not known.
+        event: None for a line of the world. A line of our own, which is not in the file, has what
+            happened to the instance at that place: ``exited``, ``stopped``, ``restarted``,
+            ``resumed`` or ``interrupted``.
     """
 
     instance: str
     text: str
     offset: int
+    at: str | None = None
+    event: str | None = None
 
 
 def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:

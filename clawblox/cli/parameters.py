@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -12,12 +14,15 @@ from clawblox.cli.field_options import SectionOption
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.rundir.status import select_records
+from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.ports import MAX_LEASES
 
 __all__ = [
     "PATH",
     "CountType",
+    "PatternType",
     "SecondsType",
+    "SinceType",
     "count_option",
     "existing_path",
     "existing_run_dir",
@@ -27,6 +32,10 @@ __all__ = [
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+_DURATION: Final = re.compile(r"([0-9]{1,9}[smhd])+")
+_DURATION_PART: Final = re.compile(r"([0-9]+)([smhd])")
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class _Path(click.types.StringParamType):
@@ -97,6 +106,52 @@ class SecondsType(click.types.FloatParamType):
             return check_seconds(seconds, "", may_be_zero=True)
         except ConfigError as error:
             self.fail(error.message, param, ctx)
+
+
+class PatternType(click.types.StringParamType):
+    """A regular expression of Python."""
+
+    name = "regex"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the expression.
+
+        Raises:
+            click.BadParameter: It is not a regular expression.
+        """
+        try:
+            re.compile(value)
+        except (re.error, OverflowError, RecursionError) as error:
+            self.fail(f"{value!r} is not a regular expression: {error}.", param, ctx)
+        return value
+
+
+class SinceType(click.types.StringParamType):
+    """A time in the past: how long ago, or a UTC time."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the UTC time with milliseconds.
+
+        Raises:
+            click.BadParameter: It is neither a duration nor a time.
+        """
+        try:
+            if _DURATION.fullmatch(value):
+                parts = _DURATION_PART.findall(value)
+                ago_s = sum(int(number) * _UNITS_S[unit] for number, unit in parts)
+                return format_utc_ms(utc_now_ns() - ago_s * 10**9)
+            at = datetime.fromisoformat(value)
+            aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+            return format_utc_ms(round(aware.timestamp() * 1000) * 10**6)
+        except (ValueError, OverflowError, OSError):
+            self.fail(
+                f"{value!r} is neither a duration like 90s, 10m, 2h or 1d nor a UTC time like "
+                "2026-06-22T18:59:25Z.",
+                param,
+                ctx,
+            )
 
 
 def existing_path(text: str) -> Path:

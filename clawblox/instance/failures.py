@@ -41,6 +41,7 @@ __all__ = [
     "identity_error",
     "ready_timeout",
     "start_failure",
+    "start_stopped",
     "stop_error",
 ]
 
@@ -190,3 +191,8 @@ def _elsewhere_hint(instance: Instance) -> str | None:
     if not found:
         return None
     return f"a process listens on {', '.join(sorted(found))}; bind WORLD_HOST ({expected}) instead"
+
+
+def start_stopped() -> WorldStartError:
+    """Return the error for a start that was stopped."""
+    return WorldStartError("the start was stopped")

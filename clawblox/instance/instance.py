@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ from clawblox.system.guard import guard
 from clawblox.system.ports import Lease, connect_host, open_listener, take_free_port, wait_for_port
 from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
 from clawblox.system.process_tree import boot_id, read_variables
-from clawblox.telemetry.logs import last_lines
+from clawblox.telemetry.log_index import LogIndex
+from clawblox.telemetry.logs import last_lines, log_size
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Instance", "rename_runs"]
+__all__ = ["Instance"]
 
 _log = OwnLog(__name__)
 
@@ -72,6 +73,7 @@ class Instance:
         halt: Why the world has halted; None if it has not.
         keeps_port: Whether it must have the port that it has, or asks for.
         is_planned: Whether its record says that its start is planned.
+        log_index: The index of its log; None before its first process is started.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Instance:
         self.halt: str | None = None
         self.keeps_port = launch.options.port is not None
         self.is_planned = False
+        self.log_index: LogIndex | None = None
         self._names = names
         self._control = control
         self._register = register
@@ -137,9 +140,9 @@ class Instance:
         return self._running.processes.sidecars if self._running else {}
 
     @property
-    def log_files(self) -> list[Path]:
-        """Its log and those of its sidecars; empty before they are started."""
-        return self._running.processes.log_files if self._running else []
+    def sidecar_logs(self) -> list[Path]:
+        """The logs of its sidecars; empty before they are started."""
+        return self._running.processes.log_files[1:] if self._running else []
 
     @property
     def has_port(self) -> bool:
@@ -259,6 +262,11 @@ class Instance:
         publish_bytes(named.command_file, script, mode=0o700, durable=False)
         self._register()
         self._running = running = self._begin_running(named, environment)
+        if self.log_index is None:
+            self.log_index = LogIndex(named.log_file, log_size(named.log_file))
+            self.log_index.begin_run()
+            if launch.past is not None and launch.past.number:
+                self.log_index.note("resumed", f"resumed {launch.describe_source()}")
         guard.watch(running.mark)  # before they exist
         self._may_have_survivors = True
         processes = running.processes
@@ -336,7 +344,9 @@ class Instance:
             spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token),
         )
         running = self._begin_running(self.take_name(), environment)
-        running.processes.adopt_world(world, Path(record.log_file), record.log_start)
+        log = Path(record.log_file)
+        running.processes.adopt_world(world, log, record.log_start)
+        self.log_index = LogIndex(log, log_size(log))
         self._running = running
         self._started_at, self.restarts = record.started_at, record.restarts
         self._written, self.run_id = record, record.run_id
@@ -484,12 +494,3 @@ class Instance:
         self._written = record
         publish = write_record if self._is_claimed else replace_record
         publish(self.launch.run_dir, self._written)
-
-
-def rename_runs(instances: Iterable[Instance], run_id: str) -> None:
-    """Give the run of instances another id; a record that cannot be written is reported. Blocks."""
-    for instance in instances:
-        try:
-            instance.rename_run(run_id)
-        except OSError as error:
-            _log.warning("instance record not written", instance=instance.name, error=str(error))

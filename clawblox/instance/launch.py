@@ -120,6 +120,14 @@ class Launch:
             self, resume_path=path, parent_sha256=sha256, reseed=None, first=self.begun
         )
 
+    def describe_source(self) -> str:
+        """Return what it is started from, in words: ``from checkpoints/w000-….json``."""
+        path = self.resume_path
+        if path is None:
+            return "fresh"
+        inside = path.is_relative_to(self.instance_dir)
+        return f"from {path.relative_to(self.instance_dir) if inside else path}"
+
     @property
     def files_dir(self) -> Path:
         """The default directory for logs, launch scripts and checkpoints."""

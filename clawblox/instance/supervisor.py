@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 
@@ -18,51 +18,26 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.config.world_toml import LivenessRule
-from clawblox.errors import ManifestError, SnapshotRefusedError, WorldStartError
+from clawblox.errors import SnapshotRefusedError, UsageError
+from clawblox.instance.bookkeeping import Bookkeeping, Emit, Write
 from clawblox.instance.calls import Calls
 from clawblox.instance.ends import End
-from clawblox.instance.failures import start_failure, stop_error
+from clawblox.instance.failures import start_failure, start_stopped, stop_error
 from clawblox.instance.health import wait_until_unresponsive
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
+from clawblox.instance.restarts import RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
-from clawblox.results import EventKind, Labels, SavedSnapshot, StartedWorld, StopResult, WorldExit
-from clawblox.rundir.manifest import Update
-from clawblox.rundir.manifest_updates import restart_update, run_update
-from clawblox.system.clock import format_utc, utc_now
-from clawblox.system.files import has_digest
+from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
+from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace, Process, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Emit", "Supervisor", "start_stopped"]
+__all__ = ["Supervisor"]
 
 _log = OwnLog(__name__)
-
-
-class Emit(Protocol):
-    """Takes what happened to an instance."""
-
-    def __call__(
-        self,
-        kind: EventKind,
-        instance: str,
-        labels: Labels,
-        **detail: Any,  # noqa: ANN401
-    ) -> None:
-        """Report ``kind`` of ``instance``."""
-
-
-class Write(Protocol):
-    """Writes an update to a manifest."""
-
-    def __call__(self, update: Update, *, durable: bool = True) -> None:
-        """Write ``update``; a ``durable`` one survives a power failure. Blocks.
-
-        Raises:
-            ManifestError: The manifest cannot be written.
-        """
 
 
 class Supervisor:
@@ -98,18 +73,20 @@ class Supervisor:
         self.ends_on_purpose = False
         self._launcher = launcher
         self._emit = emit
-        self._write = write
+        self._books = Bookkeeping(instance, write)
         self._on_settled = on_settled
-        self._first_launch = instance.launch.begun
-        self._budget = RestartBudget(instance.launch.options)
         past = instance.launch.past
-        self._saves: list[SavedSnapshot] = list(past.saves) if past else []
+        self._source = RestartSource(instance.launch.begun, past.saves if past else ())
+        self._budget = RestartBudget(instance.launch.options)
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
         self._finished = anyio.Event()
         self._failure: Exception | None = None
         self._stop_failure: Exception | None = None
         self._grace: Grace | None = None
+        self._request: RestartRequest | None = None
+        self._interruptible = anyio.CancelScope()
+        self._restart_lock = anyio.Lock()
         self._has_died = False
         self._is_unresponsive = False
         self._result = StopResult(instance.name, "not_running")
@@ -153,6 +130,8 @@ class Supervisor:
             self.ends_on_purpose |= on_purpose
         else:
             self._grace.shorten(grace_seconds)
+        if self._request is not None:
+            self._request.grace.shorten(grace_seconds)
         self._scope.cancel()
         await self._finished.wait()
         if self._stop_failure is not None:
@@ -167,13 +146,40 @@ class Supervisor:
         await self._finished.wait()
         return self.instance.exit or WorldExit()
 
+    async def restart(self, *, fresh: bool, grace_seconds: float) -> StartedWorld:
+        """Restart the instance and return when it is ready again; restarts take turns.
+
+        Args:
+            fresh: Begin as the first time, rather than from the last good save.
+            grace_seconds: Seconds between TERM and KILL.
+
+        Raises:
+            UsageError: It has ended, or is being stopped.
+            WorldStartError: It did not get ready again, or was stopped meanwhile. Its restart
+                policy decides what follows.
+            WorldStopError: A process survived even SIGKILL.
+
+        Cancellation: a restart that has begun goes on.
+        """
+        async with self._restart_lock:
+            launch = await self._source.require_launch(from_save=not fresh)
+            if self.lifecycle.state not in (State.READY, State.RESTARTING):
+                raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
+            self._request = request = RestartRequest(launch, Grace(grace_seconds), fresh=fresh)
+            self._interruptible.cancel()
+            await request.is_over.wait()
+        if request.failure is not None:
+            raise request.failure
+        assert self.started is not None, "it was ready before"
+        return self.started
+
     def note_saved(self, saved: SavedSnapshot) -> None:
         """Remember a snapshot that a restart may restore."""
-        self._saves.append(saved)
+        self._source.add(saved)
 
     def note_removed(self, spent: Collection[SavedSnapshot]) -> None:
         """Forget snapshots whose files are gone."""
-        self._saves = [saved for saved in self._saves if saved not in spent]
+        self._source.remove(spent)
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
@@ -191,8 +197,7 @@ class Supervisor:
             with self._scope:
                 is_up = await self._bring_up()
                 while is_up:
-                    await self._watch()
-                    is_up = await self._come_back()
+                    is_up = await self._watch_and_restart()
                 self._has_died = self.started is not None
         finally:
             with anyio.CancelScope(shield=True):
@@ -239,6 +244,17 @@ class Supervisor:
         self.calls.note_change()
         self._tell("ready", url=self.started.url, ready_s=ready_s)
 
+    async def _watch_and_restart(self) -> bool:
+        """Watch the instance until it dies or is to be restarted; return whether it is back."""
+        is_up = True
+        with anyio.CancelScope() as self._interruptible:
+            if self._request is None:
+                await self._watch()
+                is_up = await self._come_back()
+        if self._request is None:
+            return is_up
+        return await self._restart_as_asked(self._request)
+
     async def _watch(self) -> None:
         """Watch the instance until the world's process has ended."""
         self._is_unresponsive = False
@@ -282,66 +298,87 @@ class Supervisor:
         """Restart the dead instance if its policy says so; return whether it serves again."""
         if self.instance.launch.options.restart == "never":
             return False
-        self.lifecycle.move(State.RESTARTING)
-        self.calls.fail()
+        self._begin_restarting()
+        await self._note_exit()
         while True:
             delay = self._budget.take(anyio.current_time())
             if delay is None:
                 return self._give_up("it died too often")
-            launch = await self._next_launch()
+            launch = await self._source.next_launch(from_save=self._asks_for_save)
             if launch is None:
                 return self._give_up("there is no good snapshot")
             await anyio.sleep(delay)
             if not await self._clear_away():
                 return self._give_up("its processes do not end")
-            if await self._restart(launch):
+            if await self._restart(launch, "policy", asks_for_save=self._asks_for_save) is None:
                 return True
+
+    async def _note_exit(self) -> None:
+        note_exit = partial(self._books.note_exit, is_unresponsive=self._is_unresponsive)
+        await current_batcher().run(note_exit)
+
+    def _begin_restarting(self) -> None:
+        if self.lifecycle.state is State.READY:
+            self.lifecycle.move(State.RESTARTING)
+        self.calls.fail()
 
     def _give_up(self, reason: str) -> bool:
         self._tell("gave_up", reason=reason, restarts=self.instance.restarts)
         return False
 
-    async def _next_launch(self) -> Launch | None:
-        """Return the launch of a restart: from the last good save, else the first launch.
-
-        Returns:
-            None if the snapshot of the first launch is gone: it is never started afresh instead.
-        """
-        first = self._first_launch
-        while self._asks_for_save and self._saves:
-            saved = self._saves[-1]
-            if await run_blocking(has_digest, saved.path, saved.sha256):
-                return first.restored(saved.path, saved.sha256)
-            self.note_removed([saved])  # another save may have arrived meanwhile
-        path = first.resume_path
-        return first if path is None or await run_blocking(path.is_file) else None
+    async def _restart_as_asked(self, request: RestartRequest) -> bool:
+        """Restart the instance as somebody asked for; return whether it serves again."""
+        self._begin_restarting()
+        with anyio.CancelScope(shield=True):
+            await self._end_processes(request.grace)
+        request.failure = self._stop_failure
+        if request.failure is None:
+            request.failure = await self._restart(
+                request.launch, "request", asks_for_save=not request.fresh
+            )
+        self._request = None
+        request.is_over.set()
+        if request.failure is None:
+            return True
+        if self.instance.launch.options.restart == "never":
+            return self._give_up("its restart failed")
+        return await self._come_back()
 
     @property
     def _asks_for_save(self) -> bool:
-        return self._first_launch.options.restart == "checkpoint"
+        return self.instance.launch.options.restart == "checkpoint"
 
-    async def _restart(self, launch: Launch) -> bool:
+    async def _restart(
+        self, launch: Launch, by: RestartedBy, *, asks_for_save: bool
+    ) -> Exception | None:
+        """Start the instance again, which has no processes any more; return why that failed."""
         begun_at = anyio.current_time()
         exit_before, halt_before = self.instance.exit, self.instance.halt
         try:
-            await run_blocking(partial(self.instance.begin_anew, keep_port=True))
-            self.instance.launch = launch
-            self.instance.restarts += 1
-            lacks_save = self._asks_for_save and launch is self._first_launch
+            await run_blocking(self._prepare_restart, launch, by)
+            lacks_save = asks_for_save and launch is self._source.first
             self._tell(
                 "restarting",
                 exit=exit_before,
                 resume_path=launch.resume_path,
                 reason="there is no good save" if lacks_save else None,
+                by=by,
             )
             await start_up(self.instance, self._launcher, _stay, self._tell)
             words = str(exit_before) if halt_before is None else f"halted: {halt_before}"
-            await run_blocking(self._note_restart, words, launch)
+            await run_blocking(self._books.register_restart, words, launch, by)
             self._serve(anyio.current_time() - begun_at)
         except Exception as error:  # noqa: BLE001 - another restart follows, or none
-            await self._note_failed_restart(error, launch)
-            return False
-        return True
+            return await self._note_failed_restart(error, launch)
+        return None
+
+    def _prepare_restart(self, launch: Launch, by: RestartedBy) -> None:
+        """Release the last processes, and note the restart in the index of the log. Blocks."""
+        instance = self.instance
+        self._books.note_restart(launch, by)
+        instance.begin_anew(keep_port=True)
+        instance.launch = launch
+        instance.restarts += 1
 
     async def _clear_away(self) -> bool:
         """End the remaining processes of the instance; return whether all of them ended."""
@@ -349,27 +386,15 @@ class Supervisor:
             await self._end_processes(Grace(FAILED_START_GRACE_S))
         return self._stop_failure is None
 
-    def _note_restart(self, exit_before: str, launch: Launch) -> None:
-        self._write_update(
-            restart_update(
-                number=self.instance.restarts,
-                at=format_utc(utc_now()),
-                exit=exit_before,
-                resume_from=launch.resume_path,
-                parent_sha256=launch.parent_sha256,
-                run_id=self.instance.run_id,
-                by="policy",
-            )
-        )
-
-    async def _note_failed_restart(self, error: Exception, launch: Launch) -> None:
+    async def _note_failed_restart(self, error: Exception, launch: Launch) -> Exception:
         failure = await run_blocking(
             start_failure, error, self.instance, self.lifecycle.state.value, self._elapsed()
         )
         _log.warning("restart failed", instance=self.instance.name, error=str(failure))
         self._tell("start_failed", error=failure)
         if isinstance(error, SnapshotRefusedError):
-            self._saves = [saved for saved in self._saves if saved.path != launch.resume_path]
+            self._source.refuse(launch)
+        return failure
 
     # -- the end ------------------------------------------------------------------------
 
@@ -380,8 +405,10 @@ class Supervisor:
             self.lifecycle.move(State.STOPPING)
         self.calls.fail()
         try:
+            if self._has_died:
+                await self._note_exit()
             if is_left_running:
-                await current_batcher().run(self.instance.release)
+                await current_batcher().run(self._books.leave_running)
             else:
                 end = await self._end_processes(self._last_grace())
                 self._result = self._stop_result(end, anyio.current_time() - begun_at)
@@ -391,18 +418,16 @@ class Supervisor:
 
     def _put_away(self) -> None:
         """Record the end and release everything. Blocks."""
-        try:
-            self._note_end()
-        except OSError as error:
-            _log.warning("instance record not written", error=str(error))
-        finally:
-            self.instance.release()
+        self._books.put_away(self._describe_end(), was_stopped=self._was_stopped())
 
     def _conclude(self) -> None:
         if self._was_stopped():
             self._tell("stopped", rung=self._result.rung, exit=self.instance.exit)
         self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
         self._finished.set()
+        if self._request is not None:
+            self._request.failure = start_stopped()
+            self._request.is_over.set()
         if not self._settled.is_set():
             self._settle()
 
@@ -450,15 +475,6 @@ class Supervisor:
             elapsed_s=elapsed_s,
         )
 
-    def _note_end(self) -> None:
-        instance, launch, end = self.instance, self.instance.launch, self._describe_end()
-        if instance.is_recorded or instance.is_planned:
-            instance.write_record(end.state, end)
-        # The run of a lone instance is labelled by the caller.
-        if instance.is_recorded and (launch.index is not None or launch.past is not None):
-            update = run_update(status=end.run_status, ended_at=utc_now())
-            self._write_update(update, durable=False)
-
     def _describe_end(self) -> End:
         instance = self.instance
         was_ended = self._is_unresponsive or instance.halt is not None
@@ -471,12 +487,6 @@ class Supervisor:
             is_on_purpose=self.ends_on_purpose and not self._has_died,
         )
 
-    def _write_update(self, update: Update, *, durable: bool = True) -> None:
-        try:
-            self._write(update, durable=durable)
-        except ManifestError as error:
-            _log.warning("manifest not written", instance=self.instance.name, error=str(error))
-
     def _tell(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
         self._emit(kind, self.instance.name, self.instance.launch.options.labels, **detail)
 
@@ -486,8 +496,3 @@ class Supervisor:
 
 def _stay(state: State) -> None:
     """Ignore the states of a start: an instance is RESTARTING until it serves."""
-
-
-def start_stopped() -> WorldStartError:
-    """Return the error for a start that was stopped."""
-    return WorldStartError("the start was stopped")

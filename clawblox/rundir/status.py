@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -181,15 +182,25 @@ def run_owner(run_dir: Path) -> int | None:
 
 
 def read_logs(
-    run_dir: Path, names: Sequence[str] = (), *, follow: bool, tail: int | None
+    run_dir: Path,
+    names: Sequence[str] = (),
+    *,
+    follow: bool,
+    tail: int | None,
+    since: str | None = None,
+    pattern: re.Pattern[str] | None = None,
 ) -> dict[str, LogReader]:
     """Return a reader for the log of each instance by its name, from its first line on. Blocks.
+
+    Lines of our own tell where an instance ended and came back.
 
     Args:
         run_dir: The run directory.
         names: The instances that are meant; none means all.
         follow: Wait for more lines until the instance has ended.
         tail: How many of the last lines to begin with; None begins at the start.
+        since: UTC time with milliseconds before which no line is wanted; None for all times.
+        pattern: What a line must contain; None for anything.
 
     Raises:
         UsageError: One of ``names`` is not there.
@@ -201,6 +212,11 @@ def read_logs(
             follow=follow,
             tail=tail,
             start=record.log_start,
+            since=since,
+            pattern=pattern,
+            has_notes=True,
+            was_restarted=record.restarts > 0,
+            is_watched=not record.is_detached or has_owner(record),
             is_over=_Ending(run_dir, record),
         )
         for record in select_records(run_dir, names)

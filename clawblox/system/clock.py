@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
-__all__ = ["format_utc", "parse_utc", "utc_now"]
+__all__ = ["format_utc", "format_utc_ms", "parse_utc", "utc_now", "utc_now_ns"]
 
 
 def utc_now() -> datetime:
@@ -33,3 +34,18 @@ def parse_utc(text: str | None) -> datetime | None:
         return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def utc_now_ns() -> int:
+    """Return the wall-clock time in nanoseconds since 1970, as ``os.stat`` gives times."""
+    return time.time_ns()
+
+
+def format_utc_ms(ns: int) -> str:
+    """Write a time with milliseconds: ``2026-06-22T18:59:25.104Z``. Such texts sort by time.
+
+    Args:
+        ns: Nanoseconds since 1970, as :func:`utc_now_ns` returns.
+    """
+    value = datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC)
+    return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -2,6 +2,8 @@
 
 - ``events``: what happened, for every listener.
 - ``logs``: the log that a world writes itself, and its readers.
+- ``log_times``: when its lines arrived: the index beside it, and its reader.
+- ``log_index``: writes that index, and cuts logs that are too long.
 - ``metrics``: counters and histograms as plain values.
 - ``own_log``: the log of the library itself.
 - ``prometheus``: the same for Prometheus (extra ``metrics``).

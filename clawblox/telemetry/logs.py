@@ -8,20 +8,31 @@ lines.
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
 import anyio
 
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.protocol import MASK
 from clawblox.results import LogLine
+from clawblox.telemetry.log_times import Entry, LogTimes
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["DEFAULT_MAX_BYTES", "LogReader", "last_lines", "open_log", "trim_log", "trim_logs"]
+__all__ = [
+    "DEFAULT_MAX_BYTES",
+    "Cut",
+    "LogReader",
+    "last_lines",
+    "log_size",
+    "open_log",
+    "trim_log",
+    "trim_logs",
+]
 
 _log = OwnLog(__name__)
 
@@ -47,6 +58,14 @@ def open_log(path: Path) -> tuple[int, int]:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
     return fd, os.fstat(fd).st_size
+
+
+def log_size(path: Path) -> int:
+    """Return the length of a log in bytes, 0 if it is missing. Blocks."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def last_lines(
@@ -79,27 +98,33 @@ def last_lines(
     return tuple(line[:1000] for line in text.splitlines()[-count:])
 
 
-def trim_log(path: Path, max_bytes: int) -> bool:
+class Cut(NamedTuple):
+    """What a cut has moved in a log: the bytes from ``start`` on are those from ``to`` on now."""
+
+    start: int
+    to: int
+
+
+def trim_log(path: Path, max_bytes: int) -> Cut | None:
     """Cut a log that outgrew ``max_bytes`` to its newer half and mark the cut. Blocks.
 
     The world keeps appending to the same file. What it writes while the half is copied is lost with
     the older half; the mark in the log says that something was removed.
 
     Returns:
-        Whether the log was cut.
+        What was moved; None if the log was not cut.
 
     Raises:
         OSError: It cannot be read or written.
     """
     try:
+        if path.stat().st_size <= max_bytes:
+            return None
         with path.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
-            if size <= max_bytes:
-                return False
-            _move_to_start(file, size - max_bytes // 2, max_bytes)
+            return _move_to_start(file, size - max_bytes // 2, max_bytes)
     except FileNotFoundError:
-        return False
-    return True
+        return None
 
 
 def trim_logs(paths: Iterable[Path], max_bytes: int) -> None:
@@ -111,12 +136,13 @@ def trim_logs(paths: Iterable[Path], max_bytes: int) -> None:
             _log.warning("log not cut", path=str(path), error=str(error))
 
 
-def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> None:
+def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> Cut:
     """Copy what stands from ``source`` on to the start, behind a mark, and cut the rest."""
     target = 0
     file.seek(source)
     source += len(file.readline(_LINE_BYTES))
     chunk = f"[clawblox] log over {max_bytes} bytes, older half removed\n".encode()
+    cut = Cut(source, len(chunk))
     while chunk:
         file.seek(target)
         target += file.write(chunk)
@@ -124,6 +150,7 @@ def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> None:
         chunk = file.read(_CHUNK_BYTES)
         source += len(chunk)
     file.truncate(target)
+    return cut
 
 
 class LogReader:
@@ -135,6 +162,13 @@ class LogReader:
         follow: Wait for more lines until ``is_over`` returns true.
         tail: Number of lines before the end to start at; None starts at ``start``.
         start: Offset to start from.
+        since: UTC time with milliseconds before which no line is wanted; None for all times. It has
+            no effect on a log without an index.
+        pattern: What a line must contain, those that ``tail`` counts too; None for anything.
+        has_notes: Whether lines of our own tell where the instance ended and came back.
+        was_restarted: Whether ``start`` is that of a restart, so that the run began before it.
+        is_watched: Whether an orchestrator watches the log, so that its last write tells when the
+            last lines arrived.
         is_over: Whether the writer has ended.
 
     Raises:
@@ -151,6 +185,11 @@ class LogReader:
         follow: bool,
         tail: int | None,
         start: int = 0,
+        since: str | None = None,
+        pattern: re.Pattern[str] | None = None,
+        has_notes: bool = False,
+        was_restarted: bool = False,
+        is_watched: bool = True,
         is_over: Callable[[], bool] = lambda: True,
     ) -> None:
         self._instance = instance
@@ -158,9 +197,16 @@ class LogReader:
         self._follow = follow
         self._tail = tail
         self._offset = start
+        self._since = since
+        self._pattern = pattern
+        self._has_notes = has_notes
+        self._was_restarted = was_restarted
         self._is_over = is_over
+        self._times = LogTimes(path, is_watched=is_watched)
+        self._last_event: Entry | None = None
         self._lines: deque[LogLine] = deque()
         self._has_started = False
+        self._has_caught_up = False
         self._has_ended = False
 
     async def __aenter__(self) -> Self:
@@ -178,33 +224,95 @@ class LogReader:
         return self
 
     async def __anext__(self) -> LogLine:
-        if not self._has_started:
-            await self._find_start()
         while not self._lines:
             if self._has_ended:
                 raise StopAsyncIteration
+            if self._has_caught_up:
+                await _sleep_to_next_look()
             await self._read_more()
         return self._lines.popleft()
 
-    async def _find_start(self) -> None:
-        self._offset = await run_blocking(_start_offset, self._path, self._offset, self._tail)
-        self._has_started = True
+    async def next_written(self) -> LogLine | None:
+        """Return the next line that is there already; None at the end of the log."""
+        while not (self._lines or self._has_caught_up or self._has_ended):
+            await self._read_more()
+        return self._lines.popleft() if self._lines else None
 
     async def _read_more(self) -> None:
+        if not self._has_started:
+            await run_blocking(self._find_start)
+            self._has_started = True
         is_last, chunk = await current_batcher().run(self._read_on)
-        is_end = len(chunk) < _CHUNK_BYTES
-        self._lines.extend(self._split(chunk, is_last=is_last and is_end))
-        if is_end and is_last:
+        self._has_caught_up = len(chunk) < _CHUNK_BYTES
+        is_last = is_last and self._has_caught_up
+        pattern = self._pattern
+        self._lines.extend(
+            line
+            for line in self._split_at_notes(chunk, is_last=is_last)
+            if pattern is None or pattern.search(line.text)
+        )
+        if is_last:
             self._has_ended = True
-        elif is_end and not self._lines:
-            await _sleep_to_next_look()
+
+    def _find_start(self) -> None:
+        """Find the first line that is wanted. Blocks."""
+        times = self._times
+        times.read_on()
+        try:
+            with self._path.open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                self._go_to_run(end)
+                if self._since is not None and not times.is_empty:
+                    found, self._last_event = times.find_since(self._since, self._last_event)
+                    if found is None:
+                        self._offset = end
+                    elif found > self._offset:
+                        self._offset = _next_line(file, found)
+                if self._tail is not None:
+                    found = _find_tail(file, self._offset, end, self._tail, self._pattern)
+                    if found > self._offset or not self._tail:
+                        self._last_event = times.last_event(found) or self._last_event
+                    self._offset = found
+        except FileNotFoundError:
+            pass
+
+    def _go_to_run(self, end: int) -> None:
+        """Go to the first byte of the run.
+
+        Args:
+            end: Length of the log.
+        """
+        times, start = self._times, self._offset
+        # An index that ends before the start does not tell of this run yet.
+        if self._was_restarted or times.end > start or start > end:
+            begin = times.run_start
+            if begin is not None:
+                self._offset, self._last_event = begin.size, begin
+                return
+        # A log that was cut since may have ended before.
+        self._offset = start if start <= end else 0
+        self._last_event = times.last_event(self._offset)
 
     def _read_on(self) -> tuple[bool, bytes]:
         """Return whether the writer is over, and what it has written. Blocks."""
         # Asked first, so that everything written before the end is read.
         is_over = not self._follow or self._is_over()
         self._offset, chunk = _read_from(self._path, self._offset)
+        # Read last: the end of a process is noted before another one writes.
+        self._times.read_on()
         return is_over, chunk
+
+    def _split_at_notes(self, chunk: bytes, *, is_last: bool) -> Iterator[LogLine]:
+        """Yield the complete lines of ``chunk``, and between them the notes; a note ends a line."""
+        begin, position = self._offset, 0
+        for note in self._times.notes_after(self._last_event) if self._has_notes else ():
+            if note.size > begin + len(chunk):
+                break
+            border = max(note.size - begin, position)
+            yield from self._split(chunk[position:border], is_last=True)
+            position, self._last_event = border, note
+            yield LogLine(self._instance, note.text, note.size, note.at, note.event)
+        yield from self._split(chunk[position:], is_last=is_last)
 
     def _split(self, chunk: bytes, *, is_last: bool) -> Iterator[LogLine]:
         """Yield the complete lines of ``chunk``; an endless line is cut into pieces."""
@@ -216,10 +324,14 @@ class LogReader:
                 if len(chunk) - position <= _LINE_BYTES and not is_last:
                     break
                 end = following = min(position + _LINE_BYTES, len(chunk))
-            text = chunk[position:end].decode(errors="replace").rstrip("\r")
-            yield LogLine(self._instance, text, self._offset)
+            text = _decode(chunk[position:end])
+            yield LogLine(self._instance, text, self._offset, self._times.arrival(self._offset))
             self._offset += following - position
             position = following
+
+
+def _decode(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")
 
 
 async def _sleep_to_next_look() -> None:
@@ -238,29 +350,44 @@ def _read_from(path: Path, offset: int) -> tuple[int, bytes]:
         return offset, b""
 
 
-def _start_offset(path: Path, start: int, tail: int | None) -> int:
-    """Return ``start``, or the offset of the line that stands ``tail`` lines before the end."""
-    try:
-        with path.open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            # A log that was cut since may have ended before.
-            start = start if start <= end else 0
-            return start if tail is None else _find_tail(file, start, end, tail)
-    except FileNotFoundError:
-        return start
+def _next_line(file: BinaryIO, position: int) -> int:
+    """Return the offset of the first line that begins at ``position`` or after it."""
+    file.seek(position - 1)
+    while (piece := file.readline(_CHUNK_BYTES)) and not piece.endswith(b"\n"):
+        pass
+    return file.tell()
 
 
-def _find_tail(file: BinaryIO, start: int, end: int, count: int) -> int:
-    position = end
-    while count and position > start:
+def _find_tail(
+    file: BinaryIO, start: int, end: int, count: int, pattern: re.Pattern[str] | None
+) -> int:
+    """Return the offset of the line with which the last ``count`` begin, or ``start``."""
+    if not count:
+        return end
+    for offset, line in _lines_backwards(file, start, end):
+        count -= pattern is None or pattern.search(_decode(line)) is not None
+        if not count:
+            return offset
+    return start
+
+
+def _lines_backwards(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines between two offsets, each with its own, from the last to the first."""
+    position, rest = end, b""
+    while position > start:
         size = min(_CHUNK_BYTES, position - start)
         position -= size
         file.seek(position)
-        chunk = file.read(size)
-        # The last byte ends the last line, or belongs to it; it never begins the next.
-        found = size - 1 if position + size == end else size
-        while count and (found := chunk.rfind(b"\n", 0, found)) >= 0:
-            count -= 1
-            if not count:
-                return position + found + 1
-    return start if count else end
+        lines = (file.read(size) + rest).split(b"\n")
+        offset = position + size + len(rest)
+        rest = lines[0]
+        for line in reversed(lines[1:]):
+            offset -= len(line)
+            if line or offset < end:  # the last newline begins no line
+                yield offset, line
+            offset -= 1
+        if len(rest) > _LINE_BYTES:  # a part of an endless line
+            yield position, rest
+            rest = b""
+    if end > start:
+        yield start, rest

@@ -10,6 +10,7 @@
 - ``fleet``: the instances of an open world, and what serves them.
 - ``leftovers``: what killed orchestrators left in its run directories.
 - ``resume``: which instances are brought back, and from what.
+- ``planning``: the run directories and names that starts reserve.
 - ``starts``: the starts of one batch.
 - ``save``: one save, many, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.

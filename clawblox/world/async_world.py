@@ -6,6 +6,7 @@ takes its name, which can be left out while there is only one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -158,7 +159,7 @@ class AsyncWorld(WorldMetadata):
     def _summary(self) -> str:
         """The world and how many instances stand where, for a line of text."""
         name = self._source if self._config_read is None else self._config_read.name
-        counts = "not open" if self._fleet is None else self._fleet.describe_counts()
+        counts = "not open" if self._fleet is None else _count_states(self._fleet)
         return f"{name!r}, {counts}"
 
     @property
@@ -1123,6 +1124,13 @@ class AsyncWorld(WorldMetadata):
             An async context manager and iterator of :class:`~clawblox.results.WorldEvent`.
         """
         return self._open_fleet().hub.subscribe()
+
+
+def _count_states(fleet: Fleet) -> str:
+    """Return how many instances stand where: ``8 ready, 1 starting``."""
+    states = [one.lifecycle.state.value for one in fleet.supervisors]
+    counts = Counter([*states, *("starting" for _ in fleet.starting)])
+    return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"
 
 
 def _specs(instances: object) -> list[InstanceSpec]:

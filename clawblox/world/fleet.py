@@ -6,12 +6,11 @@ and finds them by name; each is run by its supervisor.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import anyio
 import attrs
@@ -21,27 +20,29 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ManifestError, UsageError, WorldStopError
-from clawblox.instance.instance import Instance, rename_runs
+from clawblox.instance.bookkeeping import rename_runs
+from clawblox.instance.failures import start_stopped
+from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch, new_run_id, plan_attach
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.startup import FAILED_START_GRACE_S
-from clawblox.instance.supervisor import Supervisor, start_stopped
+from clawblox.instance.supervisor import Supervisor
 from clawblox.results import EventKind, Labels, StartedWorld, StopResult
-from clawblox.rundir.claims import RunClaim, claim_run, free_names
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
 from clawblox.telemetry.events import EventHub
-from clawblox.telemetry.logs import trim_logs
+from clawblox.telemetry.log_index import LogIndex, watch_logs
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.clients import InstanceClients
 from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.leftovers import Leftovers
+from clawblox.world.planning import Plan, Planning
 from clawblox.world.progress import shown_progress
 from clawblox.world.starts import (
     Starts,
@@ -52,9 +53,7 @@ from clawblox.world.starts import (
     note_planned,
 )
 
-__all__ = ["Fleet", "Handlers", "Plan"]
-
-_TRIM_INTERVAL_S = 2.0
+__all__ = ["Fleet", "Handlers"]
 
 _log = OwnLog(__name__)
 
@@ -94,9 +93,7 @@ class Fleet:
         self._past: dict[str, Supervisor] = {}
         self._has_started = False
         self._is_interrupted = False
-        self._planned: dict[str, Launch] = {}
-        self._plan_lock = anyio.Lock()
-        self._claims: dict[Path, RunClaim] = {}
+        self._planning = Planning()
         self._controls = ControlSockets(self._services, partial(make_handlers, self))
 
     @asynccontextmanager
@@ -109,7 +106,7 @@ class Fleet:
             self._launcher.opened(),
             self.tasks,
         ):
-            self._services.start_soon(self._trim_logs)
+            self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
             self._services.start_soon(watch_loop, self._note_lag)
             yield self
 
@@ -122,8 +119,7 @@ class Fleet:
             with anyio.CancelScope(shield=True):
                 await self._controls.aclose()
                 await self.clients.aclose()
-                for claim in self._claims.values():
-                    await run_blocking(claim.release)
+                await self._planning.release()
             self.hub.close()
 
     # -- the instances ----------------------------------------------------------------------
@@ -144,17 +140,11 @@ class Fleet:
         known = self._supervisors.items()
         return tuple(name for name, one in known if one.lifecycle.state is State.READY)
 
-    def describe_counts(self) -> str:
-        """Return how many instances stand where: ``8 ready, 1 starting``."""
-        states = [one.lifecycle.state.value for one in self._supervisors.values()]
-        counts = Counter([*states, *("starting" for _ in self._starting)])
-        return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"
-
     @property
     def snapshots_in_use(self) -> set[Path | None]:
         """The snapshots that instances were restored from, or will be."""
         held = (one.instance.launch for one in (*self._supervisors.values(), *self._starting))
-        return {launch.resume_path for launch in (*held, *self._planned.values())}
+        return {launch.resume_path for launch in (*held, *self._planning.launches.values())}
 
     def find(self, name: str | None) -> Supervisor:
         """Return the named instance; None means the only one.
@@ -193,12 +183,12 @@ class Fleet:
 
     def is_named(self, name: str) -> bool:
         """Return whether an instance has that name now, or is about to."""
-        return name in self._names or name in self._planned
+        return name in self._names or name in self._planning.launches
 
     def _was_asked_for(self, name: str) -> bool:
         """Return whether an instance of that name was started here, or is being started."""
         being_started = (one.instance.launch.options.name for one in self._starting)
-        return name in {*self._past, *self._names, *self._planned, *being_started}
+        return name in {*self._past, *self._names, *self._planning.launches, *being_started}
 
     # -- start and stop ---------------------------------------------------------------------
 
@@ -258,12 +248,10 @@ class Fleet:
         stop_all: bool,
         progress: bool,
     ) -> Batch[StartedWorld]:
-        claim = await run_blocking(claim_run, run_dir)
-        if self._claims.setdefault(run_dir, claim) is not claim:
-            claim.release()
+        await self._planning.claim(run_dir)
         await prepare()
         async with (
-            self._planning(run_dir, plan, reuse=reuse) as launches,
+            self._planning.reserved(run_dir, plan, self._names, reuse=reuse) as launches,
             shown_progress("Starting", len(launches), is_wanted=progress) as advance,
         ):
             control = await self._controls.open(run_dir)
@@ -319,31 +307,6 @@ class Fleet:
             async with anyio.create_task_group() as ends:
                 for supervisor in supervisors:
                     ends.start_soon(end, supervisor)
-
-    @asynccontextmanager
-    async def _planning(
-        self, run_dir: Path, plan: Plan, *, reuse: bool
-    ) -> AsyncIterator[dict[str, Launch]]:
-        """Plan launches by name; their names are reserved until the block is left."""
-        claim = self._claims[run_dir]
-
-        def plan_here() -> dict[str, Launch]:
-            with claim.naming() as planned:
-                taken = {*self._names, *self._planned, *planned}
-                names = free_names(run_dir, taken, reuse=reuse)
-                launches = {str(one.options.name): one for one in plan(names)}
-                planned.update(launches)
-            return launches
-
-        async with self._plan_lock:
-            launches = await run_blocking(plan_here)
-            self._planned.update(launches)
-        try:
-            yield launches
-        finally:
-            for name in launches:
-                del self._planned[name]
-            claim.forget(launches)
 
     def _make_member(
         self, launch: Launch, control: str, on_settled: Callable[[Supervisor], None]
@@ -507,12 +470,9 @@ class Fleet:
             _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
             self.emit("lagged", "", {}, seconds=lag_s)
 
-    async def _trim_logs(self) -> None:
-        while self._max_log_bytes is not None:
-            await anyio.sleep(_TRIM_INTERVAL_S)
-            logs = [path for one in self._supervisors.values() for path in one.instance.log_files]
-            await run_blocking(trim_logs, logs, self._max_log_bytes)
-
-
-Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
-"""Returns the launches to start, given free names. Blocks."""
+    def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
+        """Yield the logs of the instances that have processes, or had."""
+        for known in (*self._supervisors.values(), *self._starting):
+            index = known.instance.log_index
+            if index is not None and not known.lifecycle.is_over:
+                yield index, known.instance.sidecar_logs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -134,6 +135,9 @@ def test_an_unknown_instance_is_an_error_that_names_the_others(serve: Serve, cal
 # --------------------------------------------------------------------------------------- logs
 
 
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
 def log_lines(run_dir: Path, name: str) -> list[str]:
     return (run_dir / "logs" / f"{name}.log").read_text().splitlines()
 
@@ -143,7 +147,7 @@ def test_logs_prints_the_output_of_one_instance_unchanged(serve: Serve, call: St
     log = served.world / ".clawblox" / "logs" / "w000.log"
     assert call("logs", served.run_dir).out == log.read_text(errors="replace")
     served.command.interrupt()
-    assert call("logs", served.run_dir).out.endswith("stopped\n")
+    assert call("logs", served.run_dir).out.endswith("stopped\n-- stopped: exit status 0 --\n")
 
 
 def test_lines_of_several_instances_begin_with_their_names(pair: Path, call: Start) -> None:
@@ -158,10 +162,13 @@ def test_logs_prints_json_for_programs(serve: Serve, call: Start) -> None:
     log = served.world / ".clawblox" / "logs" / "w000.log"
     first, second = log.read_text().splitlines()
     lines = call("logs", served.run_dir, "--json").out.splitlines()
-    assert [json.loads(line) for line in lines] == [
-        {"instance": "w000", "text": first, "offset": 0},
-        {"instance": "w000", "text": second, "offset": len(first) + 1},
+    found = [json.loads(line) for line in lines]
+    times = [line.pop("at") for line in found]
+    assert found == [
+        {"instance": "w000", "text": first, "offset": 0, "event": None},
+        {"instance": "w000", "text": second, "offset": len(first) + 1, "event": None},
     ]
+    assert all(time is None or TIME.fullmatch(time) for time in times)
 
 
 def test_followed_logs_end_with_their_instances(pair: Path, start: Start, call: Start) -> None:

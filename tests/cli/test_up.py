@@ -196,7 +196,7 @@ def test_metrics_are_served(up: Start) -> None:
 
 
 def test_a_dead_instance_is_restarted_from_its_last_save_and_its_log_is_followed(
-    up: Start, start: Start, run_dir: Path
+    up: Start, start: Start, call: Start, run_dir: Path
 ) -> None:
     command = up("--restart", "checkpoint", "--autosave", "600")
     wait_until(lambda: command.out.count(" saved ") == 3, what="all are saved")
@@ -214,7 +214,12 @@ def test_a_dead_instance_is_restarted_from_its_last_save_and_its_log_is_followed
     assert following.process.poll() is None
     assert command.interrupt() == 130
     assert following.wait() == 0
-    assert following.out.endswith("stopped\n")
+    assert following.out.endswith("stopped\n-- stopped: exit status 0 --\n")
+    save = Path(first["saved_path"]).relative_to(run_dir / "worlds" / "w001")
+    ours = [line for line in following.out.splitlines() if line.startswith("-- ")]
+    assert ours[:-1] == ["-- exited: killed by SIGKILL --", f"-- restarted from {save} --"]
+    again = call("logs", str(run_dir), "w001")
+    assert again.out == following.out
 
 
 def test_a_halt_is_a_failure_and_shows_its_reason(

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-import clawblox.world.fleet
+import clawblox.telemetry.log_index
 from clawblox import AsyncWorld, LogLine
 from tests.running import next_event, running
 from tests.support import ask, wait_until_async
@@ -119,7 +119,7 @@ async def test_a_log_that_was_removed_has_no_lines(tmp_path: Path) -> None:
 
 @pytest.fixture
 def _cut_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clawblox.world.fleet, "_TRIM_INTERVAL_S", 0.01)
+    monkeypatch.setattr(clawblox.telemetry.log_index, "_LOOK_INTERVAL_S", 0.01)
 
 
 def first_line(path: Path) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from anyio.to_thread import run_sync
 from clawblox.errors import UsageError
 from clawblox.results import WorldExit
 from clawblox.rundir import waiting
-from clawblox.rundir.claims import claim_run
 from clawblox.rundir.records import InstanceRecord, write_record
 from clawblox.rundir.waiting import EndedInstance, EndWatch
 from tests.rundir.support import make_record
@@ -176,18 +174,17 @@ async def test_without_an_orchestrator_the_death_of_the_process_is_the_end(
 
 
 async def test_what_is_planned_is_waited_for_until_its_orchestrator_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.01)
     await make(tmp_path, 0, name="a", state="exited", exit=FAILED)
-    plan = {"instances": [{"name": name} for name in ("a", "b")]}
-    (tmp_path / ".clawblox" / "manifest.json").write_text(json.dumps(plan))
-    claim = await run_sync(claim_run, tmp_path)
+    await make(tmp_path, 0, name="b", state="planned", orchestrator_pid=sleeper.pid)
     with anyio.fail_after(HANG_S), await watch(tmp_path, "a", "b") as ends:
         assert [end.name for end in await ends.next_ends()] == ["a"]
         assert ends.left == ["b"]
-        await run_sync(claim.release)
-        assert await ends.next_ends() == [EndedInstance("b", "failed", None)]
+        sleeper.kill()
+        await run_sync(sleeper.wait)
+        assert await ends.next_ends() == [EndedInstance("b", "interrupted", None)]
         assert await ends.next_ends() == []
 
 

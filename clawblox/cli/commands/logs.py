@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from itertools import cycle
@@ -16,17 +18,27 @@ import attrs
 import click
 from anyio.streams.memory import MemoryObjectSendStream
 
-from clawblox.cli.parameters import CountType, existing_run_dir, json_option, run_dir_arguments
+from clawblox.cli.parameters import (
+    CountType,
+    PatternType,
+    SinceType,
+    existing_run_dir,
+    json_option,
+    run_dir_arguments,
+)
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.results import LogLine
+from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_logs, select_records
-from clawblox.telemetry.logs import LogReader
+from clawblox.telemetry.log_times import index_path
+from clawblox.telemetry.logs import LogReader, log_size
 
 __all__ = ["command"]
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 _BACKLOG = 256
+_TIME_COLUMNS = len("2026-06-22T18:59:25.104Z")
 
 _Formatter: TypeAlias = Callable[[LogLine], str]
 
@@ -36,9 +48,15 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
     epilog="""\
     \b
     Examples:
-      clawblox logs                       the logs of this directory
-      clawblox logs runs/r001 -f          and wait for more
-      clawblox logs runs/r001 w000 -n 20  the last 20 lines of one
+      clawblox logs                        the logs of this directory
+      clawblox logs runs/r001 -f           and wait for more
+      clawblox logs runs/r001 w000 -n 20   the last 20 lines of one
+      clawblox logs runs/r001 -t           with times, all logs merged
+      clawblox logs runs/r001 --since 10m  the last ten minutes
+      clawblox logs runs/r001 --grep '(?i)error|warning'
+
+    Lines of clawblox, such as "-- exited: killed by SIGKILL --", say where an instance ended and
+    came back. They are not in the log file.
     """,
 )
 @run_dir_arguments
@@ -51,9 +69,39 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
     show_default="all lines",
     help="Print only this many lines from the end of each log.",
 )
+@click.option(
+    "-t",
+    "--timestamps",
+    "has_times",
+    is_flag=True,
+    help="Print when each line arrived, in UTC, and merge the logs by time.",
+)
+@click.option(
+    "--since",
+    type=SinceType(),
+    metavar="TIME",
+    help="Print only lines that arrived since then: a duration like 90s, 10m, 2h or 1d, or a UTC "
+    "time like 2026-06-22T18:59:25Z.",
+)
+@click.option(
+    "--grep",
+    "pattern",
+    type=PatternType(),
+    metavar="REGEX",
+    help="Print only lines that contain a match of this Python regular expression; (?i) at its "
+    "beginning ignores case. --tail counts these lines.",
+)
 @json_option
 def command(
-    run_dir: str, names: tuple[str, ...], follow: bool, tail: int | None, as_json: bool
+    *,
+    run_dir: str,
+    names: tuple[str, ...],
+    follow: bool,
+    tail: int | None,
+    has_times: bool,
+    since: str | None,
+    pattern: str | None,
+    as_json: bool,
 ) -> None:
     """Print the logs of instances, running or ended.
 
@@ -68,32 +116,73 @@ def command(
         OSError: The output is a file, and the disk is full.
     """
     directory = existing_run_dir(run_dir)
-    for record in select_records(directory, names):
+    records = select_records(directory, names)
+    for record in records:
         if not Path(record.log_file).exists():
             note(f"{record.name}: log file is missing: {record.log_file}")
-    readers = read_logs(directory, names, follow=follow, tail=tail)
-    formatter = _make_formatter(list(readers), as_json=as_json)
+    if has_times or since is not None:
+        _note_unknown_times(records)
+    readers = read_logs(
+        directory,
+        names,
+        follow=follow,
+        tail=tail,
+        since=since,
+        pattern=None if pattern is None else re.compile(pattern),
+    )
+    formatter = _make_formatter(list(readers), as_json=as_json, has_times=has_times)
     # A pager that was closed early is not an error.
     with contextlib.suppress(OutputGone):
-        anyio.run(_follow if follow else _print, list(readers.values()), formatter)
+        anyio.run(_print, list(readers.values()), formatter, has_times, follow)
 
 
-async def _print(readers: Sequence[LogReader], formatter: _Formatter) -> None:
+def _note_unknown_times(records: Sequence[InstanceRecord]) -> None:
+    logs = {record.name: Path(record.log_file) for record in records}
+    without = [name for name, log in logs.items() if log_size(log) and not index_path(log).exists()]
+    if without:
+        note(f"No times are known for the logs of: {', '.join(without)}")
+
+
+async def _print(
+    readers: Sequence[LogReader], formatter: _Formatter, has_times: bool, follow: bool
+) -> None:
     with Output(sys.stdout) as output:
-        for reader in readers:
-            async for line in reader:
-                await output.write_line(formatter(line))
-
-
-async def _follow(readers: Sequence[LogReader], formatter: _Formatter) -> None:
-    send, receive = anyio.create_memory_object_stream[LogLine](_BACKLOG)
-    with Output(sys.stdout) as output:
-        async with Tasks() as tasks, receive:
+        if has_times:
+            await _print_merged(readers, formatter, output)
+        if follow:
+            await _follow(readers, formatter, output)
+        else:
             for reader in readers:
-                tasks.start_soon(_pump, reader, send.clone())
-            send.close()
-            async for line in receive:
-                await output.write_line(formatter(line))
+                async for line in reader:
+                    await output.write_line(formatter(line))
+
+
+async def _print_merged(
+    readers: Sequence[LogReader], formatter: _Formatter, output: Output
+) -> None:
+    """Print what is there already, by time; lines without one stay behind the line before them."""
+    heads: list[tuple[str, int, LogLine]] = []
+
+    async def add_next(place: int, last: str) -> None:
+        if (line := await readers[place].next_written()) is not None:
+            heapq.heappush(heads, (max(last, line.at or ""), place, line))
+
+    for place in range(len(readers)):
+        await add_next(place, "")
+    while heads:
+        at, place, line = heapq.heappop(heads)
+        await output.write_line(formatter(line))
+        await add_next(place, at)
+
+
+async def _follow(readers: Sequence[LogReader], formatter: _Formatter, output: Output) -> None:
+    send, receive = anyio.create_memory_object_stream[LogLine](_BACKLOG)
+    async with Tasks() as tasks, receive:
+        for reader in readers:
+            tasks.start_soon(_pump, reader, send.clone())
+        send.close()
+        async for line in receive:
+            await output.write_line(formatter(line))
 
 
 async def _pump(reader: LogReader, lines: MemoryObjectSendStream[LogLine]) -> None:
@@ -102,17 +191,22 @@ async def _pump(reader: LogReader, lines: MemoryObjectSendStream[LogLine]) -> No
             await lines.send(line)
 
 
-def _make_formatter(names: Sequence[str], *, as_json: bool) -> _Formatter:
+def _make_formatter(names: Sequence[str], *, as_json: bool, has_times: bool) -> _Formatter:
     """Return a function that formats a line: with its instance's name if there are several."""
     if as_json:
         return lambda line: json.dumps(attrs.asdict(line), ensure_ascii=False)
-    if len(names) < 2:
-        return lambda line: line.text
-    width = max(map(len, names))
-    prefixes = {name: f"{name.ljust(width)} |" for name in names}
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        colours = cycle(_COLOURS)
-        prefixes = {
-            name: click.style(prefix, fg=next(colours)) for name, prefix in prefixes.items()
-        }
-    return lambda line: f"{prefixes[line.instance]} {line.text}"
+    has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = max(map(len, names)) if len(names) > 1 else 0
+    colours = dict(zip(names, cycle(_COLOURS), strict=False))
+
+    def paint(text: str, **style: str | bool) -> str:
+        return click.style(text, **style) if has_colours else text  # type: ignore[arg-type]
+
+    def format_line(line: LogLine) -> str:
+        at = f"{line.at or '':{_TIME_COLUMNS}} " if has_times else ""
+        name = f"{line.instance:{width}} " if width else ""
+        if line.event is not None:
+            return paint(f"{name}-- {at}{line.text} --", dim=True)
+        return f"{paint(f'{name}| ', fg=colours[line.instance]) if name else ''}{at}{line.text}"
+
+    return format_line

@@ -96,6 +96,7 @@ async def test_a_fresh_restart_keeps_only_the_address(tmp_path: Path, run: Path)
             "exit": WorldExit(signal="SIGKILL"),
             "resume_path": None,
             "reason": None,
+            "by": "policy",
         }
         status = await now(run)
         assert (status.state, status.restarts, status.port) == ("ready", 1, first.port)

@@ -1,0 +1,100 @@
+"""What an instance is restarted from, and the request of a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import anyio
+import attrs
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import UsageError
+from clawblox.instance.launch import Launch
+from clawblox.results import SavedSnapshot
+from clawblox.system.files import has_digest
+from clawblox.system.process import Grace
+
+__all__ = ["RestartRequest", "RestartSource"]
+
+
+@attrs.define(eq=False)
+class RestartRequest:
+    """A restart that somebody asked for.
+
+    Attributes:
+        launch: How to start the instance.
+        grace: Time between TERM and KILL for its processes.
+        fresh: Whether it begins as the first time, rather than from a save.
+        failure: Why it failed; None if it did not, or is not over.
+        is_over: Set when it succeeded or failed.
+    """
+
+    launch: Launch
+    grace: Grace
+    fresh: bool
+    failure: Exception | None = None
+    is_over: anyio.Event = attrs.field(factory=anyio.Event)
+
+
+class RestartSource:
+    """The saves of an instance, and the launch of its start, for when there is no good save.
+
+    Args:
+        first: The launch of its start.
+        saves: Its saves so far, the oldest first.
+
+    Attributes:
+        first: The launch of its start.
+    """
+
+    def __init__(self, first: Launch, saves: Iterable[SavedSnapshot] = ()) -> None:
+        self.first = first
+        self._saves = list(saves)
+
+    @property
+    def saves(self) -> tuple[SavedSnapshot, ...]:
+        """The saves that a restart may restore, the oldest first."""
+        return tuple(self._saves)
+
+    def add(self, saved: SavedSnapshot) -> None:
+        """Remember a save."""
+        self._saves.append(saved)
+
+    def remove(self, spent: Collection[SavedSnapshot]) -> None:
+        """Forget saves whose files are gone."""
+        self._saves = [saved for saved in self._saves if saved not in spent]
+
+    def refuse(self, launch: Launch) -> None:
+        """Forget the save that a launch restored, because the world does not accept it."""
+        self._saves = [saved for saved in self._saves if saved.path != launch.resume_path]
+
+    async def next_launch(self, *, from_save: bool) -> Launch | None:
+        """Return the launch of a restart: from the last good save, else that of the start.
+
+        Args:
+            from_save: Whether to look for a save.
+
+        Returns:
+            None if the snapshot of the first launch is gone: it is never started afresh instead.
+        """
+        while from_save and self._saves:
+            saved = self._saves[-1]
+            if await run_blocking(has_digest, saved.path, saved.sha256):
+                return self.first.restored(saved.path, saved.sha256)
+            self.remove([saved])  # another save may have arrived meanwhile
+        path = self.first.resume_path
+        return self.first if path is None or await run_blocking(path.is_file) else None
+
+    async def require_launch(self, *, from_save: bool) -> Launch:
+        """Return the launch of a restart; see :meth:`next_launch`.
+
+        Raises:
+            UsageError: There is no good save, and the snapshot of the first launch is gone.
+        """
+        launch = await self.next_launch(from_save=from_save)
+        if launch is None:
+            path = self.first.resume_path
+            raise UsageError(
+                f"there is nothing to restart from: {path}, its first snapshot, is gone"
+            )
+        return launch

@@ -1,0 +1,283 @@
+"""Writes the index of a log: how long the log was at which time, and what happened then.
+
+The log itself is only looked at, twice a second. What a world wrote between two looks has one time:
+that of the last write, which the file system knows. ``log_times`` defines the file and reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import anyio
+import msgspec
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.system.clock import format_utc_ms, utc_now_ns
+from clawblox.system.files import publish_bytes, write_all
+from clawblox.telemetry.log_times import LEFT, STARTED, Entry, index_path, read_entries
+from clawblox.telemetry.logs import Cut, trim_log, trim_logs
+from clawblox.telemetry.own_log import OwnLog
+
+__all__ = ["FindLogs", "LogIndex", "note_end", "watch_logs"]
+
+_LOOK_INTERVAL_S: Final = 0.5
+_MAX_BYTES: Final = 1 << 20
+"""Size at which an index is thinned out."""
+_TAIL_BYTES: Final = 4096
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_log = OwnLog(__name__)
+
+
+class LogIndex:
+    """The index of the log of an instance that this process owns. Every method blocks.
+
+    The file is made when there is something to write. A failure to write it is reported once and
+    has no other effect.
+
+    Args:
+        log: The log.
+        size: Its length in bytes. The times of what the index does not cover up to there are not
+            known.
+    """
+
+    def __init__(self, log: Path, size: int) -> None:
+        self._log = log
+        self._path = index_path(log)
+        self._size = self._first_size = size
+        self._looked_at = utc_now_ns()
+        self._lock = threading.Lock()
+        self._unwritten: list[Entry] = []
+        self._is_open = False
+        self._is_torn = False
+        self._is_over = False
+        self._has_failed = False
+        self._bytes = 0
+        self._thin_at = _MAX_BYTES
+
+    def begin_run(self) -> None:
+        """Note, together with the next entry, that a run begins where the log ended."""
+        with self._lock:
+            self._add(STARTED, "")
+
+    def look(self, max_bytes: int | None = None) -> None:
+        """Note how long the log is, if it has grown.
+
+        Args:
+            max_bytes: Size at which to cut the log to its newer half; None never cuts.
+        """
+        with self._lock:
+            if self._look():
+                self._write()
+            if max_bytes is not None and self._size > max_bytes:
+                self._cut(max_bytes)
+
+    def note(self, event: str, text: str) -> None:
+        """Note that something happened to the instance, for example that it was restarted.
+
+        Args:
+            event: What happened, in one word.
+            text: What happened, for a person.
+        """
+        with self._lock:
+            self._is_over = False
+            self._note(event, text)
+
+    def note_end(self, event: str, text: str) -> None:
+        """Note how the instance ended, unless that was noted already; see :meth:`note`."""
+        with self._lock:
+            if not self._is_over:
+                self._is_over = True
+                self._note(event, text)
+
+    def leave(self) -> None:
+        """Note that no orchestrator watches the log any more."""
+        self.note(LEFT, "")
+
+    def _note(self, event: str, text: str) -> None:
+        self._look()
+        self._add(event, text)
+        self._write()
+
+    def _add(self, event: str, text: str) -> None:
+        self._unwritten.append(Entry(self._size, format_utc_ms(utc_now_ns()), event, text))
+
+    def _look(self) -> bool:
+        """Return whether there is something to write."""
+        now = utc_now_ns()
+        try:
+            status = self._log.stat()
+        except OSError:
+            return False
+        size_before = self._size
+        if status.st_size != self._size and stat.S_ISREG(status.st_mode):
+            if status.st_size < self._size:  # cut by somebody else
+                self._write_anew([Entry(status.st_size, None)])
+            else:
+                # Clocks are set, and anyone can touch a file.
+                at = min(max(status.st_mtime_ns, self._looked_at), now)
+                self._unwritten.append(Entry(status.st_size, format_utc_ms(at)))
+            self._size = status.st_size
+        self._looked_at = now
+        return self._size > size_before
+
+    def _write(self) -> None:
+        if not self._unwritten:
+            return
+        try:
+            if not self._is_open:
+                self._open()
+            entries, self._unwritten = self._unwritten, []
+            data = b"\n" * self._is_torn + _encode(entries)
+            self._is_torn = True
+            fd = os.open(self._path, _APPEND, 0o600)
+            try:
+                write_all(fd, data)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            self._unwritten.clear()
+            self._report("log index not written", error)
+            return
+        self._is_torn = False
+        self._bytes += len(data)
+        if self._bytes > self._thin_at:
+            self._write_anew(_thin(self._read()))
+
+    def _open(self) -> None:
+        """Go on with the index that is there; what came unseen gets no time."""
+        tail, self._bytes = _read_tail(self._path)
+        self._is_torn = not tail.endswith(b"\n") and bool(tail)
+        last = read_entries(tail)[-1:]
+        covered = last[0].size if last else 0
+        if covered > self._first_size:  # it is that of a log that was longer
+            publish_bytes(self._path, b"", durable=False)
+            covered = self._bytes = 0
+            self._is_torn = False
+        if covered < self._first_size:
+            self._unwritten.insert(0, Entry(self._first_size, None))
+        self._is_open = True
+
+    def _cut(self, max_bytes: int) -> None:
+        """Cut the log, then the index: a reader sees from the log's length when only one is cut."""
+        try:
+            cut = trim_log(self._log, max_bytes)
+        except OSError as error:
+            self._report("log not cut", error)
+            return
+        if cut is not None:
+            self._size = max(self._size - cut.start + cut.to, cut.to)
+            self._write_anew(_shift(self._read(), cut))
+
+    def _read(self) -> list[Entry]:
+        try:
+            return read_entries(self._path.read_bytes())
+        except OSError:
+            return []
+
+    def _write_anew(self, entries: list[Entry]) -> None:
+        data = _encode(entries)
+        self._unwritten.clear()
+        self._first_size = entries[-1].size if entries else 0
+        try:
+            publish_bytes(self._path, data, durable=False)
+        except OSError as error:
+            self._is_open = False
+            self._report("log index not written", error)
+            return
+        self._is_open, self._is_torn = True, False
+        self._bytes = len(data)
+        self._thin_at = max(_MAX_BYTES, self._bytes * 9 // 8)
+
+    def _report(self, what: str, error: OSError) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            _log.warning(what, path=str(self._path), error=str(error))
+
+
+def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
+    """Note how an instance ended that has no orchestrator. Blocks.
+
+    Args:
+        log: Its log; one without an index gets none.
+        event: What happened, in one word.
+        text: What happened, for a person.
+        was_watched: Whether its log was watched until it ended.
+    """
+    tail, _ = _read_tail(index_path(log))
+    last = read_entries(tail)[-1:]
+    if not last:
+        return
+    try:
+        size = last[0].size if was_watched else log.stat().st_size
+    except OSError:
+        return
+    LogIndex(log, size).note(event, text)
+
+
+def _encode(entries: Iterable[Entry]) -> bytes:
+    return b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+
+
+def _read_tail(path: Path) -> tuple[bytes, int]:
+    """Return the end of a file, and its length; nothing of one that is missing."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return file.read(), size
+    except FileNotFoundError:
+        return b"", 0
+
+
+def _thin(entries: list[Entry]) -> list[Entry]:
+    """Drop every second time of the older half; what stays there holds for more lines."""
+    half = len(entries) // 2
+    return [
+        entry
+        for place, entry in enumerate(entries)
+        if entry.event or entry.at is None or place >= half or place % 2
+    ]
+
+
+def _shift(entries: list[Entry], cut: Cut) -> list[Entry]:
+    """Return the entries of what a cut has left of a log."""
+    moved = cut.to - cut.start
+    starts = [entry for entry in entries if entry.size < cut.start and entry.event == STARTED]
+    kept = [
+        Entry(entry.size + moved, entry.at, entry.event, entry.text)
+        for entry in entries
+        if entry.size >= cut.start
+    ]
+    return [*(Entry(0, start.at, STARTED) for start in starts[-1:]), Entry(cut.to, None), *kept]
+
+
+FindLogs: TypeAlias = Callable[[], Iterable[tuple[LogIndex, Iterable[Path]]]]
+"""Returns the index of each log that is watched, and the other logs of its instance."""
+
+
+async def watch_logs(find: FindLogs, max_bytes: int | None) -> None:
+    """Look at logs twice a second, and cut those that are too long, until it is cancelled.
+
+    Args:
+        find: Returns the logs.
+        max_bytes: Size at which a log is cut to its newer half; None never cuts.
+
+    Cancellation: a look that is under way is finished.
+    """
+    while True:
+        await anyio.sleep(_LOOK_INTERVAL_S)
+        if found := list(find()):
+            await run_blocking(_look_at, found, max_bytes)
+
+
+def _look_at(found: Iterable[tuple[LogIndex, Iterable[Path]]], max_bytes: int | None) -> None:
+    for index, others in found:
+        index.look(max_bytes)
+        if max_bytes is not None:
+            trim_logs(others, max_bytes)

@@ -1,0 +1,198 @@
+"""When the lines of a log arrived, and what happened to its instance: the index beside the log.
+
+A world writes its log itself, so the times are not in it. ``<log>.index`` has them: a JSON object a
+line, ``{"size": 1832, "at": "2026-06-22T18:59:25.104Z"}``, which says that the first ``size`` bytes
+of the log had arrived by ``at``; null where that is not known. An entry with an ``event`` says that
+something happened to the instance when the log was that long; ``text`` describes it. Readers take
+no lock and ignore a last line without its newline. ``log_index`` writes it.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from pathlib import Path
+
+import msgspec
+
+from clawblox.system.clock import format_utc_ms
+
+__all__ = ["LEFT", "STARTED", "Entry", "LogTimes", "index_path", "read_entries"]
+
+STARTED = "started"
+"""The event with which a run begins; its restarts are others."""
+LEFT = "left"
+"""The event after which no orchestrator watches the log."""
+_SILENT = (STARTED, LEFT)
+
+
+class Entry(msgspec.Struct, omit_defaults=True):
+    """One entry of an index.
+
+    Attributes:
+        size: Length of the log in bytes.
+        at: UTC time by which that much had arrived; None if not known.
+        event: What happened to the instance then; empty for nothing.
+        text: What happened, in words.
+    """
+
+    size: int
+    at: str | None
+    event: str = ""
+    text: str = ""
+
+
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def index_path(log: Path) -> Path:
+    """Return the index of a log."""
+    return log.with_name(f"{log.name}.index")
+
+
+def read_entries(data: bytes) -> list[Entry]:
+    """Return the entries in the complete lines of ``data``, without what is not an entry."""
+    found = []
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        try:
+            found.append(_decoder.decode(line))
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
+            continue
+    return found
+
+
+class LogTimes:
+    """The index of one log, as far as it was read; :meth:`read_on` reads what is new.
+
+    Args:
+        log: The log.
+        is_watched: Whether an orchestrator watches the log. If not, the arrival of what came after
+            the last entry is not known.
+
+    """
+
+    def __init__(self, log: Path, *, is_watched: bool = True) -> None:
+        self._log = log
+        self._path = index_path(log)
+        self._is_watched = is_watched
+        self._unseen_end: int | None = None
+        self._modified_at: str | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._inode = 0
+        self._end = 0
+        self._entries: list[Entry] = []
+        self._sizes: list[int] = []
+        self._events: list[Entry] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no index, or none that describes the log as it is."""
+        return not self._entries
+
+    def read_on(self) -> None:
+        """Read what is new. Blocks.
+
+        Raises:
+            OSError: The index is there and cannot be read.
+        """
+        try:
+            self._read_index()
+        except FileNotFoundError:
+            self._forget()
+        try:
+            status = self._log.stat()
+        except FileNotFoundError:
+            self._forget()
+            return
+        # Looked at last: a log that is shorter than its index was cut meanwhile.
+        if self.end > status.st_size:
+            self._forget()
+        self._modified_at = format_utc_ms(status.st_mtime_ns)
+        if self._unseen_end is None:
+            is_watched = self._is_watched and not self._was_left
+            self._unseen_end = 0 if is_watched else status.st_size
+
+    @property
+    def _was_left(self) -> bool:
+        return bool(self._entries) and self._entries[-1].event == LEFT
+
+    def _read_index(self) -> None:
+        status = self._path.stat()
+        if (status.st_ino, status.st_size) == (self._inode, self._end):
+            return
+        with self._path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_ino != self._inode or status.st_size < self._end:
+                self._forget()
+            self._inode = status.st_ino
+            file.seek(self._end)
+            data = file.read()
+        self._end += data.rfind(b"\n") + 1
+        for entry in read_entries(data):
+            self._entries.append(entry)
+            self._sizes.append(max(entry.size, self._sizes[-1] if self._sizes else 0))
+            if entry.event:
+                self._events.append(entry)
+
+    def arrival(self, offset: int) -> str | None:
+        """Return the UTC time by which the byte at ``offset`` had arrived; None if not known."""
+        found = bisect_right(self._sizes, offset)
+        if found < len(self._entries):
+            return self._entries[found].at
+        is_unseen = self._unseen_end is None or offset < self._unseen_end
+        # Nothing can have arrived after the log was last written to.
+        return None if is_unseen or self.is_empty else self._modified_at
+
+    @property
+    def run_start(self) -> Entry | None:
+        """The entry with which the last run begins; None if there is none."""
+        return next((entry for entry in reversed(self._events) if entry.event == STARTED), None)
+
+    @property
+    def end(self) -> int:
+        """Length of the log at the last entry, in bytes."""
+        return self._sizes[-1] if self._sizes else 0
+
+    def find_since(self, since: str, mark: Entry | None) -> tuple[int | None, Entry | None]:
+        """Find what arrived at a time or later.
+
+        Args:
+            since: UTC time with milliseconds.
+            mark: The event behind which to look.
+
+        Returns:
+            The offset at which it begins, None if nothing arrived; and the last event before it,
+            or ``mark`` if that comes later.
+        """
+        times = (entry.at for entry in self._entries)
+        place = next((at for at, time in enumerate(times) if time and time >= since), None)
+        if place is not None:
+            offset = self._sizes[place - 1] if place else 0
+        elif self._modified_at is not None and self._modified_at >= since:
+            offset = self.end
+        else:
+            offset = None
+        earlier = [entry for entry in self._entries[:place] if entry.event]
+        is_later = mark is not None and mark not in earlier
+        return offset, mark if is_later or not earlier else earlier[-1]
+
+    def last_event(self, offset: int) -> Entry | None:
+        """Return the last event that happened before the log was longer than ``offset``."""
+        return next((entry for entry in reversed(self._events) if entry.size <= offset), None)
+
+    def notes_after(self, mark: Entry | None) -> list[Entry]:
+        """Return the events to show behind ``mark``, an event of an earlier look; None for all."""
+        found = []
+        for entry in reversed(self._events):
+            if mark is not None and _is_same(entry, mark):
+                break
+            if entry.event not in _SILENT:
+                found.append(entry)
+        return found[::-1]
+
+
+def _is_same(entry: Entry, other: Entry) -> bool:
+    # A log that was cut has all of its events at other offsets.
+    return (entry.at, entry.event, entry.text) == (other.at, other.event, other.text)
