@@ -31,8 +31,8 @@ _TIMED_OUT_STATUS = 124
       clawblox wait runs/r001 --timeout 3600   an hour at most
 
     The exit status is that of the world: its own, or 128 and the number of the signal that killed
-    it; 1 if it never became ready, halted, or ended in an unknown way. Of several instances it is
-    the first, by name, that is not 0. After --timeout it is 124.
+    it. It is 1 instead of 0 for a world that halted or never became ready, and 1 if the end is not
+    known. Of several instances it is the first, by name, that is not 0. After --timeout it is 124.
     """,
 )
 @run_dir_arguments
@@ -41,7 +41,7 @@ _TIMED_OUT_STATUS = 124
     type=SecondsType(),
     default=math.inf,
     metavar="SECONDS",
-    show_default="none",
+    show_default="no limit",
     help="Give up after this time, with status 124.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
