@@ -50,8 +50,8 @@ class NotSentError(WorldCallError):
     """The request was not sent, because there was no connection."""
 
 
-class _ClosedWhileIdleError(WorldCallError):
-    """A kept connection was closed before any byte of the answer arrived."""
+class _ClosedUnansweredError(WorldCallError):
+    """The connection was closed before any byte of the answer arrived."""
 
 
 @attrs.frozen
@@ -158,7 +158,7 @@ class Connections:
             if connection is not None:
                 try:
                     return await self._exchange(connection, request, data, max_body_bytes)
-                except _ClosedWhileIdleError:
+                except _ClosedUnansweredError:
                     if request.method not in _REPEATABLE:
                         raise
             connection = Connection(self._host, self._port)
@@ -169,11 +169,15 @@ class Connections:
         self, connection: Connection, request: Request, data: bytes, max_body_bytes: int
     ) -> Answer:
         answer = await connection.exchange(request, data, max_body_bytes)
-        if connection.is_open:
-            if self._is_closed:
-                await connection.aclose()
-            else:
-                self._idle.append(connection)
+        if not connection.is_open:
+            return answer
+        if self._is_closed:
+            await connection.aclose()
+            return answer
+        self._idle.append(connection)
+        # The last one is used first, so the world closes the first one after a while.
+        if len(self._idle) > 1 and not self._idle[0].is_quiet():
+            await self._idle.pop(0).aclose()
         return answer
 
     async def _take_idle(self) -> Connection | None:
@@ -284,12 +288,10 @@ class _AnswerReader:
 
         self._parser = httptools.HttpResponseParser(self)
         self._refusals = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-        self._has_answered = False
         self.is_complete = False
 
     def begin(self, request: Request, max_body_bytes: int) -> None:
         """Expect the answer to ``request``."""
-        self._has_answered = self.is_complete
         self._request = request
         self._max_body_bytes = max_body_bytes
         self._received = self._body_bytes = 0
@@ -314,7 +316,6 @@ class _AnswerReader:
         try:
             self._parser.feed_data(data)
         except self._refusals as error:
-            self.can_continue = False
             if not self.is_complete:
                 self._fault = self._fault or f"is not HTTP: {error}"
         if self._received > MAX_HEAD_BYTES + _CHUNK_BYTES * self._body_bytes:
@@ -340,8 +341,7 @@ class _AnswerReader:
 
     def closed_early(self, reason: str) -> WorldCallError:
         """Return the error for a connection that broke before the answer was complete."""
-        was_idle = self._has_answered and self._received == 0
-        error = _ClosedWhileIdleError if was_idle else WorldCallError
+        error = WorldCallError if self._received else _ClosedUnansweredError
         return error(f"{self._request} failed: {reason}")
 
     # -- called by the parser; what they raised would be lost ---------------------------------
@@ -352,9 +352,9 @@ class _AnswerReader:
             self.can_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep the headers that say what the body is; those after the body do not count."""
+        """Keep the headers that say what the body is; those after it come too late to count."""
         name = name.lower()
-        if name in _FRAMING and self.status == 0:
+        if name in _FRAMING:
             known = self._headers.get(name)
             self._headers[name] = value if known is None else b"%s, %s" % (known, value)
 

@@ -14,10 +14,11 @@ import pytest
 
 from clawblox.errors import ConfigError, WorldCallError
 from clawblox.system import connection
-from clawblox.system.connection import Connections, NotSentError
+from clawblox.system.connection import Connection, Connections, NotSentError
 from clawblox.system.http import Answer
 from tests.support import free_port
 from tests.system.scripted import (
+    HANG_S,
     Peer,
     Script,
     Server,
@@ -30,7 +31,6 @@ from tests.system.scripted import (
 
 pytestmark = pytest.mark.anyio
 
-HANG_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -185,7 +185,7 @@ async def test_an_answer_is_read_to_its_end_and_the_connection_kept(
     pieces = [wire[at : at + 1] for at in range(len(wire))] if is_split else [wire]
     with scripted(Script([pieces, OK])) as server:
         async with connected(server.url) as connections:
-            answer = await get(connections)
+            answer = await get(connections, max_body_bytes=40)
             assert (answer.body, answer.is_delimited) == (body, True)
             assert (await get(connections)).body == b"ok"
     assert server.accepted == 1
@@ -424,6 +424,23 @@ async def test_requests_at_the_same_time_have_connections_of_their_own() -> None
                         tasks.start_soon(get, connections)
             assert len(connections._idle) == 2
     assert (server.accepted, len(server.requests)) == (2, 4)
+
+
+async def test_connections_that_the_server_closed_do_not_pile_up() -> None:
+    scripts = [Script([OK, OK]) for _ in range(3)]
+    spent = Script([OK], close)
+    with scripted(spent, *scripts) as server:
+        async with connected(server.url) as connections:
+            first = Connection("127.0.0.1", connections._port)
+            request = connections.prepare("GET", "/observe")
+            await first.exchange(request, request.bare, 100)
+            assert spent.is_over.wait(HANG_S)
+            connections._idle.append(first)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(get, connections)
+            assert len(connections._idle) == 3
+            assert not first.is_open
 
 
 @pytest.mark.parametrize("answer", [b"", OK[:20], OK[:-1]], ids=["none", "head", "body"])
