@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +14,6 @@ import anyio
 import pytest
 
 from clawblox.errors import ConfigError, WorldCallError
-from clawblox.system import connection
 from clawblox.system.connection import Connection, Connections, NotSentError
 from clawblox.system.http import Answer
 from tests.support import free_port
@@ -47,7 +47,7 @@ async def connected(url: str) -> AsyncIterator[Connections]:
         with anyio.fail_after(HANG_S):
             yield connections
     finally:
-        await connections.aclose()
+        connections.close()
 
 
 async def get(connections: Connections, method: str = "GET", **options: Any) -> Answer:
@@ -85,6 +85,14 @@ async def test_a_request_is_sent_as_it_stands_here(monkeypatch: pytest.MonkeyPat
         post + b"Content-Length: 0\r\n\r\n",
         post + b'Content-Length: 12\r\n\r\n{"type":"x"}',
     ]
+
+
+async def test_a_body_larger_than_any_buffer_is_sent_whole() -> None:
+    body = b"0123456789abcdef" * (1 << 19)
+    with scripted(Script([OK])) as server:
+        async with connected(server.url) as connections:
+            await get(connections, "POST", body=body)
+    assert server.requests[0].endswith(b"\r\n\r\n" + body)
 
 
 @pytest.mark.parametrize(
@@ -137,9 +145,8 @@ async def test_a_connection_never_waits_to_fill_its_packets() -> None:
         async with connected(server.url) as connections:
             await get(connections)
             (idle,) = connections._idle
-            assert idle._stream is not None
-            raw_socket = idle._stream.extra(anyio.abc.SocketAttribute.raw_socket)
-            assert raw_socket.getsockopt(connection.socket.IPPROTO_TCP, 1) != 0  # TCP_NODELAY
+            assert idle._socket is not None
+            assert idle._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 # -- answers that are taken -----------------------------------------------------------------
@@ -481,7 +488,7 @@ async def test_closing_closes_idle_connections_and_each_other_one_after_its_answ
                 while len(server.requests) < 2:
                     await anyio.sleep(0)
                 connections._idle.append(kept)
-                await connections.aclose()
+                connections.close()
             assert idle.is_over.wait(HANG_S)
             assert busy.is_over.wait(HANG_S)
             assert connections._idle == []
