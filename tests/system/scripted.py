@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
+HANG_S = 20.0
+"""A client that says nothing for this long hangs, and fails its test; then the server ends."""
+
 End = Callable[["Peer"], None]
 
 
@@ -37,7 +40,7 @@ class Peer:
     def _receive(self) -> bool:
         try:
             data = self.connection.recv(65536)
-        except ConnectionError:
+        except (ConnectionError, TimeoutError):
             return False
         self.received += data
         return bool(data)
@@ -132,7 +135,8 @@ def _serve(listener: socket.socket, scripts: Sequence[Script], server: Server) -
 
 def _play(script: Script, connection: socket.socket, server: Server) -> None:
     with connection:
+        connection.settimeout(HANG_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(ConnectionError):  # the client gave up
+        with contextlib.suppress(ConnectionError, TimeoutError):  # the client gave up
             script.play(Peer(connection), server.requests)
     script.is_over.set()

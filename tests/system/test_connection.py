@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import sys
 import threading
@@ -13,11 +14,11 @@ import anyio
 import pytest
 
 from clawblox.errors import ConfigError, WorldCallError
-from clawblox.system import connection
-from clawblox.system.connection import Connections, NotSentError
+from clawblox.system.connection import Connection, Connections, NotSentError
 from clawblox.system.http import Answer
 from tests.support import free_port
 from tests.system.scripted import (
+    HANG_S,
     Peer,
     Script,
     Server,
@@ -30,7 +31,6 @@ from tests.system.scripted import (
 
 pytestmark = pytest.mark.anyio
 
-HANG_S = 20.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -47,7 +47,7 @@ async def connected(url: str) -> AsyncIterator[Connections]:
         with anyio.fail_after(HANG_S):
             yield connections
     finally:
-        await connections.aclose()
+        connections.close()
 
 
 async def get(connections: Connections, method: str = "GET", **options: Any) -> Answer:
@@ -85,6 +85,14 @@ async def test_a_request_is_sent_as_it_stands_here(monkeypatch: pytest.MonkeyPat
         post + b"Content-Length: 0\r\n\r\n",
         post + b'Content-Length: 12\r\n\r\n{"type":"x"}',
     ]
+
+
+async def test_a_body_larger_than_any_buffer_is_sent_whole() -> None:
+    body = b"0123456789abcdef" * (1 << 19)
+    with scripted(Script([OK])) as server:
+        async with connected(server.url) as connections:
+            await get(connections, "POST", body=body)
+    assert server.requests[0].endswith(b"\r\n\r\n" + body)
 
 
 @pytest.mark.parametrize(
@@ -137,9 +145,8 @@ async def test_a_connection_never_waits_to_fill_its_packets() -> None:
         async with connected(server.url) as connections:
             await get(connections)
             (idle,) = connections._idle
-            assert idle._stream is not None
-            raw_socket = idle._stream.extra(anyio.abc.SocketAttribute.raw_socket)
-            assert raw_socket.getsockopt(connection.socket.IPPROTO_TCP, 1) != 0  # TCP_NODELAY
+            assert idle._socket is not None
+            assert idle._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 # -- answers that are taken -----------------------------------------------------------------
@@ -185,7 +192,7 @@ async def test_an_answer_is_read_to_its_end_and_the_connection_kept(
     pieces = [wire[at : at + 1] for at in range(len(wire))] if is_split else [wire]
     with scripted(Script([pieces, OK])) as server:
         async with connected(server.url) as connections:
-            answer = await get(connections)
+            answer = await get(connections, max_body_bytes=40)
             assert (answer.body, answer.is_delimited) == (body, True)
             assert (await get(connections)).body == b"ok"
     assert server.accepted == 1
@@ -426,6 +433,23 @@ async def test_requests_at_the_same_time_have_connections_of_their_own() -> None
     assert (server.accepted, len(server.requests)) == (2, 4)
 
 
+async def test_connections_that_the_server_closed_do_not_pile_up() -> None:
+    scripts = [Script([OK, OK]) for _ in range(3)]
+    spent = Script([OK], close)
+    with scripted(spent, *scripts) as server:
+        async with connected(server.url) as connections:
+            first = Connection("127.0.0.1", connections._port)
+            request = connections.prepare("GET", "/observe")
+            await first.exchange(request, request.bare, 100)
+            assert spent.is_over.wait(HANG_S)
+            connections._idle.append(first)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(get, connections)
+            assert len(connections._idle) == 3
+            assert not first.is_open
+
+
 @pytest.mark.parametrize("answer", [b"", OK[:20], OK[:-1]], ids=["none", "head", "body"])
 async def test_a_deadline_is_for_the_whole_call_and_closes_the_connection(answer: bytes) -> None:
     script = Script([answer])
@@ -464,7 +488,7 @@ async def test_closing_closes_idle_connections_and_each_other_one_after_its_answ
                 while len(server.requests) < 2:
                     await anyio.sleep(0)
                 connections._idle.append(kept)
-                await connections.aclose()
+                connections.close()
             assert idle.is_over.wait(HANG_S)
             assert busy.is_over.wait(HANG_S)
             assert connections._idle == []
