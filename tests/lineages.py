@@ -102,16 +102,18 @@ _KEYS = (
     "status", "started_at", "ended_at",
 )  # fmt: skip
 _numbers = st.one_of(st.none(), st.integers(0, 3))
+_odd = st.dictionaries(st.sampled_from(_KEYS), _values, max_size=2)
 _entries = st.one_of(
     st.dictionaries(st.sampled_from(_KEYS), _values),
     _values,
     st.builds(
-        save_of,
-        st.sampled_from(NAMES),
-        st.integers(0, 3),
-        st.one_of(st.none(), st.floats(), st.integers(-5, 5)),
+        lambda entry, odd: {**entry, **odd},
+        st.one_of(
+            st.builds(save_of, st.sampled_from(NAMES), st.integers(0, 3), st.integers(-5, 5)),
+            st.builds(restart_of, st.sampled_from(NAMES), st.integers(0, 3), _numbers),
+        ),
+        _odd,
     ),
-    st.builds(restart_of, st.sampled_from(NAMES), st.integers(0, 3), _numbers),
 )
 _runs = st.one_of(
     _values,
@@ -137,3 +139,9 @@ manifests = st.one_of(
     _values,
 )
 """Documents that a world or a person may have written as a manifest."""
+
+listings = st.one_of(
+    manifests,
+    st.just({"instances": [{"name": name, "dir": f"worlds/{name}"} for name in NAMES[:3]]}),
+)
+"""Such documents for the run directory; many of them list its instances."""

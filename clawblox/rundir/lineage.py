@@ -422,8 +422,9 @@ def _in_tree_order(instances: Iterable[InstanceLineage]) -> Iterator[InstanceLin
 
 
 def _sibling_order(instance: InstanceLineage) -> tuple[float, list[tuple[int, str]]]:
-    is_child = instance.parent is not None and instance.parent.instance is not None
-    forked_at = instance.parent.time if is_child and instance.parent else None
+    parent = instance.parent
+    is_child = parent is not None and parent.instance not in (None, instance.name)
+    forked_at = parent.time if parent is not None and is_child else None
     parts = re.split(r"([0-9]+)", instance.name)
     digits = [part.lstrip("0") if number % 2 else part for number, part in enumerate(parts)]
     natural = [(len(part) if number % 2 else 0, part) for number, part in enumerate(digits)]

@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from clawblox.results import WorldExit
 from clawblox.system.clock import parse_utc
 
 __all__ = ["Life", "LifeBeginning", "LifeEnding", "LineageSave", "Origin", "join_lives"]
+
+_GOOD_EXITS: Final = (str(WorldExit(status=0)), str(WorldExit(signal="SIGTERM")))
+"""The ends of a world that was stopped, as restarts tell them."""
 
 LifeBeginning: TypeAlias = Literal["start", "policy", "request", "resume"]
 """What began a life: a start or fork, the restart policy, a restart on request, or a resume."""
@@ -126,7 +130,7 @@ def _was_death(after: Life) -> bool:
     """Return whether the life before a restart ended badly."""
     if after.begun_by == "policy":
         return True
-    return after.begun_by == "resume" and after.exit != "exit status 0"
+    return after.begun_by == "resume" and after.exit not in _GOOD_EXITS
 
 
 def _split(saves: Sequence[LineageSave], restarts: Sequence[Life]) -> list[list[LineageSave]]:

@@ -27,7 +27,16 @@ from clawblox.cli.tables.lineage_words import text_columns
 from clawblox.rundir.lineage import Lineage, read_lineage
 from docs.pictures import lineage as picture
 from tests.cli.conftest import Start, look
-from tests.lineages import NAMES, manifests, restart_of, run_of, save_of, write_manifest, write_run
+from tests.lineages import (
+    NAMES,
+    listings,
+    manifests,
+    restart_of,
+    run_of,
+    save_of,
+    write_manifest,
+    write_run,
+)
 from tests.rundir.test_records import written
 from tests.support import wait_until
 
@@ -231,6 +240,8 @@ def test_labels_do_not_overlap_however_many_instances_there_are(tmp_path: Path, 
     lineage = read_lineage(write_run(tmp_path, documents))
     svg = draw_lineage(lineage, title="runs/" + "long" * 40)
     assert groups(parse(svg))["save"] == 3 * count
+    assert all(text_columns(box.text) <= 80 for box in boxes(parse(svg)))
+    assert all(text_columns(box.text) <= 30 for box in boxes(parse(svg)) if "worker" in box.text)
     assert_readable(svg)
 
 
@@ -239,6 +250,21 @@ def test_labels_do_not_overlap_however_many_instances_there_are(tmp_path: Path, 
 
 def test_the_text_shows_lanes_forks_and_lost_lives(tmp_path: Path) -> None:
     assert render_lineage(family(tmp_path), columns=80, title="runs/r") == LANES
+
+
+def test_a_fork_of_a_lost_save_begins_at_the_line_of_the_branch(tmp_path: Path) -> None:
+    saves = [save_of("w000", at) for at in (2, 4, 8)]
+    restarts = [restart_of("w000", 5, None), restart_of("w000", 9, None)]
+    documents = {
+        "w000": {"run": run_of("w000"), "checkpoints": saves, "restarts": restarts},
+        "w001": {"run": run_of("w001", ("w000", 8))},
+    }
+    text = render_lineage(read_lineage(write_run(tmp_path, documents)), columns=60, title="r")
+    main, first, second, fork = text.splitlines()[4:8]
+    column = fork.index("╰")
+    assert (main + " " * 60)[column] == " "
+    assert (first + " " * 60)[column] == " "
+    assert second[column] == "○"
 
 
 def test_the_text_fits_the_terminal(tmp_path: Path) -> None:
@@ -275,7 +301,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(max_examples=40)
-@given(manifests, st.lists(manifests, min_size=3, max_size=3))
+@given(listings, st.lists(manifests, min_size=3, max_size=3))
 def test_any_lineage_can_be_drawn(scratch: Path, top: Any, documents: list[Any]) -> None:
     shutil.rmtree(scratch)
     write_manifest(scratch, top)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -22,7 +23,16 @@ from clawblox import AsyncWorld, InstanceLineage, Life, Lineage, ManifestError, 
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.records import read_record
 from tests.crowd import HANG_S, act, join, join_all, until
-from tests.lineages import NAMES, manifests, restart_of, run_of, save_of, write_manifest, write_run
+from tests.lineages import (
+    NAMES,
+    listings,
+    manifests,
+    restart_of,
+    run_of,
+    save_of,
+    write_manifest,
+    write_run,
+)
 from tests.rundir.test_records import journal_path, record_of, written
 from tests.support import make_world
 
@@ -206,6 +216,7 @@ def test_saves_in_the_second_of_a_restart(
         ("resume", "killed by SIGKILL", "resume", "resume", True),
         ("resume", None, "resume", "resume", True),
         ("resume", "exit status 0", "resume", "resume", False),
+        ("resume", "killed by SIGTERM", "resume", "resume", False),
         ("magic", "exit status 1", "policy", "restart", True),
     ],
 )
@@ -248,7 +259,7 @@ def test_siblings_that_forked_later_come_first_and_names_count(tmp_path: Path) -
 
 
 def test_a_cycle_of_parents_is_cut_and_every_instance_appears(tmp_path: Path) -> None:
-    parents = {"w000": "w002", "w001": "w000", "w002": "w001", "self": "self", "root": None}
+    parents = {"w000": "w002", "w001": "w000", "w002": "w001", "own": "own", "root": None}
     documents = {
         name: {
             "run": run_of(name, (parent, 1) if parent else None),
@@ -257,7 +268,7 @@ def test_a_cycle_of_parents_is_cut_and_every_instance_appears(tmp_path: Path) ->
         for name, parent in parents.items()
     }
     lineage = read_lineage(write_run(tmp_path, documents))
-    order = [("root", 0), ("self", 0), ("w000", 0), ("w001", 1), ("w002", 2)]
+    order = [("own", 0), ("root", 0), ("w000", 0), ("w001", 1), ("w002", 2)]
     assert depths(lineage) == order
 
 
@@ -317,7 +328,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lineage")
 
 
-@given(manifests, st.lists(manifests, min_size=3, max_size=3), st.booleans())
+@given(listings, st.lists(manifests, min_size=3, max_size=3), st.booleans())
 def test_any_manifests_give_a_lineage_or_a_manifest_error(
     scratch: Path, top: Any, documents: list[Any], has_record: bool
 ) -> None:
@@ -338,6 +349,35 @@ def test_any_manifests_give_a_lineage_or_a_manifest_error(
         assert one.lives
         before = [other.name for other in lineage.instances[:number]]
         assert one.depth == 0 or (one.parent is not None and one.parent.instance in before)
-        for save in one.saves:
-            assert attrs.asdict(save).keys() == attrs.fields_dict(type(save)).keys()
-            assert save.path.is_absolute()
+        assert all(save.path.is_absolute() for save in one.saves)
+    assert_plain(lineage)
+
+
+def assert_plain(lineage: Lineage) -> None:
+    """Fail unless all of it is JSON in UTF-8, without what no text has."""
+    told = json.dumps(attrs.asdict(lineage), default=str, ensure_ascii=False, allow_nan=False)
+    assert told.encode()
+    assert "\\u0000" not in told
+
+
+ODD: list[Any] = ["x", "\0", "\ud800", "", True, None, [], {}, -1, 10**400, 1e400, float("nan")]
+
+
+@pytest.mark.parametrize("section", ["checkpoints", "restarts", "run"])
+def test_an_odd_value_of_any_field_costs_no_more_than_its_entry(
+    tmp_path: Path, section: str
+) -> None:
+    document: dict[str, Any] = {
+        "run": run_of("w000", ("w000", 1)),
+        "checkpoints": [save_of("w000", 1), save_of("w000", 5, removed_at="2026-06-22T18:01:00Z")],
+        "restarts": [restart_of("w000", 3, 1, by="resume", parent_sha256="digest of w000-1")],
+    }
+    entries = document[section] if section != "run" else [document["run"]]
+    for entry in entries:
+        for key, value in list(entry.items()):
+            for odd in ODD:
+                entry[key] = odd
+                (found,) = read_lineage(write_run(tmp_path, {"w000": document})).instances
+                assert len(found.saves) >= 1
+                assert_plain(read_lineage(tmp_path))
+            entry[key] = value
