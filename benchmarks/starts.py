@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -157,6 +158,84 @@ async def start_and_stop(
     }
 
 
+@attrs.frozen
+class ResumeSample:
+    """What a resume took, against a start of as many in a directory of their own.
+
+    Attributes:
+        start_s: The start.
+        resume_s: The resume, each from its last save.
+        start_cpu_s: Processor time of the orchestrator for the start.
+        resume_cpu_s: The same for the resume.
+    """
+
+    start_s: float
+    resume_s: float
+    start_cpu_s: float
+    resume_cpu_s: float
+
+
+async def start_and_resume(
+    world_dir: str, run_dir: str, env: dict[str, str], count: int
+) -> dict[str, float]:
+    """Start, save and resume a batch; return the fields of a sample."""
+    taken: dict[str, float] = {}
+
+    @asynccontextmanager
+    async def measured(name: str) -> AsyncIterator[None]:
+        begun, cpu_before = time.monotonic(), time.process_time()
+        yield
+        taken[f"{name}_s"] = time.monotonic() - begun
+        taken[f"{name}_cpu_s"] = time.process_time() - cpu_before
+
+    async with AsyncWorld(dir=world_dir) as world:
+        await world.start(run_dir=f"{run_dir}-first", env=env)
+        await world.stop()
+        (await world.start_many(count, run_dir=run_dir, env=env)).raise_if_failed()
+        (await world.save_all()).raise_if_failed()
+        names = list(world.instances)
+        world._interrupt()
+        await world.stop_all()
+        async with measured("start"):
+            started = await world.start_many(count, run_dir=f"{run_dir}-other", env=env)
+        started.raise_if_failed()
+        await world.stop_all()
+        async with measured("resume"):
+            resumed = await world.resume_all(run_dir, env=env)
+        resumed.raise_if_failed()
+        if list(resumed.done) != names or not all(one.resume_path for one in resumed):
+            raise RuntimeError("not all instances went on from their saves")
+        await world.stop_all()
+    return taken
+
+
+def bench_resume(scratch: Path, readiness: Readiness, *, count: int, rounds: int) -> Iterator[Row]:
+    """Measure a resume of light worlds against a start of as many.
+
+    Args:
+        scratch: Directory for everything that is written.
+        readiness: What the worlds write into.
+        count: How many worlds.
+        rounds: How many samples.
+    """
+    world_dir = write_world(scratch / "resumed", "light")
+    snapshot = scratch / "resumed.json"
+    snapshot.write_text('{"format": "light-v1", "time": 1.0}')
+    env = {**readiness.env, "BENCH_SNAPSHOT": str(snapshot)}
+    samples: list[ResumeSample] = []
+    for at in range(rounds):
+        run_dir = scratch / f"resumed-{at}"
+        taken = call_in_fresh_process(start_and_resume, str(world_dir), str(run_dir), env, count)
+        readiness.wait(3 * count + 1)
+        samples.append(ResumeSample(**taken))
+    start = 1e3 * median(sample.start_s for sample in samples)
+    resume = 1e3 * median(sample.resume_s for sample in samples)
+    yield Row(f"{count} light, resumed: all ready", resume, "ms", start, 1.25)
+    start_cpu = 1e3 * median(sample.start_cpu_s for sample in samples) / count
+    resume_cpu = 1e3 * median(sample.resume_cpu_s for sample in samples) / count
+    yield Row(f"{count} light, resumed: CPU per start", resume_cpu, "ms", start_cpu, 1.5)
+
+
 def bench_starts(
     scratch: Path, readiness: Readiness, *, counts: Sequence[int], heavy: int, rounds: int
 ) -> tuple[list[Row], Series]:
@@ -181,7 +260,9 @@ def bench_starts(
         if case.kind == "light":
             for name, taken in samples.items():
                 series[name].append((case.count, median(sample.ready_s for sample in taken)))
-    rows.append(_first_batch_row(bench, min(_RSS_COUNT, max(counts)), rounds))
+    most = min(_RSS_COUNT, max(counts))
+    rows.append(_first_batch_row(bench, most, rounds))
+    rows += bench_resume(scratch, readiness, count=most, rounds=rounds)
     return rows, series
 
 

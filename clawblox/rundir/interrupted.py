@@ -24,7 +24,15 @@ from clawblox.rundir.status import has_owner, is_over
 from clawblox.system.files import has_digest, lock_file, unlock_file
 from clawblox.system.process_tree import boot_id
 
-__all__ = ["Interrupted", "Interruption", "find_interrupted", "interrupted_names", "set_aside"]
+__all__ = [
+    "Interrupted",
+    "Interruption",
+    "find_interrupted",
+    "interrupted_names",
+    "read_interruption",
+    "select_interrupted",
+    "set_aside",
+]
 
 
 @attrs.frozen
@@ -100,19 +108,39 @@ def find_interrupted(
         UsageError: One of ``names`` is not there, has finished or runs; or the directory was moved.
         RunLockedError: Another orchestrator runs instances here; names it.
     """
+    return read_interruption(*select_interrupted(run_dir, names, world_dir=world_dir))
+
+
+def select_interrupted(
+    run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
+) -> tuple[list[InstanceRecord], dict[str, str]]:
+    """Return the records of the instances that go on, and why others are left alone.
+
+    Takes and raises what :func:`find_interrupted` does.
+    """
     claim_run(run_dir).release()
     chosen: list[InstanceRecord] = []
     left: dict[str, str] = {}
     for record in _select(run_dir, names, world_dir):
-        _refuse_owned(run_dir, record)
-        why = _why_left(record, is_named=bool(names))
+        why = _why_left(run_dir, record, is_named=bool(names))
         if why is None:
             chosen.append(record)
         elif names:
             raise UsageError(f"instance {record.name!r} cannot be resumed: it {why}")
         else:
             left[record.name] = why
-    return Interruption(tuple(_Reading().describe(record) for record in chosen), left)
+    return chosen, left
+
+
+def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]) -> Interruption:
+    """Return what instances go on from, by their manifests and saves; each file is read once.
+
+    Args:
+        records: Their records.
+        left: Why others are left alone, by name.
+    """
+    reading = _Reading()
+    return Interruption(tuple(reading.describe(record) for record in records), left)
 
 
 def interrupted_names(run_dir: Path) -> list[str]:
@@ -163,29 +191,22 @@ def _is_at(world_dir: Path) -> Callable[[str], bool]:
     return functools.cache(lambda path: os.path.realpath(path) == place)
 
 
-def _refuse_owned(run_dir: Path, record: InstanceRecord) -> None:
-    """Refuse an instance that has not ended and that a living orchestrator owns."""
-    is_ours = record.orchestrator_pid == os.getpid()
-    if is_ours or is_over(record) or not has_owner(record):
-        return
-    lock_path = name_lock(run_dir, record.name)
-    fd = lock_file(lock_path)
-    if fd is not None:  # the pid belongs to another program by now
-        unlock_file(lock_path, fd)
-        return
-    raise RunLockedError(
-        f"instance {record.name!r} of {run_dir} is held by "
-        f"{describe_holder(record.orchestrator_pid)}",
-        path=lock_path,
-        pid=record.orchestrator_pid,
-        hint="it runs already; clawblox ps, logs and stop work",
-    )
+def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str | None:
+    """Return why an instance is left alone; None if it is to be resumed.
 
-
-def _why_left(record: InstanceRecord, *, is_named: bool) -> str | None:
-    """Return why an instance is left alone; None if it is to be resumed."""
-    if record.orchestrator_pid == os.getpid() and not is_over(record):
-        return "runs"
+    Raises:
+        RunLockedError: Another orchestrator, which lives, owns it.
+    """
+    if _is_owned(run_dir, record):
+        if record.orchestrator_pid == os.getpid():
+            return "runs"
+        raise RunLockedError(
+            f"instance {record.name!r} of {run_dir} is held by "
+            f"{describe_holder(record.orchestrator_pid)}",
+            path=name_lock(run_dir, record.name),
+            pid=record.orchestrator_pid,
+            hint="it runs already; clawblox ps, logs and stop work",
+        )
     if record.is_alive and record.is_detached:
         return "runs detached; World.attach(run_dir) takes it over"
     if record.has_finished:
@@ -193,6 +214,21 @@ def _why_left(record: InstanceRecord, *, is_named: bool) -> str | None:
     if record.stopped_on_purpose and not is_named:
         return "was stopped on purpose"
     return None
+
+
+def _is_owned(run_dir: Path, record: InstanceRecord) -> bool:
+    """Return whether an orchestrator that lives starts, runs or restarts an instance."""
+    if is_over(record) or not has_owner(record):
+        return False
+    if record.state == "planned":  # another process would have the run directory
+        return record.orchestrator_pid == os.getpid()
+    lock_path = name_lock(run_dir, record.name)
+    fd = lock_file(lock_path)
+    if fd is None:
+        return True
+    # It is detached, or another program has the number of its orchestrator.
+    unlock_file(lock_path, fd)
+    return False
 
 
 def _is_interrupted(record: InstanceRecord) -> bool:

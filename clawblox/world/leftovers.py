@@ -25,12 +25,11 @@ class Leftovers:
         self._writers = writers
         self._cleared: set[Path] = set()
 
-    async def clear(self, run_dir: Path, *, without: Collection[str] = ()) -> None:
+    async def clear(self, run_dir: Path) -> None:
         """Mark the runs of killed orchestrators as interrupted, and remove what they left.
 
         Args:
             run_dir: The run directory.
-            without: Names of instances whose runs go on.
 
         Raises:
             OSError: A record cannot be written.
@@ -38,16 +37,20 @@ class Leftovers:
 
         Cancellation: some runs may be marked; the next call goes on.
         """
-        close = partial(close_interrupted, run_dir, without=without)
-        for directory in await run_blocking(close):
-            await self._writers.of(directory).apply(run_update(status="interrupted"))
-        await self.remove(run_dir)
-
-    async def remove(self, run_dir: Path) -> None:
-        """Remove what killed orchestrators left half-written; only the first call looks.
-
-        Cancellation: waits for what has begun.
-        """
+        await self.close_runs(run_dir)
         if run_dir not in self._cleared:
             self._cleared.add(run_dir)
             await run_blocking(remove_leftovers, run_dir)
+
+    async def close_runs(self, run_dir: Path, *, without: Collection[str] = ()) -> None:
+        """Mark the runs of killed orchestrators as interrupted; see :meth:`clear`.
+
+        Args:
+            run_dir: The run directory.
+            without: Names of instances whose runs go on.
+
+        Cancellation: some runs may be marked; the next call goes on.
+        """
+        close = partial(close_interrupted, run_dir, without=without)
+        for directory in await run_blocking(close):
+            await self._writers.of(directory).apply(run_update(status="interrupted"))

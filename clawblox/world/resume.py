@@ -20,14 +20,20 @@ from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ConfigError, UsageError, WorldStartError
 from clawblox.instance.launch import Launch, find_variables, plan_resume
 from clawblox.results import StartedWorld
-from clawblox.rundir.interrupted import Interrupted, Interruption, find_interrupted
+from clawblox.rundir.interrupted import (
+    Interrupted,
+    Interruption,
+    read_interruption,
+    select_interrupted,
+)
+from clawblox.rundir.leftovers import remove_leftovers
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.status import make_mark
 from clawblox.system.process import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet
 
-__all__ = ["resume_all"]
+__all__ = ["find_resumable", "resume_all"]
 
 _LEFTOVER_GRACE_S = 2.0
 """Seconds between TERM and KILL for what a killed orchestrator left, as its guard has them."""
@@ -51,7 +57,7 @@ async def resume_all(
         run_dir: Their run directory, resolved.
         names: The instances that are meant; none means all that were interrupted.
         env: Values of their environment variables, before those of this process.
-        found: What was found by :func:`find_interrupted` a moment ago; None looks now.
+        found: What :func:`find_resumable` found a moment ago; None looks now.
         progress: Whether to show how far they are.
     """
     resume = _Resume(fleet, config, run_dir, names, env, found)
@@ -77,25 +83,21 @@ class _Resume:
     env: Mapping[str, str]
     found: Interruption | None
     failed: dict[str, Exception] = attrs.field(factory=dict, init=False)
-    _going_on: list[Interrupted] = attrs.field(factory=list, init=False)
+    _going_on: Sequence[Interrupted] = attrs.field(default=(), init=False)
     _variables: dict[str, dict[str, str]] = attrs.field(factory=dict, init=False)
 
     async def prepare(self) -> None:
-        """Find the instances, end what is left of them, and close the runs of all others."""
-        await self.fleet.leftovers.remove(self.run_dir)
-        found = await run_blocking(self._find)
-        self._going_on = list(found.instances)
+        """Find the instances and their variables, and close the runs of all others."""
+        found = self.found
+        if found is None or not await run_blocking(_is_current, self.run_dir, found):
+            found = await find_resumable(self.run_dir, self.names, world_dir=self.config.dir)
+        self._going_on = found.instances
         self._find_variables()
-        await self._end_leftovers(found.records)
         names = [record.name for record in found.records]
-        await self.fleet.leftovers.clear(self.run_dir, without=names)
-
-    def _find(self) -> Interruption:
-        if self.found is not None:
-            latest = {record.name: record for record in read_records(self.run_dir)}
-            if all(latest.get(record.name) == record for record in self.found.records):
-                return self.found
-        return find_interrupted(self.run_dir, self.names, world_dir=self.config.dir)
+        for supervisor in self.fleet.supervisors:
+            if supervisor.instance.name in names:  # it has ended, and is being put away
+                await supervisor.stop(0.0, on_purpose=False)
+        await self.fleet.leftovers.close_runs(self.run_dir, without=names)
 
     def _find_variables(self) -> None:
         """Find the values of the environment variables, which are not on disk.
@@ -118,23 +120,6 @@ class _Resume:
                 f"no value for {wanted}, which {first[0]}{more} had; values are never on disk",
                 key="env",
                 hint="set the variables in the environment, or say env= (--env)",
-            )
-
-    async def _end_leftovers(self, records: Iterable[InstanceRecord]) -> None:
-        """End the processes that a killed orchestrator's guard has not ended yet."""
-        here = boot_id()
-        stale = [one for one in records if one.state != "exited" and one.boot_id == here]
-        left = await run_blocking(_find_processes, stale)
-        async with anyio.create_task_group() as ends:
-            for record in left:
-                ends.start_soon(self._end, record)
-
-    async def _end(self, record: InstanceRecord) -> None:
-        end = await end_tree(make_mark(record), None, Grace(_LEFTOVER_GRACE_S))
-        if end.survivors:
-            self.failed[record.name] = WorldStartError(
-                f"processes of its run before do not end: {', '.join(end.survivors)}",
-                instance=record.name,
             )
 
     def plan(self, _names: Iterator[str]) -> list[Launch]:
@@ -160,8 +145,56 @@ class _Resume:
         return launches
 
 
-def _find_processes(records: Sequence[InstanceRecord]) -> list[InstanceRecord]:
-    """Return the instances that have processes, by one pass over all processes. Blocks."""
+def _is_current(run_dir: Path, found: Interruption) -> bool:
+    latest = {record.name: record for record in read_records(run_dir)}
+    return all(latest.get(record.name) == record for record in found.records)
+
+
+# -- what killed orchestrators left ---------------------------------------------------------------
+
+
+async def find_resumable(
+    run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
+) -> Interruption:
+    """End what a killed orchestrator left, and return what can go on; see ``find_interrupted``.
+
+    Cancellation: some processes may be ended, some files removed.
+    """
+    select = partial(select_interrupted, run_dir, names, world_dir=world_dir)
+    records, left = await run_blocking(select)
+    survivors = await _end_processes(records)
+    # Only now does nothing write there any more.
+    await run_blocking(remove_leftovers, run_dir)
+    found = await run_blocking(read_interruption, records, left)
+    return attrs.evolve(
+        found,
+        instances=tuple(
+            attrs.evolve(one, problem=survivors.get(one.record.name, one.problem))
+            for one in found.instances
+        ),
+    )
+
+
+async def _end_processes(records: Iterable[InstanceRecord]) -> dict[str, str]:
+    """End the processes that the guard has not ended yet; return what survives, by instance."""
+    here = boot_id()
+    stale = [one for one in records if one.state != "exited" and one.boot_id == here]
+    survivors: dict[str, str] = {}
+
+    async def end(record: InstanceRecord) -> None:
+        ended = await end_tree(make_mark(record), None, Grace(_LEFTOVER_GRACE_S))
+        if ended.survivors:
+            words = ", ".join(ended.survivors)
+            survivors[record.name] = f"processes of its run before do not end: {words}"
+
+    async with anyio.create_task_group() as ends:
+        for record in await run_blocking(_find_running, stale):
+            ends.start_soon(end, record)
+    return survivors
+
+
+def _find_running(records: Sequence[InstanceRecord]) -> list[InstanceRecord]:
+    """Return the instances that have processes, by one look at all processes. Blocks."""
     if not records:
         return []
     trees = find_trees([Search((make_mark(record),)) for record in records])

@@ -44,7 +44,7 @@ def test_a_file_in_the_current_directory_is_resumed(
 ) -> None:
     write(here / "saves" / "s1.json")
     words = [command, str(world_dir), "--run-dir", str(run_dir), "--resume", "saves/s1.json"]
-    words += ["--port", "0"] if command == "run" else []
+    words += ["--port", "0"] if command == "run" else ["--fresh"]
     running = start(*words)
     running.wait_for("ready")
     (one,) = look(run_dir).values()

@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from clawblox.results import WorldExit
 from clawblox.rundir import status
 from clawblox.rundir.claims import claim_run
-from clawblox.rundir.records import InstanceRecord, write_record
+from clawblox.rundir.records import InstanceRecord, write_record, write_records
 from clawblox.system.process_tree import boot_id, read_start_time
 from clawblox.telemetry.logs import LogReader
 
@@ -207,10 +207,12 @@ def test_exit_and_state_decide_whether_an_instance_has_died(
 
 def test_instances_that_are_planned_and_not_started_are_waiting(tmp_path: Path) -> None:
     write_record(tmp_path, record_of(tmp_path))
-    entries = [{"name": f"w{i:03}", "dir": f"worlds/w{i:03}"} for i in range(5)]
-    write_manifest(tmp_path, instances=entries)
-    assert (status.run_owner(tmp_path), status.count_waiting(tmp_path)) == (None, 0)
     claim = claim_run(tmp_path)
+    assert (status.run_owner(tmp_path), status.count_waiting(tmp_path)) == (os.getpid(), 0)
+    planned = attrs.evolve(
+        record_of(tmp_path), state="planned", pid=0, orchestrator_pid=os.getpid(), boot_id=boot_id()
+    )
+    write_records(tmp_path, [attrs.evolve(planned, name=f"w{i:03}") for i in range(1, 5)])
     assert (status.run_owner(tmp_path), status.count_waiting(tmp_path)) == (os.getpid(), 4)
     claim.release()
     assert status.run_owner(tmp_path) is None

@@ -215,7 +215,7 @@ def test_a_fork_uses_the_save_of_the_latest_run_or_of_the_named_one(
     assert call("save", str(run_dir), "w001").wait() == 0
     before = look(run_dir)["w001"]
     wait_for_end(first)
-    second = start("up", world, "-n", "2", "--run-dir", str(run_dir))
+    second = start("up", world, "-n", "2", "--run-dir", str(run_dir), "--fresh")
     second.wait_for("ready after")
     wait_for_end(second)
     now = look(run_dir)["w001"]

@@ -12,11 +12,11 @@ from clawblox.cli.field_options import SectionedCommand, SectionOption, options_
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions
 from clawblox.cli.parameters import PATH, existing_run_dir
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
-from clawblox.cli.running.resuming import require_interrupted, show_interruption
+from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
 from clawblox.cli.running.worlds import open_world
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.rundir.interrupted import Interruption, find_interrupted
+from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.world.async_world import AsyncWorld
 
@@ -76,7 +76,7 @@ def command(
         UsageError: Instances of several worlds were interrupted, or a name is wrong.
     """
     directory = resolve_run_dir(existing_run_dir(run_dir))
-    found = find_interrupted(directory, names)
+    found = find(directory, names, is_preview=dry_run)
     require_interrupted(found, directory)
     world = _open_world_of(found)
     show_interruption(found, directory)

@@ -15,6 +15,7 @@ from clawblox.cli.running.orchestrator import Start
 from clawblox.cli.running.resuming import (
     Choice,
     choose,
+    find,
     require_interrupted,
     show_interruption,
 )
@@ -23,7 +24,7 @@ from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import ManyOptions
 from clawblox.results import StartedWorld
-from clawblox.rundir.interrupted import find_interrupted, interrupted_names, set_aside
+from clawblox.rundir.interrupted import interrupted_names, set_aside
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.world.async_world import AsyncWorld
 
@@ -110,7 +111,7 @@ def command(
     _pass_on(ctx, choice)
     start: Start
     if choice == "continue":
-        found = find_interrupted(place, world_dir=opened.dir)
+        found = find(place, world_dir=opened.dir)
         require_interrupted(found, place)
         show_interruption(found, place)
         count = len(found.instances)

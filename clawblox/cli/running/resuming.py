@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import anyio
 import click
 
 from clawblox.cli.tables.formatting import shorten_path, suggest
 from clawblox.cli.tables.interruptions import describe_interruption, describe_left
 from clawblox.cli.terminal.output import note
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.rundir.interrupted import Interruption, interrupted_names
+from clawblox.rundir.interrupted import Interruption, find_interrupted, interrupted_names
 from clawblox.rundir.status import read_instances, run_owner
+from clawblox.world.resume import find_resumable
 
 __all__ = [
     "Choice",
     "choose",
+    "find",
     "note_interrupted",
     "require_interrupted",
     "show_interruption",
@@ -28,6 +32,30 @@ _SHOWN_NAMES = 8
 
 Choice: TypeAlias = Literal["continue", "fresh"]
 """What is done where instances were interrupted: they go on, or new ones are started."""
+
+
+def find(
+    run_dir: Path,
+    names: Sequence[str] = (),
+    *,
+    world_dir: Path | None = None,
+    is_preview: bool = False,
+) -> Interruption:
+    """Return what can go on, after ending what a killed orchestrator left; see ``rundir``.
+
+    Args:
+        run_dir: The run directory, resolved.
+        names: The instances that are meant; none means all that were interrupted.
+        world_dir: Their world; None takes those of all worlds.
+        is_preview: End nothing, and remove nothing.
+
+    Raises:
+        UsageError: A name is wrong.
+        RunLockedError: An orchestrator that lives runs instances there.
+    """
+    if is_preview:
+        return find_interrupted(run_dir, names, world_dir=world_dir)
+    return anyio.run(partial(find_resumable, run_dir, names, world_dir=world_dir))
 
 
 def require_interrupted(found: Interruption, run_dir: Path) -> None:

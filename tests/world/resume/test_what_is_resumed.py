@@ -1,0 +1,374 @@
+"""Which instances of a run are brought back, and which are left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld, ConfigError, RunLockedError, StartedWorld, UsageError, World
+from clawblox.concurrency.batch import Batch
+from tests.crowd import leftovers, make_motley_world, until, variables_of
+from tests.orchestrators import orchestrator
+from tests.support import (
+    ask,
+    is_alive,
+    kill_processes,
+    make_world,
+    marked_processes,
+    wait_until_async,
+)
+from tests.world.many.conftest import CROWD_OF
+from tests.world.resume.support import (
+    Interrupt,
+    edges,
+    home,
+    interrupt,
+    record_of,
+    resume,
+    rewrite_records,
+    run_of,
+    until_over,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+async def test_what_was_not_stopped_on_purpose_goes_on(tmp_path: Path, run: Path) -> None:
+    directory = make_motley_world(tmp_path)
+    names = ("stopped", "finished", "crashed", "killed", "cut", "broken")
+    specs = [{"name": name} for name in names]
+    specs[-1]["env"] = {"FLAGS": "--exit-at-once 4"}  # type: ignore[assignment]
+
+    async def end_each(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        assert list(batch.failed) == ["broken"]
+        await world.stop(instance="stopped")
+        ask(batch["finished"].port, "POST", "/__die?status=0")
+        ask(batch["crashed"].port, "POST", "/__die?status=3")
+        os.kill(batch["killed"].pid, signal.SIGKILL)
+        for name in ("finished", "crashed", "killed"):
+            await until_over(run, name)
+
+    await interrupt(directory, run, specs, end_each)
+    told = {name: await record_of(run, name) for name in names}
+    assert [name for name in names if told[name].stopped_on_purpose] == ["stopped"]
+    assert [name for name in names if told[name].has_finished] == ["finished"]
+    labels = {name: run_of(run, name)["status"] for name in names}
+    assert labels == {
+        "stopped": "complete",
+        "finished": "complete",
+        "crashed": "failed",
+        "killed": "failed",
+        "cut": "interrupted",
+        "broken": "failed",
+    }
+    batch, events = await resume(directory, run, env={"FLAGS": ""})
+    assert batch.failed == {}
+    assert sorted(batch.done) == ["broken", "crashed", "cut", "killed"]
+    assert {name: event.detail["exit"] for name, event in events.items()} == {
+        "broken": "exit status 4",
+        "crashed": "exit status 3",
+        "cut": "exit status 0",
+        "killed": "killed by SIGKILL (by a person, a program, or for lack of memory)",
+    }
+    assert leftovers(run) == []
+
+
+@pytest.mark.parametrize("way", ["stop", "stop_all", "drain", "leave"])
+async def test_a_run_that_was_ended_on_purpose_stays_ended(
+    tmp_path: Path, run: Path, way: str
+) -> None:
+    directory = make_world(tmp_path)
+    async with AsyncWorld(dir=directory) as world:
+        await world.start_many(2, run_dir=run)
+        if way == "stop":
+            await world.stop(instance="w000")
+            await world.stop(instance="w001")
+        elif way != "leave":
+            await getattr(world, way)()
+    batch, events = await resume(directory, run)
+    assert (batch.done, batch.failed, events) == ({}, {}, {})
+    # To name it is to ask for it.
+    batch, _ = await resume(directory, run, instances=["w001"])
+    assert list(batch.done) == ["w001"]
+    assert edges(run, "w001")[-1]["by"] == "resume"
+
+
+async def test_a_cancelled_block_can_go_on(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    with anyio.CancelScope() as scope:
+        async with AsyncWorld(dir=directory) as world:
+            await world.start_many(2, run_dir=run)
+            scope.cancel()
+            await anyio.sleep(0)
+    batch, _ = await resume(directory, run)
+    assert list(batch.done) == ["w000", "w001"]
+
+
+def test_a_script_that_fails_can_go_on_and_one_that_ends_cannot(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    with contextlib.suppress(Interrupt), World(dir=directory) as world:
+        world.start_many(2, run_dir=run)
+        raise Interrupt
+    script = """
+    world = World(dir=world_dir)
+    tell(*world.resume_all(run_dir).done)
+    if arguments:
+        raise SystemExit("an error") if arguments == ["exit"] else ZeroDivisionError
+    """
+    for ending in (["error"], []):
+        with orchestrator(script, directory, run, *ending, stderr=subprocess.DEVNULL) as program:
+            assert program.hear() == "w000 w001"
+            assert program.process.wait(30) == len(ending)
+    with World(dir=directory) as world:
+        assert world.resume_all(run).done == {}
+
+
+async def test_a_start_that_is_cut_short_begins_on_resume(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    waiting = """
+    from clawblox.instance.ramp import Ramp
+    begun = []
+    original = Ramp.begin
+    def begin(self, start):
+        if len(begun) == 2 or not original(self, start):
+            return False
+        begun.append(start)
+        return True
+    Ramp.begin = begin
+
+    async def main():
+        async with AsyncWorld(dir=world_dir) as world, world.events() as events:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(world.start_many, 5, run_dir=run_dir))
+                ready = 0
+                async for event in events:
+                    ready += event.kind == "ready"
+                    if ready == 2:
+                        tell("two")
+                        await hear_async()
+    anyio.run(main)
+    """
+    with orchestrator(waiting, directory, run) as killed:
+        assert killed.hear() == "two"
+        killed.kill()
+    assert {(await record_of(run, f"w{at:03}")).state for at in range(2, 5)} == {"planned"}
+    run_ids = {f"w{at:03}": (await record_of(run, f"w{at:03}")).run_id for at in range(5)}
+    batch, events = await resume(directory, run)
+    assert list(batch.done) == [f"w{at:03}" for at in range(5)]
+    assert sorted(events) == ["w000", "w001"]  # the others did not begin before
+    for name in batch.done:
+        assert run_of(run, name)["id"] == run_ids[name]
+        assert len(edges(run, name)) == (name in events)
+    assert leftovers(run) == []
+
+
+async def test_starts_that_were_cancelled_in_their_turn_begin_on_resume(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path, "--slow-boot", "60")
+    with anyio.CancelScope() as scope:
+        async with AsyncWorld(dir=directory) as world, anyio.create_task_group() as tasks:
+
+            async def start() -> None:
+                await world.start_many(3, run_dir=run)
+
+            tasks.start_soon(start)
+            await wait_until_async(lambda: len(marked_processes()) > 0)
+            scope.cancel()
+    for at in range(3):
+        record = await record_of(run, f"w{at:03}")
+        assert (record.state in ("failed", "interrupted"), record.stopped_on_purpose) == (
+            True,
+            False,
+        )
+    toml = directory / "world.toml"
+    toml.write_text(toml.read_text().replace('"60"', '"0"'))
+    batch, _ = await resume(directory, run)
+    assert list(batch.done) == ["w000", "w001", "w002"]
+
+
+# ------------------------------------------------------------------------------------- owners
+
+
+async def test_an_orchestrator_that_lives_is_named(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    with orchestrator(CROWD_OF, directory, run, "2") as living:
+        living.hear()
+        async with AsyncWorld(dir=directory) as world:
+            with pytest.raises(RunLockedError, match=f"pid {living.pid} ") as caught:
+                await world.resume_all(run)
+            assert caught.value.pid == living.pid
+        living.tell("end")
+        assert living.process.wait(30) == 0
+
+
+async def test_an_orchestrator_of_a_single_instance_is_named(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    program = """
+    world = World(dir=world_dir)
+    tell(world.start(run_dir=run_dir, name="lone").pid)
+    hear()
+    """
+    with orchestrator(program, directory, run) as living:
+        pid = int(living.hear())
+        async with AsyncWorld(dir=directory) as world:
+            with pytest.raises(RunLockedError, match=f"'lone' .* is held by pid {living.pid} "):
+                await world.resume_all(run)
+        assert is_alive(pid)
+        living.kill()
+    batch, events = await resume(directory, run)
+    assert list(batch.done) == ["lone"]
+    assert events["lone"].detail["exit"] == "its orchestrator was killed"
+
+
+async def test_our_own_instances_run_on_and_the_dead_ones_come_back(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run)
+        os.kill(batch["w000"].pid, signal.SIGKILL)
+        await until(events, "exited", ["w000"])
+        await until_over(run, "w000")
+        again = await world.resume_all()
+        assert list(again.done) == ["w000"]
+        assert is_alive(batch["w001"].pid)
+        with pytest.raises(UsageError, match="'w001' cannot be resumed: it runs"):
+            await world.resume_all(run, instances=["w001"])
+        assert (await world.resume_all()).done == {}
+
+
+async def test_what_a_killed_orchestrator_left_is_ended_first(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path, "--ignore-sigterm")
+    with orchestrator(CROWD_OF, directory, run, "2") as killed:
+        killed.hear()
+        (guard,) = killed.guards()
+        os.kill(guard, signal.SIGSTOP)  # it would end them; that it cannot is the worst case
+        killed.kill()
+        left = marked_processes()
+        assert len(left) == 2
+        try:
+            seen: list[set[int]] = []
+
+            async def look(_world: AsyncWorld, _batch: Batch[StartedWorld]) -> None:
+                seen.append(marked_processes())
+
+            batch, _ = await resume(directory, run, look)
+        finally:
+            os.kill(guard, signal.SIGKILL)
+            kill_processes(lambda: left & marked_processes())
+    assert list(batch.done) == ["w000", "w001"]
+    assert seen == [{started.pid for started in batch}]
+
+
+async def test_detached_instances_that_live_are_not_touched(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    detached = await interrupt(directory, run, 2, detach=True)
+    os.kill(detached["w001"].pid, signal.SIGKILL)
+    await wait_until_async(lambda: not is_alive(detached["w001"].pid))
+
+    async def look(_world: AsyncWorld, _batch: Batch[StartedWorld]) -> None:
+        assert is_alive(detached["w000"].pid)
+        with pytest.raises(UsageError, match=r"runs detached; World\.attach"):
+            await _world.resume_all(run, instances=["w000"])
+
+    batch, _ = await resume(directory, run, look)
+    assert list(batch.done) == ["w001"]  # detached, as it was
+    async with AsyncWorld.attach(run) as world:
+        assert sorted(world.instances) == ["w000", "w001"]
+        await world.stop_all()
+    record = await record_of(run, "w001")
+    assert (record.options["detach"], record.stopped_on_purpose) == (True, True)
+
+
+async def test_after_a_reboot_no_process_of_a_record_counts(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    with orchestrator(CROWD_OF, directory, run, "2") as killed:
+        killed.hear()
+        killed.kill()
+    # In the new boot, other programs have the numbers.
+    rewrite_records(run, boot_id="another", pid=os.getpid(), orchestrator_pid=os.getppid())
+    batch, events = await resume(directory, run)
+    assert list(batch.done) == ["w000", "w001"]
+    assert {event.detail["exit"] for event in events.values()} == {"the machine was restarted"}
+
+
+# ------------------------------------------------------------------------------- names, worlds
+
+
+async def test_each_world_resumes_its_own(tmp_path: Path, run: Path) -> None:
+    counters, others = make_world(tmp_path), make_world(tmp_path, name="others")
+    await interrupt(counters, run, [{"name": "a"}])
+    await interrupt(others, run, [{"name": "b"}])
+    link = tmp_path / "link"
+    link.symlink_to(counters)
+    assert list((await resume(link, run))[0].done) == ["a"]
+    assert list((await resume(others, run))[0].done) == ["b"]
+    with pytest.raises(UsageError, match=r"no instance 'b' in .*; there are: a$"):
+        await resume(counters, run, instances=["b"])
+
+
+async def test_a_finished_instance_cannot_be_named(tmp_path: Path, run: Path) -> None:
+    async def finish(_world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        ask(batch["w000"].port, "POST", "/__die?status=0")
+        await until_over(run, "w000")
+
+    directory = make_world(tmp_path)
+    await interrupt(directory, run, 1, finish)
+    with pytest.raises(UsageError, match="'w000' cannot be resumed: it has finished"):
+        await resume(directory, run, instances=["w000"])
+
+
+async def test_a_run_directory_that_was_moved_is_refused(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    await interrupt(directory, run, 1)
+    moved = run.rename(tmp_path / "moved")
+    with pytest.raises(UsageError, match=r"was moved: instance 'w000' ran in"):
+        await resume(directory, moved)
+
+
+async def test_an_empty_directory_has_nothing_to_resume(tmp_path: Path, run: Path) -> None:
+    assert (await resume(make_world(tmp_path), run))[0].done == {}
+
+
+# -------------------------------------------------------------------------------- environment
+
+
+async def test_values_of_the_environment_are_needed_again(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = make_world(tmp_path)
+    specs = [{"name": "a", "env": {"TEAM": "red", "KEY": "hush"}}, {"name": "b"}]
+    await interrupt(directory, run, specs)
+    assert "hush" not in (run / ".clawblox/instances/records.jsonl").read_text()
+    with pytest.raises(ConfigError, match="no value for KEY, TEAM, which a had"):
+        await resume(directory, run)
+    assert not home(run, "a").joinpath("nothing").exists()
+    monkeypatch.setenv("KEY", "ours")
+    seen: dict[str, str] = {}
+
+    async def look(_world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        seen.update(variables_of(batch["a"].pid))
+
+    batch, _ = await resume(directory, run, look, env={"TEAM": "blue"})
+    assert list(batch.done) == ["a", "b"]
+    assert (seen["TEAM"], seen["KEY"]) == ("blue", "ours")
+    assert sorted((await record_of(run, "a")).options["env"]) == ["KEY", "TEAM"]
+    with pytest.raises(ConfigError, match="start sets this variable"):
+        await resume(directory, run, env={"WORLD_PORT": "1"})
+
+
+async def test_tokens_that_were_given_are_made_anew(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    await interrupt(directory, run, 1, env={"WORLD_OPERATOR_TOKEN": "t" * 32})
+    assert list((await resume(directory, run))[0].done) == ["w000"]
