@@ -64,7 +64,7 @@ def test_looking_at_a_run_loads_what_reads_its_files_alone() -> None:
     assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", *ANYIO}
 
 
-@pytest.mark.parametrize("name", ["ps", "logs", "stop"])
+@pytest.mark.parametrize("name", ["ps", "logs", "stop", "wait"])
 def test_dealing_with_a_run_loads_neither_an_http_client_nor_the_orchestrator(name: str) -> None:
     loaded = loaded_by(f"from clawblox.cli.commands import {name}")
     logger = {"structlog", "rich", "pygments"} if name == "stop" else set()  # it configures it

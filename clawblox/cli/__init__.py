@@ -4,6 +4,7 @@ A command's module is imported when the command is used, so ``clawblox --help`` 
 click. The commands' summaries are here for the same reason.
 
 - ``commands``: one module for each command.
+- ``doctor``: what ``clawblox doctor`` checks.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``tables``: tables, event lines and archives as text.
 - ``terminal``: writing to terminals and pipes without blocking.
@@ -41,9 +42,13 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
         "stop": "Stop instances; with --save, save them first.",
+        "wait": "Wait until instances have ended, and exit as they did.",
     },
     "Checkpoint archives": {
         "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",
+    },
+    "This machine": {
+        "doctor": "Check what this machine has of what clawblox needs or can use.",
     },
 }
 _INTERRUPTED_STATUS = 130

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from clawblox.cli.field_options import SectionOption
-from clawblox.config.arguments import check_count
+from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.rundir.status import select_records
 from clawblox.system.ports import MAX_LEASES
@@ -17,6 +17,7 @@ from clawblox.system.ports import MAX_LEASES
 __all__ = [
     "PATH",
     "CountType",
+    "SecondsType",
     "count_option",
     "existing_path",
     "existing_run_dir",
@@ -75,6 +76,27 @@ class CountType(click.types.IntParamType):
             return check_count(number, "", at_least=self._at_least, at_most=self._at_most)
         except ConfigError as error:
             self.fail(f"{error.message}, not {number}", param, ctx)
+
+
+class SecondsType(click.types.FloatParamType):
+    """A duration in seconds, 0 or more, refused in the words of the library."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's own
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Return the number.
+
+        Raises:
+            click.BadParameter: It is not a number, or below 0.
+        """
+        seconds = super().convert(value, param, ctx)
+        try:
+            return check_seconds(seconds, "", may_be_zero=True)
+        except ConfigError as error:
+            self.fail(error.message, param, ctx)
 
 
 def existing_path(text: str) -> Path:

@@ -11,6 +11,7 @@
 - ``stages``: the stages that it reaches, as values.
 - ``processes``: its processes.
 - ``health``: when a world is ready, and whether it still answers.
+- ``listening``: where a world listens that is never ready.
 - ``calls``: calls that fail when their instance ends.
 - ``failures``: turns what went wrong into a public error.
 """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Final, TypeVar
 
@@ -31,6 +32,7 @@ from clawblox.instance.health import StrangerAnswers
 from clawblox.instance.instance import Instance
 from clawblox.system.ports import NoFreePort, PortBusy, connect_host, listeners_on
 from clawblox.system.process import CannotExecute
+from clawblox.system.process_tree import Proc
 from clawblox.system.tmux import TmuxError
 
 __all__ = [
@@ -105,16 +107,22 @@ def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdenti
     )
 
 
-def ready_timeout(instance: Instance) -> WorldReadyTimeout:
+def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTimeout:
     """Return the error for a world that runs but is not ready in time. Blocks.
 
+    Args:
+        instance: The instance.
+        processes: Its live processes.
+
     Raises:
-        OSError: The listeners of the port cannot be read, for lack of file descriptors.
+        OSError: The listeners cannot be read, for lack of file descriptors.
     """
+    seen = f"last probe: {instance.running.probe.seen}"
+    elsewhere = instance.running.find_elsewhere(processes)
     return WorldReadyTimeout(
         f"world {_name(instance)} was not ready within "
-        f"{instance.launch.options.health_timeout:g} s; last probe: {instance.running.probe.seen}",
-        hint=_elsewhere_hint(instance),
+        f"{instance.launch.options.health_timeout:g} s; {elsewhere or seen}",
+        hint=elsewhere.hint if elsewhere else _elsewhere_hint(instance),
     )
 
 
@@ -176,7 +184,7 @@ def _name(instance: Instance) -> str:
 
 
 def _elsewhere_hint(instance: Instance) -> str | None:
-    """Return a hint if something listens on the port, but on another address."""
+    """Return a hint if another process, in a container perhaps, has the port of another address."""
     expected = connect_host(instance.launch.options.host)
     found = {listener.address for listener in listeners_on(instance.port)} - {expected}
     if not found:

@@ -27,11 +27,18 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.health import READ, Steps, Wait
 from clawblox.instance.instance import Instance
 from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
+from clawblox.system.process_tree import all_processes
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Ending", "Launcher"]
 
 _LAST_LOOK_S = 0.25
 """Seconds for one more probe after the deadline, which may have passed while this process slept."""
+
+_SLOW_S = 5.0
+"""Seconds after which a start is slow, and between two looks at where slow worlds listen."""
+
+_log = OwnLog(__name__)
 
 
 class Ending(Enum):
@@ -58,6 +65,7 @@ class _Start:
     steps: Steps | None = None
     waits_for_fd: int = -1
     timer: int = 0
+    slow_at: float = math.inf
     deadline: float = math.inf
     has_had_last_look: bool = False
 
@@ -241,6 +249,7 @@ class _Work:
         self._by_fd: dict[int, _Start] = {}
         self._timers: list[tuple[float, int, _Start]] = []
         self._serial = itertools.count(1)
+        self._next_look_at = 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -259,7 +268,9 @@ class _Work:
         try:
             pidfd = start.instance.bring_up()
             self._tell(start.on_spawned)
-            start.deadline = time.monotonic() + start.instance.launch.options.health_timeout
+            begun_at = time.monotonic()
+            start.slow_at = begun_at + _SLOW_S
+            start.deadline = begun_at + start.instance.launch.options.health_timeout
             start.steps = start.instance.watch_until_ready(self._ramp.fastest_s)
             if pidfd < 0:
                 self.end(start, Ending.EXITED)
@@ -290,7 +301,22 @@ class _Work:
             if time.monotonic() >= start.deadline:
                 self._pass_deadline(start)
             else:
+                self._look_elsewhere(start)
                 self._advance(start, lambda steps: steps.send(False))
+
+    def _look_elsewhere(self, start: _Start) -> None:
+        """Warn that the world of a slow start listens elsewhere; once is enough for all starts."""
+        now = time.monotonic()
+        if now < max(start.slow_at, self._next_look_at):
+            return
+        self._next_look_at = now + _SLOW_S
+        with suppress(OSError):  # for lack of descriptors; the error of the start will tell
+            if (
+                found := start.instance.running.find_elsewhere(all_processes().values())
+            ) is not None:
+                self._next_look_at = math.inf
+                text = f"the world is not ready: {found}; {found.hint}"
+                _log.warning(text, instance=start.instance.name)
 
     def _pass_deadline(self, start: _Start) -> None:
         self._forget_wait(start)

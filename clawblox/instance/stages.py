@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.environment import fill_command
 from clawblox.instance.health import Probe
 from clawblox.instance.launch import Launch
+from clawblox.instance.listening import Elsewhere, find_elsewhere
 from clawblox.instance.processes import WorldProcesses
 from clawblox.protocol import WorldEnvironment
 from clawblox.results import StartedWorld
 from clawblox.rundir.claims import Claim
 from clawblox.snapshot.capture import SnapshotSource
-from clawblox.system.process_tree import Mark
+from clawblox.system.process_tree import Mark, Proc
 from clawblox.telemetry.logs import LogReader
 
 __all__ = ["Named", "Running"]
@@ -73,6 +75,18 @@ class Running:
     def is_over(self) -> bool:
         """Whether the world's process has ended."""
         return self.processes.world is None or self.processes.world.has_exited
+
+    def find_elsewhere(self, processes: Iterable[Proc]) -> Elsewhere | None:
+        """Return where the world listens if that is only elsewhere. Blocks.
+
+        Args:
+            processes: Live processes, the world's among them.
+
+        Raises:
+            OSError: They cannot be looked at, for lack of file descriptors.
+        """
+        world, host = self.processes.world, self.launch.options.host
+        return None if world is None else find_elsewhere(host, self.port, world.pid, processes)
 
     @cached_property
     def probe(self) -> Probe:

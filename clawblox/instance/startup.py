@@ -23,6 +23,7 @@ from clawblox.instance.ramp import Pace
 from clawblox.results import EventKind
 from clawblox.system.ports import describe_owner
 from clawblox.system.process import Grace
+from clawblox.system.process_finder import current_finder
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["FAILED_START_GRACE_S", "Tell", "start_up"]
@@ -106,7 +107,8 @@ async def _find_failure(instance: Instance, ending: Ending) -> WorldStartError |
         await instance.wait_exit()
         return exited_before_ready(instance)
     if ending is Ending.LATE:
-        return await run_blocking(ready_timeout, instance)
+        processes = await current_finder().find(instance.running.mark)
+        return await run_blocking(ready_timeout, instance, processes)
     return None
 
 

@@ -39,8 +39,10 @@ __all__ = [
     "InstanceState",
     "InstanceStatus",
     "count_waiting",
+    "find_waiting",
     "is_over",
     "is_ready",
+    "judge_state",
     "last_saves_by_run",
     "make_mark",
     "own_start",
@@ -160,13 +162,18 @@ def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceSta
 
 def count_waiting(run_dir: Path) -> int:
     """Return how many instances an orchestrator has planned and not begun to start yet. Blocks."""
+    return len(find_waiting(run_dir))
+
+
+def find_waiting(run_dir: Path) -> set[str]:
+    """Return the names that an orchestrator has planned and not begun to start yet. Blocks."""
     if run_owner(run_dir) is None:
-        return 0
+        return set()
     try:
-        planned = {entry.get("name") for entry in read_manifest(run_dir).instances}
+        planned = {str(entry.get("name")) for entry in read_manifest(run_dir).instances}
     except ManifestError:
-        return 0
-    return len(planned - {record.name for record in read_records(run_dir)})
+        return set()
+    return planned - {record.name for record in read_records(run_dir)}
 
 
 def run_owner(run_dir: Path) -> int | None:
@@ -231,7 +238,12 @@ def is_ready(record: InstanceRecord) -> bool:
 
 def is_over(record: InstanceRecord) -> bool:
     """Return whether an instance has ended and its orchestrator has cleaned up. Blocks."""
-    return _judge_state(record, is_alive=record.is_alive) in OVER
+    return judge_state(record) in OVER
+
+
+def judge_state(record: InstanceRecord) -> InstanceState:
+    """Return where an instance stands now. Blocks."""
+    return _judge_state(record, is_alive=record.is_alive)
 
 
 def make_mark(record: InstanceRecord) -> Mark:

@@ -25,6 +25,7 @@ from clawblox.system.port_leases import leases
 from clawblox.system.process_tree import all_processes, command_line
 
 __all__ = [
+    "LEASE_RANGE",
     "MAX_LEASES",
     "Lease",
     "Listener",
@@ -32,7 +33,10 @@ __all__ = [
     "PortBusy",
     "connect_host",
     "describe_owner",
+    "ephemeral_range",
+    "every_listener",
     "find_owners",
+    "has_sock_diag",
     "listeners_at",
     "listeners_on",
     "open_listener",
@@ -42,6 +46,8 @@ __all__ = [
 ]
 
 LEASE_RANGE = range(20000, 32000)
+"""The ports that are leased."""
+
 MAX_LEASES = len(LEASE_RANGE)
 """Number of instances that can run at once: each has a port of its own."""
 
@@ -57,6 +63,7 @@ _SOCK_DIAG_BY_FAMILY = 20
 _NLM_F_REQUEST_DUMP = 0x301
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _TCP_LISTEN = 10
+_ANY_PORT = 0
 _NETLINK_HEADER = struct.Struct("=IHHII")
 _DIAG_REQUEST = struct.Struct("=BBHI48s")
 _DIAG_MESSAGE = struct.Struct("!4xH2x16s44x4s")
@@ -142,7 +149,7 @@ def take_free_port(host: str) -> Lease:
 
 def _candidates() -> Iterator[int]:
     """Yield the ports of the lease range, from a random one, which keeps orchestrators apart."""
-    ephemeral = _ephemeral_range()
+    ephemeral = ephemeral_range()
     leaves_none = LEASE_RANGE[0] in ephemeral and LEASE_RANGE[-1] in ephemeral
     count = len(LEASE_RANGE)
     first = random.randrange(count)  # noqa: S311 - no secret
@@ -227,12 +234,33 @@ def listeners_at(host: str, port: int) -> list[Listener]:
     ]
 
 
-def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
+def every_listener() -> list[tuple[int, Listener]]:
+    """Return all listening sockets, IPv4 and IPv6, each with its port before it.
+
+    Raises:
+        OSError: They cannot be looked up, for lack of file descriptors.
+    """
+    return [found for family in _FAMILIES for found in _list_listeners(family, _ANY_PORT)]
+
+
+def has_sock_diag() -> bool:
+    """Return whether the kernel's own index of listeners can be asked."""
     try:
-        found = list(_ask_kernel(family, port))
+        next(_ask_kernel(socket.AF_INET, _ANY_PORT), None)
+    except OSError:
+        return False
+    return True
+
+
+def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
+    return [listener for at, listener in _list_listeners(family, port) if at == port]
+
+
+def _list_listeners(family: socket.AddressFamily, port: int) -> list[tuple[int, Listener]]:
+    try:
+        return list(_ask_kernel(family, port))
     except OSError:  # a sandbox without sock_diag; the tables list every connection and cost more
-        found = list(_parse_table("tcp6" if family == socket.AF_INET6 else "tcp"))
-    return [listener for at, listener in found if at == port]
+        return list(_parse_table("tcp6" if family == socket.AF_INET6 else "tcp"))
 
 
 def find_owners(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
@@ -285,7 +313,12 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 @functools.cache
-def _ephemeral_range() -> range:
+def ephemeral_range() -> range:
+    """Return the ports that the kernel gives to outgoing connections; see ip(7). Blocks.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     first, last = _EPHEMERAL_RANGE.read_text().split()
     return range(int(first), int(last) + 1)
 
@@ -293,7 +326,8 @@ def _ephemeral_range() -> range:
 def _ask_kernel(family: socket.AddressFamily, port: int) -> Iterator[tuple[int, Listener]]:
     """Yield (port, listener) of a family from the kernel's own index: sock_diag(7).
 
-    The kernel looks up the port that the request names, and answers with its listeners alone.
+    The kernel looks up the port that the request names, and answers with its listeners alone; for
+    port 0 it answers with all listeners.
     """
     listening = 1 << _TCP_LISTEN
     request = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, listening, port.to_bytes(2))

@@ -17,7 +17,7 @@ from clawblox.config.world_toml import read_world_config
 from clawblox.rundir.status import own_start
 from tests.cli.conftest import Start
 from tests.cli.terminal import COLUMNS, terminal
-from tests.support import make_world, wait_until
+from tests.support import free_port, make_world, wait_until
 
 CLEAR = "\r\x1b[K"
 
@@ -41,6 +41,13 @@ def test_the_line_shows_what_the_probe_sees(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--unavailable", "1.2")
     with terminal("run", str(world), "--port", "0") as one:
         wait_until(lambda: one.shows("GET /api.md answered 503 | Spectator frontend: "))
+
+
+def test_the_line_shows_that_the_world_listens_elsewhere(tmp_path: Path) -> None:
+    other = free_port()
+    world = make_world(tmp_path, "--bind-port", str(other))
+    with terminal("run", str(world), "--port", "0") as one:
+        wait_until(lambda: one.shows(f"| it listens on 127.0.0.1:{other} instead of 127.0.0.1:"))
 
 
 def test_a_wait_for_the_port_is_shown(tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import anyio
 import pytest
+import structlog
 
 import clawblox.system.process
 from clawblox import (
@@ -38,7 +40,9 @@ from clawblox import (
     WorldReadyTimeout,
     WorldStartError,
 )
+from clawblox.instance import launcher
 from clawblox.instance.ramp import Ramp
+from tests.running import next_event
 from tests.support import (
     ask,
     free_port,
@@ -331,28 +335,91 @@ async def test_the_error_names_the_log_pattern_that_never_matched(tmp_path: Path
     assert "last probe: no log line matches 'READY'" in error.message
 
 
-async def test_the_error_says_where_a_world_on_the_other_loopback_listens(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("bound", "seen"), [("::1", "[::1]"), ("127.0.0.2", "127.0.0.2")])
+async def test_the_error_says_that_a_world_listens_on_another_address(
+    tmp_path: Path, bound: str, seen: str
+) -> None:
     error = await failed_start(
-        make_world(tmp_path, "--bind", "::1"),
+        make_world(tmp_path, "--bind", bound),
         WorldReadyTimeout,
         phase="probing",
         health_timeout=BOOT_S,
     )
-    assert error.hint == "a process listens on ::1; bind WORLD_HOST (127.0.0.1) instead"
+    port = str(error.url).rpartition(":")[2]
+    assert error.message.endswith(
+        f" within {BOOT_S:g} s; it listens on {seen}:{port} instead of 127.0.0.1:{port}"
+    )
+    assert error.hint == "a world must bind WORLD_HOST (127.0.0.1)"
     assert error.hint in str(error)
 
 
-async def test_a_world_on_another_port_is_not_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrapper", [None, "child"])
+async def test_the_error_says_that_a_world_listens_on_another_port(
+    tmp_path: Path, wrapper: str | None
+) -> None:
     other = free_port()
     error = await failed_start(
-        make_world(tmp_path, "--bind-port", str(other)),
+        make_world(tmp_path, "--bind-port", str(other), wrapper=wrapper),
         WorldReadyTimeout,
         phase="probing",
         health_timeout=BOOT_S,
     )
-    assert "Connection refused" in error.message
+    port = str(error.url).rpartition(":")[2]
+    assert f"; it listens on 127.0.0.1:{other} instead of 127.0.0.1:{port}" in error.message
+    assert error.hint == f"a world must bind WORLD_PORT ({port})"
     assert error.log_lines[-1] == f"Spectator frontend: http://127.0.0.1:{other}/"
     assert not is_listening(other)
+
+
+async def test_the_port_of_a_sidecar_is_not_taken_for_that_of_the_world(tmp_path: Path) -> None:
+    directory = make_world(tmp_path, "--never-listen")
+    sidecar = [*world_command("--host", "127.0.0.1", "--bind-port", str(free_port()))]
+    with (directory / "world.toml").open("a") as file:
+        file.write(f'[[run.sidecar]]\nname = "viewer"\ncommand = {json.dumps(sidecar)}\n')
+    error = await failed_start(directory, WorldReadyTimeout, phase="probing", health_timeout=BOOT_S)
+    assert "; last probe: connection failed: Connection refused" in error.message
+    assert error.hint is None
+
+
+async def test_the_error_names_another_process_on_another_address_of_the_port(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as stranger:
+        error = await failed_start(
+            make_world(tmp_path, "--never-listen"),
+            WorldReadyTimeout,
+            phase="probing",
+            health_timeout=0.25,
+            port=stranger.getsockname()[1],
+        )
+    assert error.hint == "a process listens on 127.0.0.2; bind WORLD_HOST (127.0.0.1) instead"
+
+
+async def test_slow_worlds_that_listen_elsewhere_are_told_once_before_they_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "_SLOW_S", 0.02)
+    directory = make_world(tmp_path, "--bind", "127.0.0.2")
+    with structlog.testing.capture_logs() as logs, anyio.fail_after(HANG_S):
+        async with (
+            AsyncWorld(directory) as world,
+            world.events() as events,
+            anyio.create_task_group() as tasks,
+        ):
+            for _ in range(2):
+                tasks.start_soon(partial(world.start, run_dir=tmp_path / "run"))
+            ports = [(await next_event(events, "started")).detail["port"] for _ in range(2)]
+            await wait_until_async(lambda: logs, HANG_S)
+            await wait_until_async(lambda: all(map(is_listening, ports)), HANG_S)
+            await anyio.sleep(0.1)  # in which nothing more must be logged
+            tasks.cancel_scope.cancel()
+    (told,) = logs
+    assert told["instance"] in ("w000", "w001")
+    assert told["event"] in [
+        f"the world is not ready: it listens on 127.0.0.2:{port} instead of 127.0.0.1:{port};"
+        " a world must bind WORLD_HOST (127.0.0.1)"
+        for port in ports
+    ]
 
 
 # ------------------------------------------------------------------------ the port is taken

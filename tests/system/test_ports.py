@@ -26,7 +26,9 @@ from clawblox.system.ports import (
     PortBusy,
     connect_host,
     describe_owner,
+    every_listener,
     find_owners,
+    has_sock_diag,
     listeners_at,
     listeners_on,
     open_listener,
@@ -256,7 +258,7 @@ def test_what_is_ephemeral_is_not_leased_where_there_is_anything_else(
 ) -> None:
     port = free_port()
     monkeypatch.setattr(ports, "LEASE_RANGE", range(port - 3, port + 1))
-    monkeypatch.setattr(ports, "_ephemeral_range", lambda: range(1024, port))
+    monkeypatch.setattr(ports, "ephemeral_range", lambda: range(1024, port))
     for _ in range(10):
         lease = take_free_port(HOST)
         assert lease.port == port
@@ -266,7 +268,7 @@ def test_what_is_ephemeral_is_not_leased_where_there_is_anything_else(
 def test_where_every_port_is_ephemeral_one_of_them_is_leased(
     one_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports, "_ephemeral_range", lambda: range(1024, 65536))
+    monkeypatch.setattr(ports, "ephemeral_range", lambda: range(1024, 65536))
     lease = take_free_port(HOST)
     assert lease.port == one_port
     lease.release()
@@ -318,6 +320,10 @@ def test_a_listener_is_known_by_its_address_and_inode(
     monkeypatch.setattr(ports, "_NETLINK_SOCK_DIAG", protocol)  # 63 does not exist anywhere
     with listening(host) as listener:
         assert listeners_on(port_of(listener)) == [Listener(shown, inode_of(listener))]
+        found = (port_of(listener), Listener(shown, inode_of(listener)))
+        assert every_listener().count(found) == 1
+    assert found not in every_listener()
+    assert has_sock_diag() == (protocol != 63)
     assert listeners_on(port_of_closed := free_port()) == [], port_of_closed
 
 

@@ -17,7 +17,9 @@ from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule
 from clawblox.instance.health import Probe, look_once
+from clawblox.instance.listening import find_elsewhere
 from clawblox.rundir.records import InstanceRecord
+from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.logs import last_lines
 
 __all__ = ["StartProgress"]
@@ -65,6 +67,7 @@ class StartProgress:
         self._is_terminal = sys.stderr.isatty()
         self._record: InstanceRecord | None = None
         self._probe: Probe | None = None
+        self._seen = ""
         self._probed_at = 0.0
 
     async def run(self) -> None:
@@ -92,7 +95,7 @@ class StartProgress:
         if self._record is None or anyio.current_time() < self._probed_at + _PROBE_INTERVAL_S:
             return
         self._probe = self._probe or _make_probe(self._record, self._ready)
-        await run_blocking(look_once, self._probe, _PROBE_TIMEOUT_S)
+        self._seen = await run_blocking(_see, self._probe, self._record)
         self._probed_at = anyio.current_time()
 
     async def _describe(self, elapsed_s: float) -> list[str]:
@@ -103,7 +106,7 @@ class StartProgress:
         lines = await run_blocking(
             lambda: last_lines(path, start=start, count=1, secrets=self._secrets)
         )
-        return [*parts, self._probe.seen, *map(printable, lines)]
+        return [*parts, self._seen, *map(printable, lines)]
 
     def _show(self, mark: str, text: str) -> None:
         if self._is_terminal:
@@ -111,6 +114,14 @@ class StartProgress:
             note(f"{_CLEAR_LINE}{f'{mark} {text}'[:width]}", ends_line=False)
         else:
             note(text)
+
+
+def _see(probe: Probe, record: InstanceRecord) -> str:
+    """Probe once and return what was seen, or where the world listens instead. Blocks."""
+    if look_once(probe, _PROBE_TIMEOUT_S):
+        return probe.seen
+    processes = all_processes().values()
+    return str(find_elsewhere(record.host, record.port, record.pid, processes) or probe.seen)
 
 
 def _make_probe(record: InstanceRecord, ready: ReadyRule) -> Probe:

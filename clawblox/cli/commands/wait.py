@@ -1,0 +1,108 @@
+"""``clawblox wait``: wait until the instances of a run directory have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import sys
+
+import anyio
+import click
+
+from clawblox.cli.parameters import SecondsType, existing_run_dir, run_dir_arguments
+from clawblox.cli.tables.formatting import format_seconds, printable
+from clawblox.cli.terminal.output import Output, OutputGone, note
+from clawblox.results import WorldExit
+from clawblox.rundir.waiting import EndedInstance, EndWatch
+
+__all__ = ["command"]
+
+_TIMED_OUT_STATUS = 124
+
+
+@click.command(
+    "wait",
+    epilog="""\
+    \b
+    Examples:
+      clawblox wait runs/r001                  all instances
+      clawblox wait runs/r001 w000             this one, and exit as it did
+      clawblox wait runs/r001 --timeout 3600   an hour at most
+
+    The exit status is that of the world: its own, or 128 and the number of the signal that killed
+    it; 1 if it never became ready, halted, or ended in an unknown way. Of several instances it is
+    the first, by name, that is not 0. After --timeout it is 124.
+    """,
+)
+@run_dir_arguments
+@click.option(
+    "--timeout",
+    type=SecondsType(),
+    default=math.inf,
+    metavar="SECONDS",
+    show_default="none",
+    help="Give up after this time, with status 124.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+@click.pass_context
+def command(
+    ctx: click.Context, *, run_dir: str, names: tuple[str, ...], timeout: float, quiet: bool
+) -> None:
+    """Wait until instances have ended for good, and exit as they did.
+
+    RUN_DIR is the current directory by default; without an INSTANCE, all instances are waited for,
+    including those that are still waiting to be started. A line is printed for each that has
+    ended. An instance that is being restarted has not ended. Ctrl-C ends the command, and the run
+    goes on.
+
+    \f
+    Raises:
+        ClawbloxError: The run directory does not exist, or nothing ever ran in it.
+        UsageError: There is no instance of one of the names.
+        OSError: The output is a file, and the disk is full.
+    """
+    watch = EndWatch(existing_run_dir(run_dir).absolute(), names)
+    ctx.exit(anyio.run(_wait, watch, timeout, quiet))
+
+
+async def _wait(watch: EndWatch, timeout: float, is_quiet: bool) -> int:
+    """Print what ends; return the exit status."""
+    statuses: dict[str, int] = {}
+    with watch, Output(sys.stdout) as output, anyio.move_on_after(timeout) as limit:
+        while ended := await watch.next_ends():
+            for end in ended:
+                statuses[end.name] = _exit_status(end)
+                if not is_quiet:
+                    with contextlib.suppress(OutputGone):
+                        await output.write_line(f"{end.name}: {_describe(end)}")
+    if limit.cancelled_caught:
+        if not is_quiet:
+            left = ", ".join(watch.left)
+            note(f"Gave up after {format_seconds(timeout)}; not ended: {left}")
+        return _TIMED_OUT_STATUS
+    return next((status for _, status in sorted(statuses.items()) if status), 0)
+
+
+def _describe(end: EndedInstance) -> str:
+    if end.state == "halted":
+        return f"halted: {printable(end.halt or '')}"
+    how = str(end.exit or WorldExit())
+    if end.state == "interrupted":
+        return "interrupted: it ended without an orchestrator"
+    return how if end.state == "exited" else f"{end.state}: {how}"
+
+
+def _exit_status(end: EndedInstance) -> int:
+    found = end.exit or WorldExit()
+    if found.signal is not None:
+        return 128 + _signal_number(found.signal)
+    # A world can end with status 0 and still have failed: before it was ready, or after it halted.
+    return found.status or (0 if found.status == 0 and end.state == "exited" else 1)
+
+
+def _signal_number(name: str) -> int:
+    """Return the number of a signal that the package calls by this name."""
+    if name.startswith("signal "):  # the real-time signals have no names
+        return int(name.removeprefix("signal "))
+    return signal.Signals[name].value

@@ -1,0 +1,186 @@
+"""Checks of file systems: space, and what a run directory needs of the one that it is on."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
+from clawblox.cli.tables.formatting import format_bytes
+from clawblox.config.download import HOME_ENV
+from clawblox.rundir.control_client import short_path
+from clawblox.system.files import EXCHANGE, rename_with
+from clawblox.system.port_leases import LEASE_ROOT
+
+__all__ = [
+    "DIRECTORY_CHECKS",
+    "look_at_durability",
+    "look_at_space",
+    "look_for_exchange",
+    "look_for_links",
+    "look_for_locks",
+    "look_for_sockets",
+]
+
+_LITTLE_SPACE, _NO_SPACE = 1_000_000_000, 10_000_000
+_SLOW_SYNC_S = 0.5
+
+
+def look_at_space(directory: Path) -> CheckResult:
+    """Write a file into a directory, or the nearest one that exists, and look at the free space."""
+    place = next(path for path in (directory, *directory.parents) if path.is_dir())
+    with tempfile.TemporaryFile(dir=place) as file:
+        file.write(b"clawblox")
+    disk = os.statvfs(place)
+    free = disk.f_bavail * disk.f_frsize
+    found = f"{format_bytes(free)} free in {place}"
+    if free < _NO_SPACE or (disk.f_files and not disk.f_favail):
+        return missing(f"{found}, {disk.f_favail} more files")
+    return ok(found) if free >= _LITTLE_SPACE else warning(found)
+
+
+def look_for_locks(directory: Path) -> CheckResult:
+    """Lock a file twice; the second lock must be refused."""
+    with _scratch(directory) as scratch, _created(scratch / "lock") as first:
+        fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _created(scratch / "lock") as second, contextlib.suppress(BlockingIOError):
+            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return missing("flock locks nothing")
+    return ok("flock")
+
+
+def look_for_links(directory: Path) -> CheckResult:
+    """Give a file a second name."""
+    with _scratch(directory) as scratch, _created(scratch / "file"):
+        os.link(scratch / "file", scratch / "link")
+    return ok("link")
+
+
+def look_for_exchange(directory: Path) -> CheckResult:
+    """Let two files change places."""
+    with (
+        _scratch(directory) as scratch,
+        _created(scratch / "one"),
+        _created(scratch / "other"),
+    ):
+        is_possible = rename_with(EXCHANGE, scratch / "one", scratch / "other")
+    return ok("renameat2") if is_possible else missing("renameat2 cannot exchange files here")
+
+
+def look_for_sockets(directory: Path) -> CheckResult:
+    """Bind a socket to a name."""
+    with (
+        _scratch(directory) as scratch,
+        short_path(scratch / "socket") as path,
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound,
+    ):
+        bound.bind(path)
+    return ok("unix sockets")
+
+
+def look_at_durability(directory: Path) -> CheckResult:
+    """Measure how long it takes to make a small file durable."""
+    with _scratch(directory) as scratch, _created(scratch / "file") as fd:
+        os.write(fd, b"clawblox")
+        begun_at = time.monotonic()
+        os.fsync(fd)
+        elapsed = time.monotonic() - begun_at
+    found = f"fsync takes {1000 * elapsed:.1f} ms"
+    return ok(found) if elapsed < _SLOW_SYNC_S else warning(found)
+
+
+@contextlib.contextmanager
+def _scratch(directory: Path) -> Iterator[Path]:
+    scratch = Path(tempfile.mkdtemp(prefix=".clawblox-doctor-", dir=directory))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _created(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+_HERE: Final = "Current directory"
+_OTHER: Final = "Other directories"
+_MOVE: Final = "Put run directories on a local disk: --run-dir."
+_current = Path()
+
+DIRECTORY_CHECKS: Final = (
+    Check(
+        _HERE,
+        "space",
+        partial(look_at_space, _current),
+        "Runs in this directory cannot write their logs, records and snapshots.",
+        "Free some space, or put run directories elsewhere: --run-dir.",
+        is_required=True,
+    ),
+    Check(
+        _HERE,
+        "file locks",
+        partial(look_for_locks, _current),
+        "Nothing can run here: two orchestrators could use one run directory.",
+        _MOVE,
+        is_required=True,
+    ),
+    Check(
+        _HERE,
+        "hard links",
+        partial(look_for_links, _current),
+        "Nothing can run here: manifests and snapshots cannot be written.",
+        _MOVE,
+        is_required=True,
+    ),
+    Check(
+        _HERE,
+        "exchange of files",
+        partial(look_for_exchange, _current),
+        "What a world writes to the manifest at the same moment as clawblox can be lost.",
+        _MOVE,
+    ),
+    Check(
+        _HERE,
+        "sockets",
+        partial(look_for_sockets, _current),
+        "Nothing can run here: orchestrators cannot listen for other commands.",
+        _MOVE,
+        is_required=True,
+    ),
+    Check(
+        _HERE,
+        "speed",
+        partial(look_at_durability, _current),
+        "Each save and each start waits for the disk.",
+        "Put run directories on a faster disk: --run-dir.",
+    ),
+    Check(
+        _OTHER,
+        "downloads",
+        lambda: look_at_space(Path(os.environ.get(HOME_ENV) or Path.home() / ".clawblox")),
+        "Worlds from GitHub cannot be downloaded.",
+        "Free some space, or set CLAWBLOX_HOME to another directory.",
+    ),
+    Check(
+        _OTHER,
+        "temporary files",
+        partial(look_at_space, LEASE_ROOT),
+        "No world can be started: the leases of ports are files there.",
+        "Free some space.",
+        is_required=True,
+    ),
+)

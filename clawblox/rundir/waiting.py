@@ -1,0 +1,167 @@
+"""Waiting until instances have ended for good, whichever process started them.
+
+The kernel reports the end of a process through its pidfd. What it cannot report, a restart or the
+end that an orchestrator writes down, is looked for in the records, twice a second at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+import attrs
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.results import WorldExit
+from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.rundir.status import (
+    OVER,
+    InstanceState,
+    find_waiting,
+    judge_state,
+    select_records,
+)
+from clawblox.system.process_tree import is_same_process
+
+__all__ = ["EndWatch", "EndedInstance"]
+
+_LOOK_INTERVAL_S = 0.5
+_GATHER_S = 0.05
+"""Time for an orchestrator to write down the end of a process, and for others to end as well."""
+
+
+@attrs.frozen
+class EndedInstance:
+    """An instance that has ended and is not restarted any more.
+
+    Attributes:
+        name: Its name.
+        state: Which of the states that are over it is in.
+        exit: How the world's process ended; None if that is not known.
+        halt: Why it halted, in the world's words; None if it did not.
+    """
+
+    name: str
+    state: InstanceState
+    exit: WorldExit | None
+    halt: str | None = None
+
+
+class EndWatch:
+    """Waits for the ends of instances of a run directory; a context manager.
+
+    Instances that their orchestrator has planned and not begun to start are waited for too, and so
+    are those that are being restarted. Nothing is changed. Making one blocks.
+
+    Args:
+        run_dir: The run directory.
+        names: The instances that are meant; none means all.
+
+    Raises:
+        UsageError: One of ``names`` is not there.
+    """
+
+    def __init__(self, run_dir: Path, names: Sequence[str] = ()) -> None:
+        planned = find_waiting(run_dir)
+        if known := [name for name in names if name not in planned]:
+            select_records(run_dir, known)
+        self._run_dir = run_dir
+        self._names = frozenset(names)
+        self._told: set[str] = set()
+        self._left: list[str] = []
+        self._watched: dict[int, tuple[int, int]] = {}
+
+    def __enter__(self) -> Self:
+        self._epoll = select.epoll()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for pidfd in self._watched:
+            os.close(pidfd)
+        self._epoll.close()
+
+    @property
+    def left(self) -> list[str]:
+        """The names of the instances that had not ended at the last look, sorted."""
+        return self._left
+
+    async def next_ends(self) -> list[EndedInstance]:
+        """Wait until instances have ended and return those that were not returned before.
+
+        Returns:
+            Them by name; nothing when all of them have ended.
+
+        Raises:
+            OSError: The processes cannot be looked at, for lack of file descriptors.
+
+        Cancellation: changes nothing.
+        """
+        while True:
+            ended, can_be_seen = await run_blocking(self._look)
+            looked_at = anyio.current_time()
+            if ended or not self._left:
+                return ended
+            with anyio.move_on_after(math.inf if can_be_seen else _LOOK_INTERVAL_S):
+                await anyio.wait_readable(self._epoll.fileno())
+            elapsed = anyio.current_time() - looked_at
+            await anyio.sleep(max(_GATHER_S, _LOOK_INTERVAL_S - elapsed))
+            self._forget_dead()
+
+    def _look(self) -> tuple[list[EndedInstance], bool]:
+        """Return what has ended, and whether the kernel will report whatever ends next. Blocks."""
+        records = {record.name: record for record in read_records(self._run_dir)}
+        planned = find_waiting(self._run_dir)
+        wanted = self._names or records.keys() | planned
+        ended, can_be_seen = [], True
+        self._left = []
+        for name in sorted(wanted - self._told):
+            record = records.get(name)
+            if name in planned or (record is not None and judge_state(record) not in OVER):
+                self._left.append(name)
+                can_be_seen &= record is not None and self._is_watched(record)
+            else:
+                ended.append(_describe_end(name, record))
+        self._told.update(end.name for end in ended)
+        return ended, can_be_seen
+
+    def _is_watched(self, record: InstanceRecord) -> bool:
+        """Watch the process of a record, if it lives; return whether it is watched."""
+        process = record.pid, record.start_time
+        if process not in self._watched.values() and record.is_alive:
+            self._watch(*process)
+        return process in self._watched.values()
+
+    def _watch(self, pid: int, start_time: int) -> None:
+        # What cannot be watched, for lack of descriptors perhaps, is looked for in the records.
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(pid)
+            try:
+                if is_same_process(pid, start_time):
+                    self._epoll.register(pidfd, select.EPOLLIN)
+                    self._watched[pidfd] = pid, start_time
+            finally:
+                if pidfd not in self._watched:
+                    os.close(pidfd)
+
+    def _forget_dead(self) -> None:
+        for pidfd, _ in self._epoll.poll(0):
+            del self._watched[pidfd]
+            os.close(pidfd)
+
+
+def _describe_end(name: str, record: InstanceRecord | None) -> EndedInstance:
+    if record is None:  # it was planned, and its orchestrator died before it began
+        return EndedInstance(name, "failed", None)
+    return EndedInstance(name, judge_state(record), record.exit, record.halt)

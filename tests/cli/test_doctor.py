@@ -1,0 +1,363 @@
+"""``clawblox doctor``: each check finds what is there, and says so when it is not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.cli.commands.doctor import ALL_CHECKS
+from clawblox.cli.doctor import directories, kernel, limits
+from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, run_checks, warning
+from clawblox.cli.doctor.network import look_at_range, look_for_free_ports
+from clawblox.cli.doctor.packages import look_for_packages
+from clawblox.cli.doctor.report import as_table, has_what_is_required
+from clawblox.instance import ramp
+from clawblox.system import port_leases, ports
+from tests.cli.conftest import Command, Start
+from tests.rundir.support import make_record
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "cli.md").read_text()
+MISSING, WARNING = "missing", "warning"
+
+
+def can_unshare() -> bool:
+    command = ["unshare", "-rmn", "mount", "-t", "tmpfs", "none", "/mnt"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+needs_namespaces = pytest.mark.skipif("not can_unshare()")
+
+
+def results(command: Command) -> dict[str, dict[str, Any]]:
+    """Return the results of a ``doctor --json`` by group and name."""
+    return {f"{one['group']}/{one['name']}": one for one in json.loads(command.out)}
+
+
+def states(command: Command) -> dict[str, str]:
+    return {name: one["state"] for name, one in results(command).items()}
+
+
+def look(name: str) -> CheckResult:
+    """Run one check."""
+    return next(check.run() for check in ALL_CHECKS if f"{check.group}/{check.name}" == name)
+
+
+def fake_program(directory: Path, name: str, script: str) -> None:
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+# -- the command ------------------------------------------------------------------------------
+
+
+def test_what_is_required_is_here(call: Start) -> None:
+    command = call("doctor", "--json")
+    found = results(command)
+    assert command.wait() == 0
+    assert [name for name, one in found.items() if one["is_required"]] != []
+    for name, one in found.items():
+        assert one["state"] == "ok" or not one["is_required"] or one["state"] == WARNING, name
+        assert one["found"]
+
+
+def test_the_table_fits_80_columns_and_says_what_to_do(call: Start, tmp_path: Path) -> None:
+    command = call("doctor", env={"PATH": str(tmp_path)})
+    assert command.wait() == 0
+    assert max(map(len, command.out.splitlines())) <= 80
+    text = " ".join(command.out.split())
+    assert "- missing tmux not installed clawblox run --tmux does not work. Install it: apt" in text
+    assert "✓ ok pidfds Linux" in text
+    assert command.out.splitlines()[-1].endswith("Everything that clawblox requires is there.")
+
+
+def test_the_table_can_be_written_in_ascii(call: Start) -> None:
+    env = {"PYTHONIOENCODING": "ascii"}
+    assert "? ok       pidfds" in call("doctor", env=env, prefix=("env",)).out
+
+
+@needs_namespaces
+def test_what_a_bare_machine_lacks_is_missing(call: Start, tmp_path: Path) -> None:
+    """No /proc, no network, a full disk: all are seen at once, and the status says so."""
+    script = 'mount -t tmpfs -o size=4M none "$0" && mount -t tmpfs none /proc && exec "$@"'
+    prefix = ("unshare", "-rmn", "sh", "-c", script, str(tmp_path))
+    command = call("doctor", "--json", prefix=prefix, cwd="/", env={"PYTHONPATH": str(ROOT)})
+    assert command.wait() == 1
+    found = states(command)
+    assert found["Kernel/process table"] == MISSING
+    assert found["Kernel/CPU pressure"] == MISSING
+    assert found["Network/loopback, IPv4"] == MISSING
+    assert found["Network/loopback, IPv6"] == MISSING
+
+
+@needs_namespaces
+def test_a_small_disk_is_missing_space(call: Start, tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=4M none "$0" && cd "$0" && exec "$@"'
+    prefix = ("unshare", "-rm", "sh", "-c", script, str(tmp_path))
+    command = call("doctor", "--json", prefix=prefix, env={"PYTHONPATH": str(ROOT)})
+    assert command.wait() == 1
+    found = results(command)["Current directory/space"]
+    assert found["state"] == MISSING
+    assert found["found"].startswith("4.2 MB free")
+
+
+@needs_namespaces
+def test_a_directory_that_cannot_be_written_is_missing_everything(
+    call: Start, tmp_path: Path
+) -> None:
+    script = 'mount -t tmpfs -o ro none "$0" && cd "$0" && exec "$@"'
+    prefix = ("unshare", "-rm", "sh", "-c", script, str(tmp_path))
+    command = call("doctor", "--json", prefix=prefix, env={"PYTHONPATH": str(ROOT)})
+    assert command.wait() == 1
+    here = {one["name"]: one["state"] for one in results(command).values()
+            if one["group"] == "Current directory"}  # fmt: skip
+    assert set(here.values()) == {MISSING}
+    assert len(here) == 6
+
+
+@needs_namespaces
+def test_forbidden_namespaces_are_missing(call: Start) -> None:
+    script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    prefix = ("unshare", "-Ur", "sh", "-c", script, "sh")
+    command = call("doctor", "--json", prefix=prefix)
+    found = results(command)["Programs/namespaces"]
+    assert (found["state"], found["found"]) == (MISSING, os.strerror(errno.ENOSPC))
+    assert command.wait() == 0  # only a sandbox needs them
+
+
+def test_few_open_files_are_a_warning_and_too_few_an_error(call: Start) -> None:
+    command = call("doctor", "--json", prefix=("prlimit", "--nofile=100"))
+    found = results(command)["Limits/open files"]
+    assert (found["state"], command.wait()) == (WARNING, 0)
+    assert found["found"].startswith("limit 100, enough for about 17 ")
+    command = call("doctor", "--json", prefix=("prlimit", "--nofile=34"))
+    assert states(command)["Limits/open files"] == MISSING
+    assert command.wait() == 1
+
+
+# -- single checks ----------------------------------------------------------------------------
+
+
+def test_a_sandbox_that_cannot_run_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses = 'case $1 in --version) echo bubblewrap 0.8.0;; *) echo "bwrap: no" >&2; exit 1;; esac'
+    fake_program(tmp_path, "bwrap", refuses)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert look("Programs/bubblewrap") == missing("0.8.0 cannot run: no")
+    fake_program(tmp_path, "bwrap", "echo bubblewrap 0.8.0")
+    assert look("Programs/bubblewrap") == ok("0.8.0")
+    (tmp_path / "bwrap").unlink()
+    assert look("Programs/bubblewrap") == missing("not installed")
+
+
+def test_an_old_or_broken_tmux_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fake_program(tmp_path, "tmux", "echo tmux 2.9a")
+    assert look("Programs/tmux") == warning("2.9a is too old: 3.0 or later is needed")
+    fake_program(tmp_path, "tmux", "echo tmux 3.0")
+    assert look("Programs/tmux") == ok("3.0")
+    fake_program(tmp_path, "tmux", "exit 127")
+    assert look("Programs/tmux") == missing("it failed with status 127")
+
+
+def test_an_extra_that_is_not_installed_is_missing() -> None:
+    assert look_for_packages(["pytest", "no-such-package"]) == missing("no no-such-package")
+    assert look_for_packages(["pytest"]).found == f"pytest {pytest.__version__}"
+
+
+def test_every_extra_is_checked_with_the_packages_that_it_adds() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    del extras["bench"], extras["test"]
+    checks = {check.name: check for check in ALL_CHECKS if check.group == "Extras"}
+    assert checks.keys() == extras.keys()
+    for name, check in checks.items():
+        names = {re.split(r"[<>=]", text)[0] for text in extras[name]} - {"clawblox[server]"}
+        if not (name == "zstd" and sys.version_info >= (3, 14)):
+            assert set(check.look.args[0]) == names  # type: ignore[attr-defined]
+
+
+def test_a_refused_pidfd_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int) -> int:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert look("Kernel/pidfds") == missing("Operation not permitted")
+
+
+def test_refused_event_descriptors_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_value: int) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(os, "eventfd", refuse)
+    assert look("Kernel/event descriptors") == missing("Function not implemented")
+
+
+def test_leases_that_cannot_be_taken_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port_leases, "LEASE_ROOT", tmp_path / "file")
+    (tmp_path / "file").touch()
+    assert look("Kernel/port leases").state == MISSING
+
+
+def test_a_sandbox_without_sock_diag_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_NETLINK_SOCK_DIAG", 63)  # does not exist anywhere
+    assert look("Kernel/list of listeners").state == MISSING
+
+
+def test_a_kernel_without_pressure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ramp, "_PRESSURE_FILE", Path("/nowhere"))
+    assert look("Kernel/CPU pressure") == missing("no /proc/pressure/cpu")
+
+
+def test_a_clock_that_is_wrong_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "utc_now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+    assert look("Clock/wall clock").found.endswith("before clawblox was installed")
+    times = iter([datetime(2099, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, 0, 0, 9, tzinfo=UTC)])
+    monkeypatch.setattr(kernel, "utc_now", lambda: next(times))
+    jumped = look("Clock/wall clock")
+    assert jumped.state == WARNING
+    assert re.fullmatch(r"it jumped by \+8\.\d+ s while it was watched", jumped.found)
+
+
+def test_little_memory_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 2000000 kB\nMemAvailable: 100000 kB\n")
+    monkeypatch.setattr(limits, "_MEMINFO", tmp_path / "meminfo")
+    assert limits.look_at_memory() == warning("102 MB available of 2.0 GB")
+
+
+def test_the_limits_of_every_control_group_above_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "pod" / "box"
+    inner.mkdir(parents=True)
+    for group, limit, used in ((inner, "max", 1), (inner.parent, "40", 30)):
+        (group / "pids.max").write_text(f"{limit}\n")
+        (group / "pids.current").write_text(f"{used}\n")
+    (tmp_path / "own").write_text("4:memory:/old\n0::/pod/box\n")
+    monkeypatch.setattr(limits, "_OWN_CGROUP", tmp_path / "own")
+    monkeypatch.setattr(limits, "_CGROUPS", tmp_path)
+    assert limits.look_at_processes() == warning("10 more can be started")
+    (inner.parent / "pids.current").write_text("40\n")
+    assert limits.look_at_processes() == missing("0 more can be started")
+
+
+@pytest.mark.parametrize("call_name", ["link", "rename_with", "flock"])
+def test_a_file_system_without_a_feature_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_name: str
+) -> None:
+    def refuse(*_args: object) -> bool:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if call_name == "link":
+        monkeypatch.setattr(os, "link", refuse)
+        assert run_check(directories.look_for_links, tmp_path).state == MISSING
+    elif call_name == "rename_with":
+        monkeypatch.setattr(directories, "rename_with", lambda *_args: False)
+        assert run_check(directories.look_for_exchange, tmp_path).state == MISSING
+    else:
+        monkeypatch.setattr(directories.fcntl, "flock", lambda *_args: None)
+        assert run_check(directories.look_for_locks, tmp_path) == missing("flock locks nothing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def run_check(look_at: Any, directory: Path) -> CheckResult:
+    return Check("", "", lambda: look_at(directory), "", "").run()
+
+
+def test_ports_that_others_use_do_not_count_as_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert look_for_free_ports(range(port, port + 1)) == missing(
+            f"0 of 1 free, {port} to {port}"
+        )
+
+
+def test_a_range_that_outgoing_connections_use_too_is_a_warning() -> None:
+    assert look_at_range(range(20, 30), range(30, 40)).state == "ok"
+    shared = look_at_range(range(20, 30), range(25, 40))
+    assert shared == warning("the kernel uses 25 to 39, 5 of ours")
+
+
+def test_a_process_without_its_orchestrator_is_found(tmp_path: Path) -> None:
+    over = subprocess.Popen(["true"])
+    over.wait()
+    run_dir = tmp_path / "run"
+    manifest = run_dir / ".clawblox" / "manifest.json"
+    variables = {"CLAWBLOX_INSTANCE": "a", "CLAWBLOX_MANIFEST_PATH": str(manifest)}
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, **variables}) as left:
+        try:
+            make_record(run_dir, left.pid)
+            assert look("Processes/left behind").found == "none"
+            make_record(run_dir, left.pid, orchestrator_pid=over.pid, is_detached=True)
+            assert look("Processes/left behind").found == "none"
+            make_record(run_dir, left.pid, orchestrator_pid=over.pid)
+            found = look("Processes/left behind")
+        finally:
+            left.kill()
+    assert found == warning(f"pid {left.pid}: clawblox stop {run_dir}")
+
+
+# -- running them -----------------------------------------------------------------------------
+
+
+def check_named(name: str, look_at: Any, *, is_required: bool = False) -> Check:
+    return Check("Group", name, look_at, "Costs.", "Do.", is_required=is_required)
+
+
+def test_a_check_that_hangs_or_breaks_does_not_spoil_the_others() -> None:
+    hang = threading.Event()
+    checks = [
+        check_named("hangs", hang.wait),
+        check_named("hangs too", hang.wait, is_required=True),
+        check_named("breaks", lambda: 1 // 0),
+        check_named("works", lambda: ok("yes")),
+    ]
+    try:
+        found = [result for _, result in run_checks(checks, 0.2)]
+    finally:
+        hang.set()
+    assert found == [
+        warning("no answer within 0.2 s"),
+        missing("no answer within 0.2 s"),
+        warning("cannot be checked: ZeroDivisionError: integer division or modulo by zero"),
+        ok("yes"),
+    ]
+
+
+def test_only_what_is_required_makes_the_status_1() -> None:
+    optional = check_named("optional", lambda: missing("no"))
+    required = check_named("required", lambda: missing("no"), is_required=True)
+    assert has_what_is_required([(optional, optional.run())])
+    assert not has_what_is_required([(required, required.run())])
+    text = as_table([(required, required.run())], is_coloured=False)
+    assert "✗ missing  required           no\n             Required: Costs." in text
+    assert text.endswith("1 missing. clawblox cannot work without: required.")
+
+
+def test_every_check_says_what_it_costs_and_what_to_do_and_is_in_the_guide() -> None:
+    section = GUIDE.partition("\n## clawblox doctor\n")[2].partition("\n## ")[0]
+    for check in ALL_CHECKS:
+        assert check.without.endswith(".")
+        assert check.remedy.endswith(".")
+        assert f"`{check.name}`" in section
+        assert f"| {check.group} |" in section

@@ -1,0 +1,207 @@
+"""Waiting for ends: what counts as one, who is waited for, and how rarely the disk is read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from anyio.to_thread import run_sync
+
+from clawblox.errors import UsageError
+from clawblox.results import WorldExit
+from clawblox.rundir import waiting
+from clawblox.rundir.claims import claim_run
+from clawblox.rundir.records import InstanceRecord, write_record
+from clawblox.rundir.waiting import EndedInstance, EndWatch
+from tests.rundir.support import make_record
+from tests.support import open_fds, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+HANG_S = 30.0
+FAILED = WorldExit(status=4)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def dead_pid() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Return a list that grows whenever the records are read."""
+    seen: list[None] = []
+    read = waiting.read_records
+
+    def count(run_dir: Path) -> list[InstanceRecord]:
+        seen.append(None)
+        return read(run_dir)
+
+    monkeypatch.setattr(waiting, "read_records", count)
+    return seen
+
+
+async def watch(run_dir: Path, *names: str) -> EndWatch:
+    return await run_sync(EndWatch, run_dir, names)
+
+
+async def write(run_dir: Path, record: InstanceRecord, **fields: Any) -> InstanceRecord:
+    changed = attrs.evolve(record, **fields)
+    await run_sync(write_record, run_dir, changed)
+    return changed
+
+
+async def make(run_dir: Path, pid: int, **fields: Any) -> InstanceRecord:
+    return await run_sync(lambda: make_record(run_dir, pid, **fields))
+
+
+async def test_what_ended_before_is_returned_at_once_and_only_once(tmp_path: Path) -> None:
+    await make(tmp_path, 0, name="b", state="exited", exit=WorldExit(signal="SIGKILL"))
+    await make(tmp_path, 0, name="a", state="failed", exit=FAILED)
+    await make(tmp_path, 0, name="c", state="exited", exit=WorldExit(status=0), halt="full")
+    with anyio.fail_after(HANG_S), await watch(tmp_path) as ends:
+        assert await ends.next_ends() == [
+            EndedInstance("a", "failed", FAILED),
+            EndedInstance("b", "exited", WorldExit(signal="SIGKILL")),
+            EndedInstance("c", "halted", WorldExit(status=0), "full"),
+        ]
+        assert await ends.next_ends() == []
+
+
+async def test_only_the_named_instances_are_waited_for(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    await make(tmp_path, sleeper.pid, name="lives")
+    await make(tmp_path, 0, name="over", state="exited", exit=FAILED)
+    with anyio.fail_after(HANG_S), await watch(tmp_path, "over") as ends:
+        assert [end.name for end in await ends.next_ends()] == ["over"]
+        assert await ends.next_ends() == []
+
+
+async def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
+    await make(tmp_path, 0, state="exited")
+    with pytest.raises(UsageError, match="no instance 'w9'"):
+        await watch(tmp_path, "w000", "w9")
+
+
+async def test_a_process_that_lives_costs_no_looks_and_its_end_is_seen(
+    tmp_path: Path,
+    sleeper: subprocess.Popen[bytes],
+    looks: list[None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.05)
+    record = await make(tmp_path, sleeper.pid)
+    descriptors = open_fds()
+    found: list[EndedInstance] = []
+
+    async def wait() -> None:
+        found.extend(await ends.next_ends())
+
+    with anyio.fail_after(HANG_S):
+        with await watch(tmp_path) as ends:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await wait_until_async(lambda: looks)
+                await anyio.sleep(5 * waiting._LOOK_INTERVAL_S)  # in which nothing must happen
+                assert len(looks) == 1
+                assert ends.left == ["w000"]
+                await write(tmp_path, record, state="exited", exit=FAILED)
+                sleeper.kill()
+        assert found == [EndedInstance("w000", "exited", FAILED)]
+    assert len(looks) >= 2
+    assert open_fds() == descriptors
+
+
+async def test_what_has_no_process_is_looked_for_twice_a_second_at_most(
+    tmp_path: Path, looks: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert waiting._LOOK_INTERVAL_S >= 0.5
+    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.1)
+    await make(tmp_path, 0, state="starting")
+    with await watch(tmp_path) as ends, anyio.move_on_after(4 * waiting._LOOK_INTERVAL_S) as limit:
+        await ends.next_ends()
+    assert limit.cancelled_caught
+    assert 2 <= len(looks) <= 4
+
+
+async def test_a_restart_is_no_end(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], dead_pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(waiting, "_GATHER_S", 0.0)
+    died = attrs.evolve(await make(tmp_path, sleeper.pid), pid=dead_pid)
+    await write(tmp_path, died)  # its owner has not decided yet
+    found: list[EndedInstance] = []
+
+    async def wait() -> None:
+        found.extend(await ends.next_ends())
+
+    with anyio.fail_after(HANG_S), await watch(tmp_path) as ends:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await wait_until_async(lambda: ends.left == ["w000"])
+            await write(tmp_path, died, state="starting", pid=0, restarts=1)
+            back = await make(tmp_path, sleeper.pid, restarts=1)
+            await wait_until_async(lambda: ends._watched)
+            assert found == []
+            sleeper.kill()
+            await write(tmp_path, back, state="exited", exit=FAILED)
+    assert found == [EndedInstance("w000", "exited", FAILED)]
+
+
+async def test_without_an_orchestrator_the_death_of_the_process_is_the_end(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], dead_pid: int
+) -> None:
+    await make(tmp_path, sleeper.pid, orchestrator_pid=dead_pid, is_detached=True)
+    sleeper.kill()
+    sleeper.wait()
+    with anyio.fail_after(HANG_S), await watch(tmp_path) as ends:
+        assert await ends.next_ends() == [EndedInstance("w000", "interrupted", None)]
+
+
+async def test_what_is_planned_is_waited_for_until_its_orchestrator_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.01)
+    await make(tmp_path, 0, name="a", state="exited", exit=FAILED)
+    plan = {"instances": [{"name": name} for name in ("a", "b")]}
+    (tmp_path / ".clawblox" / "manifest.json").write_text(json.dumps(plan))
+    claim = await run_sync(claim_run, tmp_path)
+    with anyio.fail_after(HANG_S), await watch(tmp_path, "a", "b") as ends:
+        assert [end.name for end in await ends.next_ends()] == ["a"]
+        assert ends.left == ["b"]
+        await run_sync(claim.release)
+        assert await ends.next_ends() == [EndedInstance("b", "failed", None)]
+        assert await ends.next_ends() == []
+
+
+async def test_without_descriptors_the_records_are_looked_at_instead(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_pid: int) -> int:
+        raise OSError("no descriptors")
+
+    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(waiting.os, "pidfd_open", refuse)
+    record = await make(tmp_path, sleeper.pid)
+    with anyio.fail_after(HANG_S), await watch(tmp_path) as ends:
+        sleeper.kill()
+        await run_sync(sleeper.wait)
+        await write(tmp_path, record, state="exited", exit=FAILED)
+        assert await ends.next_ends() == [EndedInstance("w000", "exited", FAILED)]
