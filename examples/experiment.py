@@ -32,8 +32,8 @@ async def play(
         if seen["time"] >= until:
             return
         for agent in agents:
-            dice = random.Random(f"{name} {agent.name} {seen['time']}")  # noqa: S311
-            seen = await agent.act("Steer", {"direction": [dice.uniform(-1, 1), dice.uniform(-1, 1)]})
+            rng = random.Random(f"{name} {agent.name} {seen['time']}")  # noqa: S311
+            seen = await agent.act("Steer", {"direction": [rng.uniform(-1, 1), rng.uniform(-1, 1)]})
 
 
 async def main() -> None:
