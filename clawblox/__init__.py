@@ -60,6 +60,14 @@ if TYPE_CHECKING:
         WorldEvent,
         WorldExit,
     )
+    from clawblox.rundir.lineage import (
+        InstanceLineage,
+        Life,
+        Lineage,
+        LineageSave,
+        Origin,
+        read_lineage,
+    )
     from clawblox.rundir.manifest import Manifest, read_manifest, read_runs
     from clawblox.telemetry.metrics import Histogram, Metrics
     from clawblox.world.agent_client import AsyncAgentClient
@@ -82,6 +90,14 @@ _HOMES = {
     ),
     "clawblox.world.sync_agent": ("AgentClient",),
     "clawblox.world.sync_world": ("World",),
+    "clawblox.rundir.lineage": (
+        "InstanceLineage",
+        "Life",
+        "Lineage",
+        "LineageSave",
+        "Origin",
+        "read_lineage",
+    ),
     "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.telemetry.metrics": ("Histogram", "Metrics"),
     "clawblox.concurrency.batch": ("Batch", "Outcome"),
@@ -148,12 +164,17 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "ControlError",
     "FetchError",
     "Histogram",
+    "InstanceLineage",
     "InstanceSpec",
+    "Life",
+    "Lineage",
+    "LineageSave",
     "LogLine",
     "Manifest",
     "ManifestError",
     "Metrics",
     "OrchestratorSuspendedError",
+    "Origin",
     "Outcome",
     "PortInUseError",
     "RunLockedError",
@@ -181,6 +202,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "async_read_metadata",
     "async_save_checkpoint",
     "load_checkpoint",
+    "read_lineage",
     "read_manifest",
     "read_metadata",
     "read_runs",

@@ -38,6 +38,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Runs, from any terminal": {
         "ps": "Show the instances of a run directory, running or ended.",
+        "lineage": "Show saves, deaths, restarts and forks of a run over simulated time.",
         "logs": "Print the logs of instances.",
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",

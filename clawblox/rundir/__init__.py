@@ -13,6 +13,7 @@
 - ``claims``: the exclusive right to a name, or to a run directory.
 - ``status``: what runs or ran in a run directory.
 - ``waiting``: waiting until instances have ended.
+- ``lineage``: what the instances of a run directory began from, their lives and saves.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``requests``: what it can be asked, and how it tells the outcomes.

@@ -40,6 +40,7 @@ __all__ = [
     "InstanceStatus",
     "count_waiting",
     "find_waiting",
+    "is_death",
     "is_over",
     "is_ready",
     "judge_state",
@@ -136,9 +137,14 @@ class InstanceStatus:
     @property
     def has_died(self) -> bool:
         """Whether it ended, and neither well nor by the TERM of a stop."""
-        if self.state != "exited":
-            return self.state in ("halted", "failed", "interrupted")
-        return self.exit not in (None, WorldExit(status=0), WorldExit(signal="SIGTERM"))
+        return is_death(self.state, self.exit)
+
+
+def is_death(state: InstanceState, exit: WorldExit | None) -> bool:  # noqa: A002 - its name
+    """Return whether an instance ended, and neither well nor by the TERM of a stop."""
+    if state != "exited":
+        return state in ("halted", "failed", "interrupted")
+    return exit not in (None, WorldExit(status=0), WorldExit(signal="SIGTERM"))
 
 
 def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceStatus]:
@@ -239,11 +245,6 @@ def is_ready(record: InstanceRecord) -> bool:
 def is_over(record: InstanceRecord) -> bool:
     """Return whether an instance has ended and its orchestrator has cleaned up. Blocks."""
     return judge_state(record) in OVER
-
-
-def judge_state(record: InstanceRecord) -> InstanceState:
-    """Return where an instance stands now. Blocks."""
-    return _judge_state(record, is_alive=record.is_alive)
 
 
 def make_mark(record: InstanceRecord) -> Mark:
@@ -371,7 +372,7 @@ def _describe_status(
     is_alive = usage is not None
     return InstanceStatus(
         name=record.name,
-        state=_judge_state(record, is_alive=is_alive),
+        state=judge_state(record, is_alive=is_alive),
         world=record.world,
         world_dir=Path(record.world_dir),
         instance_dir=Path(record.instance_dir),
@@ -401,9 +402,16 @@ def _describe_status(
     )
 
 
-def _judge_state(record: InstanceRecord, *, is_alive: bool) -> InstanceState:
+def judge_state(record: InstanceRecord, *, is_alive: bool | None = None) -> InstanceState:
+    """Return where an instance stands now. Blocks.
+
+    Args:
+        record: Its record.
+        is_alive: Whether its process lives; None looks.
+    """
     if record.state in OVER:
         return "halted" if record.halt is not None else record.state
+    is_alive = record.is_alive if is_alive is None else is_alive
     is_owned = record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
     if not is_alive and not is_owned:
         return "interrupted"

@@ -49,6 +49,7 @@ from clawblox.results import (
     StopResult,
     WorldExit,
 )
+from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.paths import files_dir, make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
@@ -991,6 +992,25 @@ class AsyncWorld(WorldMetadata):
         latest = self._latest.instance_dir if self._latest else self._run_dir or self.dir
         directory = latest if run_dir is None else await run_blocking(resolve_run_dir, run_dir)
         await fleet.label_run(directory, update)
+
+    async def lineage(self, run_dir: str | Path | None = None) -> Lineage:
+        """Read what the instances of a run directory began from, their lives and their saves.
+
+        Args:
+            run_dir: The run directory; None means that of the latest start, else the world
+                directory.
+
+        Returns:
+            What the manifests and records tell now, of running and of ended instances.
+
+        Raises:
+            ManifestError: Nothing ever ran in the run directory.
+            ConfigError: ``run_dir`` is not a path.
+
+        Cancellation: has no effect; nothing is changed.
+        """
+        latest = self._latest.run_dir if self._latest else self.dir
+        return await run_blocking(read_lineage, latest if run_dir is None else run_dir)
 
     @property
     def metrics(self) -> Metrics:

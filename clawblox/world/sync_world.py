@@ -227,5 +227,6 @@ class World(WorldMetadata):
     save_all = _sync(AsyncWorld.save_all, returns="Batch[SavedSnapshot]")
     autosave = _sync(AsyncWorld.autosave)
     record_run = _sync(AsyncWorld.record_run)
+    lineage = _sync(AsyncWorld.lineage)
     logs = _stream(AsyncWorld.logs, returns="Stream[LogLine]")
     events = _stream(AsyncWorld.events, returns="Stream[WorldEvent]")

@@ -16,6 +16,8 @@ from clawblox.cli.tables.formatting import (
     format_seconds,
     format_table,
 )
+from clawblox.cli.tables.lineage_text import format_forks
+from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.status import InstanceStatus, read_instances
 
 __all__ = ["command"]
@@ -41,6 +43,7 @@ _HEADINGS = (
     Examples:
       clawblox ps                     the instances of this directory
       clawblox ps runs/r001 -f        its live table
+      clawblox ps runs/r001 --tree    which instance was forked from which
       clawblox ps runs/r001 --json    every field, for programs
 
     States: starting, ready, restarting, stopping; exited (with its status or signal), halted
@@ -50,8 +53,9 @@ _HEADINGS = (
 )
 @click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
 @click.option("-f", "--follow", is_flag=True, help="Keep showing it until nothing runs any more.")
+@click.option("--tree", is_flag=True, help="Show the instances as a tree of forks.")
 @json_option
-def command(run_dir: str, follow: bool, as_json: bool) -> None:
+def command(run_dir: str, follow: bool, tree: bool, as_json: bool) -> None:
     """Show the instances of a run directory, running or ended.
 
     RUN_DIR is the current directory by default. Watching does not affect the run: Ctrl-C closes
@@ -60,16 +64,18 @@ def command(run_dir: str, follow: bool, as_json: bool) -> None:
     \f
     Raises:
         ClawbloxError: The run directory does not exist.
-        click.UsageError: Both --follow and --json were given.
+        click.UsageError: Two of --follow, --tree and --json were given.
     """
     directory = existing_path(run_dir).absolute()
-    if follow and as_json:
-        raise click.UsageError("--follow and --json cannot be combined.")
+    if follow + tree + as_json > 1:
+        raise click.UsageError("--follow, --tree and --json cannot be combined.")
     found = read_instances(directory)
     if as_json:
         click.echo(json.dumps([attrs.asdict(status) for status in found], indent=2, default=str))
     elif not found:
         click.echo(f"Nothing has run in '{run_dir}'.")
+    elif tree:
+        click.echo(format_forks(read_lineage(directory)))
     elif follow:
         _follow(directory)
     else:

@@ -1,0 +1,354 @@
+"""Where everything in the picture of a lineage is: lanes, branches, forks, positions. Pure.
+
+A lane shows the history of an instance as it stands now: from each life only what came before the
+save that the next life began from. What was lost is on branches of the lane, and so are earlier
+runs. A position is a simulation time, or the seconds since the first start if no save tells its
+simulation time. In a run that tells some, a save without is where the save before it is.
+
+What a world did after its last save is not on disk, so lanes end at their last save.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.rundir.lineage import InstanceLineage, Life, Lineage, LineageSave
+
+__all__ = ["Branch", "Ending", "Fork", "Lane", "Layout", "Ring", "Turn", "lay_out", "make_ticks"]
+
+Ending: TypeAlias = Literal["alive", "died", "ended", "unknown"]
+"""How a line ends: it goes on, badly, well, or in a way that no file tells."""
+
+_STEPS: Final = (1, 2, 5, 10, 20)
+_LEAST_STEP: Final = 1e-9
+_MOST_STEP: Final = 1e12
+"""Distances of ticks outside of these are no times that a world has."""
+
+
+@attrs.frozen
+class Ring:
+    """A save on a line.
+
+    Attributes:
+        at: Its position.
+        save: The save.
+    """
+
+    at: float
+    save: LineageSave
+
+
+@attrs.frozen
+class Turn:
+    """A restart or a resume, after which a line goes on.
+
+    Attributes:
+        at: Its position.
+        life: The life that it began.
+    """
+
+    at: float
+    life: Life
+
+
+@attrs.frozen
+class Branch:
+    """What is no part of the present history of an instance: lost lives, and earlier runs.
+
+    Attributes:
+        begin: Position at which it leaves its base, or begins.
+        end: Position of its last save.
+        rings: Its saves.
+        ending: How it ended.
+        lives: The lives on it: one, or several that left at the same place and saved nothing.
+        base: The branch it leaves, as an index; None for the lane.
+        is_apart: Whether it leaves nothing, because it began fresh or nothing tells.
+    """
+
+    begin: float
+    end: float
+    rings: tuple[Ring, ...]
+    ending: Ending
+    lives: tuple[Life, ...]
+    base: int | None
+    is_apart: bool
+
+
+@attrs.frozen
+class Fork:
+    """The place that a lane begins at in another one.
+
+    Attributes:
+        at: Its position.
+        lane: The other lane, as an index.
+        branch: The branch of that lane, as an index; None for the lane itself.
+    """
+
+    at: float
+    lane: int
+    branch: int | None
+
+
+@attrs.frozen
+class Lane:
+    """The line of an instance.
+
+    Attributes:
+        instance: The instance.
+        begin: Position at which it begins.
+        end: Position of its last save, or of its beginning.
+        rings: The saves of its present history.
+        turns: Its restarts and resumes.
+        ending: How it ends.
+        branches: What is no part of its present history, oldest first.
+        fork: Where it left another lane; None if it did not.
+    """
+
+    instance: InstanceLineage
+    begin: float
+    end: float
+    rings: tuple[Ring, ...]
+    turns: tuple[Turn, ...]
+    ending: Ending
+    branches: tuple[Branch, ...]
+    fork: Fork | None
+
+
+@attrs.frozen
+class Layout:
+    """The lanes of a run directory, each below the one it left.
+
+    Attributes:
+        lanes: In the order of the lineage.
+        begin: The first position.
+        end: The last position; above ``begin``.
+        is_simulated: Whether positions are simulation times.
+    """
+
+    lanes: tuple[Lane, ...]
+    begin: float
+    end: float
+    is_simulated: bool
+
+    def fraction(self, at: float) -> float:
+        """Return how far along the axis a position is, from 0 to 1."""
+        # Quarters, because a manifest may name the largest and the least number there is.
+        begin = self.begin / 4
+        return (at / 4 - begin) / (self.end / 4 - begin)
+
+
+def lay_out(lineage: Lineage) -> Layout:
+    """Return where everything in the picture of a lineage is."""
+    lives = [life for instance in lineage.instances for life in instance.lives]
+    is_simulated = any(save.time is not None for life in lives for save in life.saves)
+    clock = None if is_simulated else _Clock.of(lives)
+    positions = _Positions(lineage, clock)
+    lanes: list[Lane] = []
+    places: dict[Path, Fork] = {}
+    for number, instance in enumerate(lineage.instances):
+        fork = places.get(instance.parent.path) if instance.parent else None
+        lane = _make_lane(instance, fork, positions)
+        lanes.append(lane)
+        for branch, rings in ((None, lane.rings), *_rings_by_branch(lane)):
+            for ring in rings:
+                places.setdefault(ring.save.path, Fork(ring.at, number, branch))
+    begin = min((at for lane in lanes for at in _positions(lane)), default=0.0)
+    end = max((at for lane in lanes for at in _positions(lane)), default=0.0)
+    least = begin + max(1.0, abs(begin) / 1000)
+    return Layout(tuple(lanes), begin, end if end > begin else least, is_simulated)
+
+
+def _rings_by_branch(lane: Lane) -> Iterator[tuple[int, tuple[Ring, ...]]]:
+    return ((number, branch.rings) for number, branch in enumerate(lane.branches))
+
+
+def _positions(lane: Lane) -> Iterator[float]:
+    yield from (lane.begin, lane.end)
+    for branch in lane.branches:
+        yield from (branch.begin, branch.end)
+
+
+@attrs.frozen
+class _Clock:
+    """Turns UTC times into seconds since the first of them."""
+
+    first: float
+
+    @classmethod
+    def of(cls, lives: Sequence[Life]) -> _Clock:
+        told = [life.begun_at for life in lives]
+        told += [save.created_at for life in lives for save in life.saves]
+        stamps = [stamp for at in told if (stamp := _stamp(at)) is not None]
+        return cls(min(stamps, default=0.0))
+
+    def read(self, at: str | None) -> float | None:
+        stamp = _stamp(at)
+        return None if stamp is None else stamp - self.first
+
+
+def _stamp(at: str | None) -> float | None:
+    try:
+        return datetime.fromisoformat(f"{at}").timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+class _Positions:
+    """The positions of the saves and of the beginnings of lives."""
+
+    def __init__(self, lineage: Lineage, clock: _Clock | None) -> None:
+        self._clock = clock
+        self._saves: dict[Path, float] = {}
+        # A parent is there before its forks, a save before the lives that began from it.
+        for instance in lineage.instances:
+            for life in instance.lives:
+                before = self.begin(life)
+                for save in life.saves:
+                    told = save.time if clock is None else clock.read(save.created_at)
+                    before = before if told is None else told
+                    self._saves.setdefault(save.path, before)
+
+    def begin(self, life: Life) -> float:
+        if life.origin is not None and life.origin.path in self._saves:
+            return self._saves[life.origin.path]
+        told = life.time if self._clock is None else self._clock.read(life.begun_at)
+        if told is None and life.saves:
+            first = life.saves[0]
+            told = first.time if self._clock is None else self._clock.read(first.created_at)
+        return told or 0.0
+
+    def rings(self, saves: Sequence[LineageSave]) -> tuple[Ring, ...]:
+        return tuple(Ring(self._saves[save.path], save) for save in saves)
+
+
+# -- one lane -------------------------------------------------------------------------------
+
+
+def _make_lane(instance: InstanceLineage, fork: Fork | None, positions: _Positions) -> Lane:
+    kept = _find_history(instance.lives)
+    history = sorted(kept)
+    rings = tuple(
+        ring
+        for life in history
+        for ring in positions.rings(instance.lives[life].saves[: kept[life]])
+    )
+    begin = positions.begin(instance.lives[history[0]]) if fork is None else fork.at
+    turns = tuple(
+        Turn(positions.begin(instance.lives[life]), instance.lives[life])
+        for life in history
+        if instance.lives[life].begun_by != "start"
+    )
+    ats = [begin, *(ring.at for ring in rings), *(turn.at for turn in turns)]
+    last = instance.lives[-1]
+    return Lane(
+        instance=instance,
+        begin=min(begin, *ats) if fork is None else begin,
+        end=max(ats),
+        rings=rings,
+        turns=turns,
+        ending=_find_ending(last, instance),
+        branches=tuple(_make_branches(instance, kept, positions)),
+        fork=fork,
+    )
+
+
+def _find_history(lives: Sequence[Life]) -> dict[int, int]:
+    """Return the lives of the present history, each with the number of its saves that belong."""
+    kept = {len(lives) - 1: len(lives[-1].saves)}
+    life = len(lives) - 1
+    while (found := _find_base(lives, life)) is not None:
+        life, save = found
+        kept[life] = save + 1
+    return kept
+
+
+def _find_base(lives: Sequence[Life], life: int) -> tuple[int, int] | None:
+    """Return the earlier life and its save that a life began from, as indices."""
+    origin = lives[life].origin
+    if origin is None:
+        return None
+    for number in reversed(range(life)):
+        for place, save in enumerate(lives[number].saves):
+            if save.path == origin.path:
+                return number, place
+    return None
+
+
+def _find_ending(life: Life, instance: InstanceLineage) -> Ending:
+    if life.has_died:
+        return "died"
+    if life.ended_by is None:
+        return "unknown" if instance.state is None else "alive"
+    return "unknown" if life.ended_by == "another_run" else "ended"
+
+
+def _make_branches(
+    instance: InstanceLineage, kept: Mapping[int, int], positions: _Positions
+) -> Iterator[Branch]:
+    lives = instance.lives
+    made: list[Branch] = []
+    homes: dict[Path, int] = {}
+    for number, life in enumerate(lives[:-1]):
+        is_kept = number in kept
+        lost = positions.rings(life.saves[kept.get(number, 0) :])
+        if is_kept and not lost and not life.has_died:
+            continue
+        begin = positions.begin(life)
+        if is_kept:
+            begin = positions.rings(life.saves[: kept[number]])[-1].at
+        end = max((begin, *(ring.at for ring in lost)))
+        base = homes.get(life.origin.path) if life.origin and not is_kept else None
+        branch = Branch(
+            begin=begin,
+            end=end,
+            rings=lost,
+            ending=_find_ending(life, instance),
+            lives=(life,),
+            base=base,
+            is_apart=not is_kept and life.origin is None,
+        )
+        same = next((place for place, one in enumerate(made) if _is_same(one, branch)), None)
+        if same is not None:
+            made[same] = attrs.evolve(made[same], lives=(*made[same].lives, life))
+            continue
+        homes.update((ring.save.path, len(made)) for ring in lost)
+        made.append(branch)
+    return iter(made)
+
+
+def _is_same(one: Branch, other: Branch) -> bool:
+    """Return whether two branches differ in nothing that a picture shows."""
+    if one.rings or other.rings or one.ending != "died":
+        return False
+    return attrs.evolve(one, lives=()) == attrs.evolve(other, lives=())
+
+
+# -- the axis -------------------------------------------------------------------------------
+
+
+def make_ticks(begin: float, end: float, most: int) -> list[tuple[float, str]]:
+    """Return round positions between two, at most that many and evenly spaced.
+
+    Args:
+        begin: The first position.
+        end: The last position, above ``begin``.
+        most: How many at most, 2 or more.
+
+    Returns:
+        The positions, each with its text.
+    """
+    wanted = (end - begin) / (most - 1)
+    if not _LEAST_STEP < wanted < _MOST_STEP:
+        return [(begin, f"{begin:g}")]
+    power = 10.0 ** math.floor(math.log10(wanted))
+    step = next(power * one for one in _STEPS if power * one >= wanted * (1 - 1e-9))
+    digits = max(0, -math.floor(math.log10(step)))
+    first, last = math.ceil(begin / step), math.floor(end / step)
+    ticks = [number * step for number in range(first, min(last, first + most - 1) + 1)]
+    return [(tick, f"{tick:.{digits}f}") for tick in ticks]

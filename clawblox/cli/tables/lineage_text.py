@@ -1,0 +1,266 @@
+"""A lineage as text: lanes over simulation time, and a tree of forks as a table.
+
+Where things are on the axis belongs to ``lineage_layout``; this module turns positions into columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from clawblox.cli.tables.formatting import format_table, printable
+from clawblox.cli.tables.lineage_layout import Branch, Lane, Layout, Turn, lay_out, make_ticks
+from clawblox.cli.tables.lineage_words import (
+    describe_branch,
+    describe_lineage,
+    describe_state,
+    shorten_middle,
+    text_columns,
+)
+from clawblox.rundir.lineage import InstanceLineage, Lineage
+
+__all__ = ["format_forks", "render_lineage", "to_ascii"]
+
+_MAX_INDENTS: Final = 6
+_MAX_NAME: Final = 22
+_MAX_STATE: Final = 24
+_MIN_AXIS: Final = 24
+_STUB: Final = 3
+"""Columns after the last save of a line: two of the line, and how it ends."""
+_TICK_COLUMNS: Final = 9
+
+_SAVE, _REMOVED, _RESTART, _RESUME = "○", "·", "↻", "»"
+_FRESH, _ELSEWHERE, _FORK = "├", "◇", "╰"
+_CROSS: Final = "\N{MULTIPLICATION SIGN}"
+_ENDINGS: Final = {"alive": "▸", "died": _CROSS, "ended": "┤", "unknown": "╌"}
+_LEGEND: Final = {
+    _SAVE: "save",
+    _REMOVED: "removed save",
+    _FORK: "fork",
+    _ELSEWHERE: "from another run",
+    _RESTART: "restarted",
+    _RESUME: "resumed",
+    _CROSS: "died",
+    "┤": "stopped or finished",
+    "▸": "running",
+}
+_ASCII: Final = str.maketrans(
+    {
+        **dict.fromkeys("─╌", "-"),
+        **dict.fromkeys("│", "|"),
+        **dict.fromkeys("├╰└┼┴", "+"),
+        "┤": "]",
+        "○": "o",
+        "·": ".",
+        "↻": "@",
+        "»": "%",
+        "◇": "<",
+        _CROSS: "x",
+        "▸": ">",
+        "…": "~",
+    }
+)
+
+
+def render_lineage(lineage: Lineage, *, columns: int, title: str) -> str:
+    """Return a lineage as text: a lane for each instance, the axis, and the signs that are used.
+
+    Args:
+        lineage: The lineage.
+        columns: Width of the terminal.
+        title: The heading, for example the run directory.
+    """
+    layout = lay_out(lineage)
+    page = _Page.of(layout, columns)
+    lines = [line for lane in page.lanes() for line in lane]
+    used = {char for _, chart, _ in lines for char in chart}
+    head = f"{printable(title)}: {describe_lineage(lineage)}"
+    body = [page.join(*line) for line in (*page.axis(), *lines)]
+    return "\n".join((head, "", *body, "", *_wrap(_signs(used), columns)))
+
+
+def to_ascii(text: str) -> str:
+    """Return a text with ASCII signs in place of the others, for terminals without Unicode."""
+    return text.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+def _signs(used: set[str]) -> list[str]:
+    return [f"{sign} {words}" for sign, words in _LEGEND.items() if sign in used]
+
+
+def _wrap(words: Iterable[str], columns: int) -> list[str]:
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 3 + len(word) <= columns:
+            lines[-1] += f"   {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+@attrs.frozen
+class _Page:
+    """The columns of the text.
+
+    Attributes:
+        layout: Where things are on the axis.
+        names: Width of the names.
+        axis_width: Width of the axis.
+        states: Width of the states.
+    """
+
+    layout: Layout
+    names: int
+    axis_width: int
+    states: int
+
+    @classmethod
+    def of(cls, layout: Layout, columns: int) -> _Page:
+        names = max((text_columns(_label(lane.instance)) for lane in layout.lanes), default=0)
+        states = max((text_columns(_state(lane.instance)) for lane in layout.lanes), default=0)
+        axis_width = max(_MIN_AXIS, columns - names - states - 4 - _STUB)
+        return cls(layout, names, axis_width, states)
+
+    def column(self, at: float) -> int:
+        return round(self.layout.fraction(at) * (self.axis_width - 1))
+
+    def join(self, label: str, chart: str, state: str) -> str:
+        gap = " " * (self.names - text_columns(label))
+        return f"{label}{gap}  {chart.ljust(self.axis_width + _STUB)}  {state}".rstrip()
+
+    def axis(self) -> list[tuple[str, str, str]]:
+        """Return the numbers of the axis, and its line."""
+        if not self.layout.lanes:
+            return []
+        most = max(2, self.axis_width // _TICK_COLUMNS)
+        numbers, line = [" "] * (self.axis_width + 12), ["─"] * self.axis_width
+        free = 0
+        for at, label in make_ticks(self.layout.begin, self.layout.end, most):
+            column = self.column(at)
+            line[column] = "┴"
+            start = max(0, column - len(label) // 2)
+            if start >= free:
+                numbers[start : start + len(label)] = label
+                free = start + len(label) + 1
+        what = "simulated time" if self.layout.is_simulated else "seconds since start"
+        return [("", "".join(numbers).rstrip(), ""), ("", "".join(line), what)]
+
+    def lanes(self) -> Iterator[list[tuple[str, str, str]]]:
+        """Yield the lines of each lane."""
+        charts = [self._draw_lane(lane) for lane in self.layout.lanes]
+        self._draw_forks(charts)
+        for lane, rows in zip(self.layout.lanes, charts, strict=True):
+            texts = ["".join(row) for row in rows]
+            first = (_label(lane.instance), texts[0], _state(lane.instance))
+            branches = [branch for branch in lane.branches if _is_shown(branch)]
+            words = [shorten_middle(describe_branch(one)[0], self.states) for one in branches]
+            yield [first, *(("", text, word) for text, word in zip(texts[1:], words, strict=True))]
+
+    def _draw_lane(self, lane: Lane) -> list[list[str]]:
+        row = self._empty_row()
+        begin, end = self.column(lane.begin), self.column(lane.end)
+        row[begin : end + 1] = "─" * (end + 1 - begin)
+        row[begin] = _ELSEWHERE if lane.instance.parent else _FRESH
+        self._finish(row, max(end, begin), lane)
+        self._draw_turns(row, lane.turns)
+        if lane.fork is not None:
+            row[begin] = _FORK
+        branches = [branch for branch in lane.branches if _is_shown(branch)]
+        return [row, *(self._draw_branch(branch) for branch in branches)]
+
+    def _draw_branch(self, branch: Branch) -> list[str]:
+        row = self._empty_row()
+        begin, end = self.column(branch.begin), self.column(branch.end)
+        row[begin : end + 1] = "─" * (end + 1 - begin)
+        row[begin] = _FRESH if branch.is_apart else _FORK
+        self._finish(row, end, branch)
+        return row
+
+    def _empty_row(self) -> list[str]:
+        return [" "] * (self.axis_width + _STUB)
+
+    def _finish(self, row: list[str], end: int, line: Lane | Branch) -> None:
+        row[end + 1 : end + 1 + _STUB] = ["╌", "╌", _ENDINGS[line.ending]]
+        for ring in line.rings:
+            column = self.column(ring.at)
+            if ring.save.removed_at is None:
+                row[column] = _SAVE
+            elif row[column] == "─":
+                row[column] = _REMOVED
+
+    def _draw_turns(self, row: list[str], turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            column = self.column(turn.at)
+            column += row[column + 1] in "─╌"
+            row[column] = _RESUME if turn.life.begun_by == "resume" else _RESTART
+
+    def _draw_forks(self, charts: Sequence[Sequence[list[str]]]) -> None:
+        for number, lane in enumerate(self.layout.lanes):
+            if lane.fork is None:
+                continue
+            column = self.column(lane.fork.at)
+            above = [row for rows in charts[lane.fork.lane : number] for row in rows][1:]
+            for row in above:
+                row[column] = {" ": "│", "╰": "├", "─": "┼", "╌": "┼"}.get(row[column], row[column])
+
+
+def _is_shown(branch: Branch) -> bool:
+    """Return whether a branch has a line; a life that left nothing is told by its restart."""
+    return bool(branch.rings) or branch.is_apart
+
+
+def _label(instance: InstanceLineage) -> str:
+    indent = "  " * min(instance.depth, _MAX_INDENTS)
+    return indent + shorten_middle(printable(instance.name), _MAX_NAME)
+
+
+def _state(instance: InstanceLineage) -> str:
+    return shorten_middle(describe_state(instance), _MAX_STATE)
+
+
+# -- the tree of forks ----------------------------------------------------------------------
+
+_HEADINGS: Final = ("INSTANCE", "STATE", "SIM TIME", "SAVES", "RESTARTS", "BEGAN FROM")
+
+
+def format_forks(lineage: Lineage) -> str:
+    """Return the instances as a tree of forks, with their states and saves, as a table."""
+    rows = [
+        (f"{branch}{printable(instance.name)}", *_cells(instance))
+        for instance, branch in zip(lineage.instances, _branches(lineage), strict=True)
+    ]
+    return format_table(_HEADINGS, rows)
+
+
+def _cells(instance: InstanceLineage) -> tuple[str, ...]:
+    kept = [save for save in instance.saves if save.removed_at is None]
+    times = [save.time for save in instance.lives[-1].saves if save.time is not None]
+    parent = instance.parent
+    origin = ""
+    if parent is not None:
+        at = "" if parent.time is None else f" at {parent.time:.1f}"
+        origin = f"{parent.instance or parent.path}{at}"
+    return (
+        printable(describe_state(attrs.evolve(instance, restarts=0))),
+        f"{times[-1]:.1f}" if times else "",
+        str(len(kept) or ""),
+        str(instance.restarts or ""),
+        printable(origin),
+    )
+
+
+def _branches(lineage: Lineage) -> Iterator[str]:
+    """Yield for each instance the lines that tie it to its parent."""
+    depths = [instance.depth for instance in lineage.instances]
+    for number, depth in enumerate(depths):
+        after = depths[number + 1 :]
+        yield "".join(_connector(level, depth, after) for level in range(1, depth + 1))
+
+
+def _connector(level: int, depth: int, after: Sequence[int]) -> str:
+    goes_on = next((other == level for other in after if other <= level), False)
+    if level == depth:
+        return "├─ " if goes_on else "└─ "
+    return "│  " if goes_on else "   "

@@ -1,0 +1,112 @@
+"""The words of a lineage: what its pictures, tables and tooltips say."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from clawblox.cli.tables.formatting import format_bytes, format_exit, printable
+from clawblox.cli.tables.lineage_layout import Branch, Turn
+from clawblox.rundir.lineage import InstanceLineage, Life, Lineage, LineageSave
+
+__all__ = [
+    "count_words",
+    "describe_branch",
+    "describe_lineage",
+    "describe_saves",
+    "describe_state",
+    "describe_turn",
+    "shorten_middle",
+    "text_columns",
+]
+
+_MAX_SAVES = 8
+"""How many saves the tooltip of a ring tells of."""
+
+
+def describe_lineage(lineage: Lineage) -> str:
+    """Return how many instances, saves and deaths there are."""
+    saves = sum(len(instance.saves) for instance in lineage.instances)
+    forks = sum(instance.depth > 0 for instance in lineage.instances)
+    deaths = sum(len(instance.deaths) for instance in lineage.instances)
+    counts = [count_words(len(lineage.instances), "instance"), count_words(saves, "save")]
+    counts += [count_words(forks, "fork")] if forks else []
+    counts += [count_words(deaths, "death")] if deaths else []
+    return ", ".join(counts)
+
+
+def count_words(number: int, noun: str) -> str:
+    """Return ``1 save``, ``2 saves``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def describe_state(instance: InstanceLineage) -> str:
+    """Return the state of an instance, its exit, its restarts and its labels."""
+    end = format_exit(instance.exit) if instance.state != "halted" else ""
+    words = " ".join(filter(None, (instance.state or "not known", end)))
+    if instance.restarts:
+        words += f", {count_words(instance.restarts, 'restart')}"
+    labels = ", ".join(f"{key}={value}" for key, value in sorted(instance.labels.items()))
+    return printable(f"{words}; {labels}" if labels else words)
+
+
+def describe_saves(saves: Sequence[LineageSave]) -> list[str]:
+    """Return lines about saves that share a place: file, times, size."""
+    lines = [line for save in saves[:_MAX_SAVES] for line in _describe_save(save)]
+    more = len(saves) - _MAX_SAVES
+    return [*lines, f"and {count_words(more, 'save')} more"] if more > 0 else lines
+
+
+def _describe_save(save: LineageSave) -> Iterator[str]:
+    yield save.path.name
+    time = None if save.time is None else f"sim time {save.time:g}"
+    removed = save.removed_at and f"removed {save.removed_at}"
+    size = format_bytes(save.size_bytes)
+    if facts := ", ".join(filter(None, (time, save.created_at, size, removed))):
+        yield facts
+
+
+def describe_branch(branch: Branch) -> list[str]:
+    """Return a line for each life on a branch: how it ended, and when."""
+    return [_describe_end(life) for life in branch.lives]
+
+
+def _describe_end(life: Life) -> str:
+    if life.ended_by == "another_run":
+        return f"earlier run {life.run_id}".strip()
+    what = life.exit or "ended in an unknown way"
+    return f"{what}; went on at {life.ended_at}" if life.ended_at else what
+
+
+def describe_turn(turn: Turn) -> str:
+    """Return what a restart or a resume was, when, and what it began from."""
+    words = {"policy": "restarted", "request": "restarted on request", "resume": "resumed"}
+    life = turn.life
+    at = f" at {life.begun_at}" if life.begun_at else ""
+    source = f" from {life.origin.path.name}" if life.origin else " afresh"
+    return f"{words[life.begun_by]}{at}{source}"
+
+
+def shorten_middle(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` columns; what is cut out of its middle is an ellipsis."""
+    if text_columns(text) <= limit:
+        return text
+    head, tail = text, ""
+    for char in reversed(text):
+        if text_columns(tail + char) > limit // 3:
+            break
+        tail = char + tail
+    while text_columns(f"{head}…{tail}") > limit:
+        head = head[:-1]
+    return f"{head}…{tail}"
+
+
+def text_columns(text: str) -> int:
+    """Return the width of a text on a terminal, in columns."""
+    return sum(_char_columns(char) for char in text)
+
+
+def _char_columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

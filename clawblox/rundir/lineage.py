@@ -1,0 +1,614 @@
+"""The lineage of a run: what each instance began from, its lives, its saves, its forks.
+
+It is read from the manifests and the records of a run directory. Of processes only one thing is
+asked: whether they live. Manifests are written by several programs and by hand, so an entry that
+makes no sense is passed over, and each instance appears exactly once whatever they say.
+
+How saves are told apart: a save belongs to the life that its time of day falls into. Times of day
+are whole seconds, so a save of the very second of a restart belongs to the later life if the
+manifest lists it after the snapshot that the restart took; without that, if its simulation time is
+below that of the save before it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.errors import ConfigError, ManifestError
+from clawblox.results import WorldExit
+from clawblox.rundir.manifest import (
+    Manifest,
+    ManifestEntry,
+    find_checkpoint,
+    manifest_path,
+    read_manifest,
+)
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.rundir.status import OVER, InstanceState, is_death, judge_state
+
+__all__ = [
+    "InstanceLineage",
+    "Life",
+    "LifeBeginning",
+    "LifeEnding",
+    "Lineage",
+    "LineageSave",
+    "Origin",
+    "read_lineage",
+]
+
+LifeBeginning: TypeAlias = Literal["start", "policy", "request", "resume"]
+"""What began a life: a start or fork, the restart policy, a restart on request, or a resume."""
+
+LifeEnding: TypeAlias = Literal["restart", "resume", "another_run", "exit"]
+"""What followed a life: a restart, a resume, another run under the same name, or nothing."""
+
+_STATES: Final[Mapping[str, InstanceState]] = {
+    "complete": "exited",
+    "failed": "failed",
+    "interrupted": "interrupted",
+}
+"""The states of instances without a record, by the status of their run."""
+
+
+@attrs.frozen
+class LineageSave:
+    """A save, as a manifest tells of it; its file may be gone.
+
+    Attributes:
+        path: The file, absolute.
+        time: Simulation time; None when the snapshot does not tell.
+        created_at: UTC time of the save.
+        size_bytes: Size of the file.
+        sha256: Digest of the file, in hexadecimal.
+        removed_at: UTC time at which the file was removed on purpose; None while it is kept.
+    """
+
+    path: Path
+    time: float | None = None
+    created_at: str | None = None
+    size_bytes: int | None = None
+    sha256: str | None = None
+    removed_at: str | None = None
+
+
+@attrs.frozen
+class Origin:
+    """The snapshot that a life began from.
+
+    Attributes:
+        path: The file, absolute.
+        sha256: Its digest, when the manifest tells.
+        instance: The instance of this run directory that saved it; None for another's.
+        time: Its simulation time; None when no manifest tells.
+    """
+
+    path: Path
+    sha256: str | None = None
+    instance: str | None = None
+    time: float | None = None
+
+
+@attrs.frozen
+class Life:
+    """What an instance lived through between a start and the end of its process.
+
+    Attributes:
+        run_id: Id of its run; empty if not known.
+        begun_by: What began it.
+        origin: The snapshot that it began from; None if it began fresh, or if that is not known
+            any more.
+        begun_at: UTC time at which it began; for a restart, at which it was ready again.
+        time: Simulation time at which it began: 0 for a fresh one; None if not known.
+        saves: Its saves, in the order of the manifest.
+        ended_by: What followed it; None if it goes on.
+        ended_at: UTC time of its end, or at which what followed it had begun.
+        exit: How its process ended, in words.
+        has_died: Whether it ended badly: it died, failed, halted or was interrupted.
+    """
+
+    run_id: str
+    begun_by: LifeBeginning
+    origin: Origin | None
+    begun_at: str | None
+    time: float | None
+    saves: tuple[LineageSave, ...] = ()
+    ended_by: LifeEnding | None = None
+    ended_at: str | None = None
+    exit: str | None = None
+    has_died: bool = False
+
+
+@attrs.frozen
+class InstanceLineage:
+    """One instance of a run directory.
+
+    Attributes:
+        name: Its name.
+        depth: How many instances of this run directory it descends from.
+        parent: What its run began from; None if it began fresh.
+        state: Where it stands; None if neither a record nor its manifest tells.
+        exit: How its process ended the last time; None while it runs, or if not known.
+        labels: What its start was labelled with.
+        run_id: Id of its latest run; empty if not known.
+        restarts: How often its latest run was brought back.
+        lives: Its lives, oldest first. Earlier runs under its name are among them as far as the
+            manifest tells: each restart and each save names its run, the rest is overwritten.
+    """
+
+    name: str
+    depth: int
+    parent: Origin | None
+    state: InstanceState | None
+    exit: WorldExit | None
+    labels: Mapping[str, Any] = attrs.field(hash=False)
+    run_id: str
+    restarts: int
+    lives: tuple[Life, ...]
+
+    @property
+    def saves(self) -> tuple[LineageSave, ...]:
+        """The saves of all its lives, removed ones included."""
+        return tuple(save for life in self.lives for save in life.saves)
+
+    @property
+    def deaths(self) -> tuple[Life, ...]:
+        """The lives that ended badly."""
+        return tuple(life for life in self.lives if life.has_died)
+
+
+@attrs.frozen
+class Lineage:
+    """The instances of a run directory, and what they began from.
+
+    Attributes:
+        run_dir: The run directory.
+        instances: Each after its parent. Of those with the same parent, the one that forked last
+            comes first, so that lines drawn down to them do not cross.
+        problems: Complaints about manifests that could not be read; what they hold is missing.
+    """
+
+    run_dir: Path
+    instances: tuple[InstanceLineage, ...]
+    problems: tuple[str, ...] = ()
+
+
+def read_lineage(run_dir: Path | str) -> Lineage:
+    """Read the lineage of a run directory, of running and of finished runs. Blocks.
+
+    Args:
+        run_dir: The run directory.
+
+    Raises:
+        ManifestError: Nothing there tells of an instance, and the manifest cannot be read.
+        ConfigError: ``run_dir`` is not a path.
+    """
+    directory = resolve_run_dir(run_dir)
+    manifests = _Manifests()
+    drafts = [*_find_instances(directory, manifests)]
+    if manifests.problems and not drafts:
+        raise manifests.problems[0]
+    saves = _SaveIndex(drafts)
+    instances = [_describe(draft, saves) for draft in drafts]
+    problems = tuple(problem.headline for problem in manifests.problems)
+    return Lineage(directory, tuple(_in_tree_order(instances)), problems)
+
+
+# -- finding the instances ------------------------------------------------------------------
+
+
+class _Manifests:
+    """The manifests of a run directory, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, Manifest] = {}
+        self._saves: dict[Path, dict[str, list[_RunSave]]] = {}
+        self.problems: list[ManifestError] = []
+
+    def read(self, directory: Path) -> Manifest:
+        """Return the manifest of a directory; an empty one, and a problem, if it is unreadable."""
+        if directory not in self._known:
+            path = manifest_path(directory)
+            try:
+                self._known[directory] = read_manifest(path)
+            except ManifestError as error:
+                self.problems.append(error)
+                self._known[directory] = Manifest(path)
+            except (ConfigError, OSError, ValueError) as error:
+                self.problems.append(ManifestError(f"it cannot be read: {error}", path=path))
+                self._known[directory] = Manifest(path)
+        return self._known[directory]
+
+    def read_saves(self, directory: Path, name: str) -> list[_RunSave]:
+        """Return the saves of an instance in the manifest of a directory."""
+        if directory not in self._saves:
+            manifest = self.read(directory)
+            found = self._saves.setdefault(directory, {})
+            for entry in _objects(manifest.checkpoints):
+                instance, save = _text(entry, "instance"), _read_save(entry, manifest)
+                if instance is not None and save is not None:  # others are archives
+                    run_id = _text(entry, "run_id") or ""
+                    found.setdefault(instance, []).append((run_id, save))
+        return self._saves[directory].get(name, [])
+
+
+_RunSave: TypeAlias = tuple[str, LineageSave]
+"""A save, behind the id of its run."""
+
+
+@attrs.frozen
+class _Draft:
+    """What tells of one instance.
+
+    Attributes:
+        name: Its name.
+        manifest: Its manifest.
+        record: Its record.
+        is_alone: Whether no other instance has this manifest.
+        saves: Its saves, each with the id of its run.
+    """
+
+    name: str
+    manifest: Manifest
+    record: InstanceRecord | None
+    is_alone: bool
+    saves: list[_RunSave]
+
+    @property
+    def run(self) -> ManifestEntry:
+        """What the manifest says of its latest run; empty if that is of another run."""
+        run, record = self.manifest.run, self.record
+        run_id = _text(run, "id")
+        if record is None or not record.run_id or run_id is None:
+            return run if self.is_alone else {}
+        return run if run_id == record.run_id else {}
+
+    @property
+    def run_id(self) -> str:
+        """Id of its latest run; empty if not known."""
+        return (self.record.run_id if self.record else None) or _text(self.run, "id") or ""
+
+    def read_restarts(self) -> list[tuple[str, ManifestEntry]]:
+        """Return its restarts, each with the id of its run."""
+        known = {self.run_id, *(run_id for run_id, _ in self.saves)}
+        entries = [
+            (_text(entry, "run_id") or "", entry) for entry in _objects(self.manifest.restarts)
+        ]
+        return [(run_id, entry) for run_id, entry in entries if self.is_alone or run_id in known]
+
+
+def _find_instances(run_dir: Path, manifests: _Manifests) -> Iterator[_Draft]:
+    records = {record.name: record for record in read_records(run_dir)}
+    top = manifests.read(run_dir)
+    listed: dict[str, Path] = {}
+    for entry in _objects(top.instances):
+        name, directory = _text(entry, "name"), _text(entry, "dir")
+        if name and directory:
+            listed.setdefault(name, _normal(top.resolve(directory)))
+    lone = [_text(entry, "instance") for entry in _objects(top.checkpoints)]
+    names = dict.fromkeys([*records, *listed, *(name for name in lone if name)])
+    places = {name: _find_directory(run_dir, records.get(name), listed.get(name)) for name in names}
+    counts: dict[Path, int] = {}
+    for place in places.values():
+        counts[place] = counts.get(place, 0) + 1
+    for name, place in places.items():
+        saves = manifests.read_saves(place, name)
+        yield _Draft(name, manifests.read(place), records.get(name), counts[place] == 1, saves)
+
+
+def _find_directory(run_dir: Path, record: InstanceRecord | None, listed: Path | None) -> Path:
+    """Return the directory of an instance's manifest, also if the run directory was moved."""
+    written = None if record is None else _normal(Path(record.instance_dir))
+    if written is not None and written.is_relative_to(run_dir):
+        return written
+    return listed or run_dir
+
+
+def _read_save(entry: ManifestEntry, manifest: Manifest) -> LineageSave | None:
+    path = _text(entry, "path")
+    if path is None:
+        return None
+    size = _number(entry, "size_bytes")
+    return LineageSave(
+        path=_normal(manifest.resolve(path)),
+        time=_number(entry, "time"),
+        created_at=_text(entry, "created_at"),
+        size_bytes=None if size is None else int(size),
+        sha256=_text(entry, "sha256"),
+        removed_at=_text(entry, "removed_at"),
+    )
+
+
+# -- origins --------------------------------------------------------------------------------
+
+
+class _SaveIndex:
+    """The saves of all instances, by path and by digest."""
+
+    def __init__(self, drafts: Iterable[_Draft]) -> None:
+        self._by_path: dict[Path, Origin] = {}
+        self._by_digest: dict[str, list[Origin]] = {}
+        self._outside: dict[Path, ManifestEntry] = {}
+        for draft in drafts:
+            for _, save in draft.saves:
+                origin = Origin(save.path, save.sha256, draft.name, save.time)
+                self._by_path.setdefault(save.path, origin)
+                if save.sha256:
+                    self._by_digest.setdefault(save.sha256, []).append(origin)
+
+    def find(self, path: Path, sha256: str | None) -> Origin:
+        """Return what a life began from.
+
+        After the run directory was moved, a path in a manifest can be out of date. Then the digest
+        tells, and of saves with the same content the one with the same file name.
+        """
+        found = self._by_path.get(path)
+        if found is not None and (not sha256 or found.sha256 in (None, sha256)):
+            return found
+        same = self._by_digest.get(sha256 or "", ())
+        named = (origin for origin in same if origin.path.name == path.name)
+        found = next(named, None) or next(iter(same), None)
+        if found is not None:
+            return found
+        told = self._find_outside(path)
+        is_other = sha256 is not None and _text(told, "sha256") not in (None, sha256)
+        return Origin(path, sha256, None, None if is_other else _number(told, "time"))
+
+    def _find_outside(self, path: Path) -> ManifestEntry:
+        if path not in self._outside:
+            try:
+                found = find_checkpoint(path)
+            except (OSError, ValueError):
+                found = None
+            self._outside[path] = found[1] if found else {}
+        return self._outside[path]
+
+
+def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
+    """Return what the latest run of an instance began from."""
+    path = _text(draft.run, "resume_from")
+    if path is not None:
+        sha256 = _text(draft.run, "parent_sha256")
+        return saves.find(_normal(draft.manifest.resolve(path)), sha256)
+    record = draft.record
+    if record is None:
+        return None
+    # A single instance has no section of its own; and the path of a record is that of its last
+    # restart.
+    told = record.options.get("resume")
+    path = told if isinstance(told, str) and _is_path(told) else None
+    if path is None and not record.restarts:
+        path = record.resume_path
+    return saves.find(_normal(Path(path)), None) if path else None
+
+
+# -- lives ----------------------------------------------------------------------------------
+
+
+def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
+    saves, restarts = draft.saves, draft.read_restarts()
+    runs = [*dict.fromkeys(run_id for run_id, _ in (*saves, *restarts) if run_id != draft.run_id)]
+    parent, record = _find_parent(draft, index), draft.record
+    state = _find_state(draft)
+    lives: list[Life] = []
+    for run_id in (*runs, draft.run_id):
+        is_latest = run_id == draft.run_id
+        begun_at = (record.started_at if record else None) or _text(draft.run, "started_at")
+        first = Life(
+            run_id,
+            begun_by="start",
+            origin=parent if is_latest else None,
+            begun_at=begun_at if is_latest else None,
+            time=(parent.time if parent else 0.0) if is_latest else None,
+        )
+        its_saves = [save for other, save in saves if other == run_id]
+        its_restarts = [
+            _read_restart(entry, run_id, draft, index)
+            for other, entry in restarts
+            if other == run_id
+        ]
+        run = _join(first, its_restarts, its_saves)
+        end: dict[str, Any] = {"ended_by": "another_run"}
+        if is_latest:
+            end = _describe_end(draft, state)
+        lives += [*run[:-1], attrs.evolve(run[-1], **end)]
+    return InstanceLineage(
+        name=draft.name,
+        depth=0,
+        parent=parent,
+        state=state,
+        exit=record.exit if record and state in OVER else None,
+        labels=_find_labels(draft),
+        run_id=draft.run_id,
+        restarts=record.restarts if record else sum(one == draft.run_id for one, _ in restarts),
+        lives=tuple(lives),
+    )
+
+
+def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _SaveIndex) -> Life:
+    """Return the life that a restart began; its ``exit`` is that of the life before it."""
+    path, by = _text(entry, "resume_from"), entry.get("by")
+    origin = None
+    if path is not None:
+        sha256 = _text(entry, "parent_sha256")
+        origin = saves.find(_normal(draft.manifest.resolve(path)), sha256)
+    return Life(
+        run_id,
+        begun_by=by if by in ("request", "resume") else "policy",
+        origin=origin,
+        begun_at=_text(entry, "at"),
+        time=origin.time if origin else 0.0,
+        exit=_text(entry, "exit"),
+    )
+
+
+def _join(first: Life, restarts: Sequence[Life], saves: Sequence[LineageSave]) -> list[Life]:
+    """Return the lives of one run, each with its saves and its end."""
+    parts = _split(saves, restarts)
+    lives = [
+        attrs.evolve(
+            life,
+            saves=tuple(part),
+            ended_by="resume" if after.begun_by == "resume" else "restart",
+            ended_at=after.begun_at,
+            exit=after.exit,
+            has_died=_was_death(after),
+        )
+        for (life, after), part in zip(pairwise((first, *restarts)), parts, strict=False)
+    ]
+    last = (first, *restarts)[-1]
+    return [*lives, attrs.evolve(last, saves=tuple(parts[-1]), exit=None)]
+
+
+def _was_death(after: Life) -> bool:
+    """Return whether the life before a restart ended badly."""
+    if after.begun_by == "policy":
+        return True
+    return after.begun_by == "resume" and after.exit != "exit status 0"
+
+
+def _split(saves: Sequence[LineageSave], restarts: Sequence[Life]) -> list[list[LineageSave]]:
+    """Tell the saves of a run apart by the life that they belong to; see the module."""
+    parts: list[list[LineageSave]] = [[] for _ in (None, *restarts)]
+    places = {save.path: place for place, save in enumerate(saves)}
+    life = 0
+    for place, save in enumerate(saves):
+        before = parts[life][-1] if parts[life] else None
+        while life < len(restarts) and _is_after(save, place, before, restarts[life], places):
+            life, before = life + 1, None
+        parts[life].append(save)
+    return parts
+
+
+def _is_after(
+    save: LineageSave,
+    place: int,
+    before: LineageSave | None,
+    restart: Life,
+    places: Mapping[Path, int],
+) -> bool:
+    at, restarted_at = _stamp(save.created_at), _stamp(restart.begun_at)
+    if at is None or restarted_at is None:
+        at = restarted_at = 0.0
+    if at != restarted_at:
+        return at > restarted_at
+    if restart.origin is not None and restart.origin.path in places:
+        return place > places[restart.origin.path]
+    if before is None or before.time is None or save.time is None:
+        return False
+    return save.time < before.time
+
+
+# -- the end --------------------------------------------------------------------------------
+
+
+def _find_state(draft: _Draft) -> InstanceState | None:
+    record = draft.record
+    if record is not None:
+        return judge_state(record)
+    return _STATES.get(_text(draft.run, "status") or "")
+
+
+def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
+    """Return the fields of a life that tell how the latest run of an instance ended."""
+    record = draft.record
+    if state not in OVER:
+        return {}
+    exit_ = record.exit if record else None
+    words = None if exit_ is None else str(exit_)
+    return {
+        "ended_by": "exit",
+        "ended_at": (record.ended_at if record else None) or _text(draft.run, "ended_at"),
+        "exit": f"halted: {record.halt}" if record and record.halt is not None else words,
+        "has_died": is_death(state, exit_),
+    }
+
+
+def _find_labels(draft: _Draft) -> Mapping[str, Any]:
+    told = draft.record.options.get("labels") if draft.record else draft.run.get("labels")
+    if not isinstance(told, Mapping):
+        return {}
+    return {str(key): value for key, value in told.items() if isinstance(value, str | int | float)}
+
+
+# -- the tree -------------------------------------------------------------------------------
+
+
+def _in_tree_order(instances: Iterable[InstanceLineage]) -> Iterator[InstanceLineage]:
+    """Return each instance after its parent; a cycle is cut at its first instance."""
+    in_order = sorted(instances, key=_sibling_order)
+    children: dict[str | None, list[InstanceLineage]] = {}
+    for instance in in_order:
+        parent = instance.parent.instance if instance.parent else None
+        children.setdefault(parent if parent != instance.name else None, []).append(instance)
+    seen: set[str] = set()
+    for root in (*children.get(None, ()), *in_order):
+        waiting = [(root, 0)]
+        while waiting:
+            instance, depth = waiting.pop()
+            if instance.name not in seen:
+                seen.add(instance.name)
+                yield attrs.evolve(instance, depth=depth)
+                below = children.get(instance.name, ())
+                waiting += [(child, depth + 1) for child in reversed(below)]
+
+
+def _sibling_order(instance: InstanceLineage) -> tuple[float, list[tuple[int, str]]]:
+    is_child = instance.parent is not None and instance.parent.instance is not None
+    forked_at = instance.parent.time if is_child and instance.parent else None
+    parts = re.split(r"([0-9]+)", instance.name)
+    digits = [part.lstrip("0") if number % 2 else part for number, part in enumerate(parts)]
+    natural = [(len(part) if number % 2 else 0, part) for number, part in enumerate(digits)]
+    return -math.inf if forked_at is None else -forked_at, [*natural, (0, instance.name)]
+
+
+# -- values of documents --------------------------------------------------------------------
+
+
+def _objects(entries: Iterable[object]) -> Iterator[ManifestEntry]:
+    return (entry for entry in entries if isinstance(entry, dict))
+
+
+def _text(entry: ManifestEntry, key: str) -> str | None:
+    value = entry.get(key)
+    return value if isinstance(value, str) and value and _is_path(value) else None
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a text can be a path, and be printed."""
+    try:
+        return "\0" not in text and bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _number(entry: ManifestEntry, key: str) -> float | None:
+    value = entry.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _stamp(at: str | None) -> float | None:
+    try:
+        told = datetime.fromisoformat(at or "")
+        return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _normal(path: Path) -> Path:
+    return Path(os.path.normpath(path))
