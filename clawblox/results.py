@@ -36,6 +36,7 @@ EventKind = Literal[
     "unresponsive",
     "halted",
     "restarting",
+    "resuming",
     "gave_up",
     "saved",
     "save_failed",

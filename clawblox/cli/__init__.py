@@ -35,6 +35,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "init": "Create a starter world.",
         "run": "Run one world in the foreground until Ctrl-C.",
         "up": "Run many instances of a world, with a live table.",
+        "resume": "Go on with an interrupted run, from its last saves.",
     },
     "Runs, from any terminal": {
         "ps": "Show the instances of a run directory, running or ended.",
@@ -130,6 +131,7 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
       clawblox init worlds/panda
       clawblox run worlds/panda --record --run-dir runs/r001
       clawblox up worlds/panda -n 32 --run-dir runs/r002
+      clawblox resume runs/r002
       clawblox ps -f runs/r002
       clawblox logs -f runs/r002 w003
       clawblox fork runs/r002 w003 -n 8

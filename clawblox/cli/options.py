@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from clawblox.config.arguments import check_count, check_seconds
+from clawblox.config.arguments import check_count, check_env, check_seconds
 from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_KEEP
 
-__all__ = ["OrchestratorOptions", "StopOptions"]
+__all__ = ["OrchestratorOptions", "ResumeOptions", "StopOptions"]
 
 
 def _check_wait(_owner: object, field: attrs.Attribute[float], value: float) -> None:
@@ -42,6 +44,24 @@ class StopOptions:
     """
 
     grace: float = attrs.field(default=DEFAULT_GRACE_S, validator=_check_wait)
+
+
+def _to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    return dict(check_env(value))
+
+
+@attrs.frozen(kw_only=True)
+class ResumeOptions:
+    """How instances are brought back, beside what their records say.
+
+    Attributes:
+        env: Values of their environment variables, before those of this process.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+
+    env: Mapping[str, str] = attrs.field(default=None, converter=_to_env, repr=False)
 
 
 @attrs.frozen(kw_only=True)

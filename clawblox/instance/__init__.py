@@ -8,6 +8,7 @@
 - ``launch``: the options of a start, resolved to paths, names and seeds.
 - ``environment``: the command and environment of its processes.
 - ``instance``: acquires and releases the resources of an instance.
+- ``ends``: how instances end.
 - ``stages``: the stages that it reaches, as values.
 - ``processes``: its processes.
 - ``health``: when a world is ready, and whether it still answers.

@@ -12,7 +12,6 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import attrs
 
 from clawblox import protocol
 from clawblox.errors import UsageError
+from clawblox.instance.ends import End
 from clawblox.instance.environment import (
     child_environment,
     fill_command,
@@ -27,7 +27,7 @@ from clawblox.instance.environment import (
     world_environment,
 )
 from clawblox.instance.health import Steps, require_own_listener, steps_until_ready
-from clawblox.instance.launch import Launch
+from clawblox.instance.launch import Launch, new_run_id
 from clawblox.instance.processes import WorldProcesses
 from clawblox.instance.stages import Named, Running
 from clawblox.protocol import WorldEnvironment
@@ -44,7 +44,7 @@ from clawblox.system.process_tree import boot_id, read_variables
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Instance", "new_run_id", "rename_runs"]
+__all__ = ["Instance", "rename_runs"]
 
 _log = OwnLog(__name__)
 
@@ -70,6 +70,8 @@ class Instance:
         run_id: Id of its run, once it has a name.
         exit: How the world's process ended; None while it runs.
         halt: Why the world has halted; None if it has not.
+        keeps_port: Whether it must have the port that it has, or asks for.
+        is_planned: Whether its record says that its start is planned.
     """
 
     def __init__(
@@ -85,11 +87,14 @@ class Instance:
         self.launch = launch
         self.record = record
         self.name = launch.options.name or ""
+        past = launch.past
         self.port = 0
-        self.restarts = 0
-        self.run_id = run_id
+        self.restarts = past.number if past else 0
+        self.run_id = past.run_id if past else run_id
         self.exit: WorldExit | None = None
         self.halt: str | None = None
+        self.keeps_port = launch.options.port is not None
+        self.is_planned = False
         self._names = names
         self._control = control
         self._register = register
@@ -98,8 +103,10 @@ class Instance:
         self._lease: Lease | None = None
         self._running: Running | None = None
         self._may_have_survivors = False
+        self._cookie = secrets.token_hex(16) if record is None else record.cookie
         self._begun_at = utc_now()
-        self._started_at = format_utc(self._begun_at)
+        self._started_at = past.started_at if past else format_utc(self._begun_at)
+        self._wanted_port = past.port if past else 0
         self._orchestrator_pid = os.getpid()
         self._written: InstanceRecord | None = None
         self._record_lock = threading.Lock()
@@ -206,12 +213,7 @@ class Instance:
             claim.release()
             return
         self.name, self._is_claimed = claim.name, True
-        options, files = self.launch.options, self.launch.files_dir
-        self._named = Named(
-            claim,
-            options.command_file or files / "runtime" / f"{claim.name}.sh",
-            options.log_file or files / "logs" / f"{claim.name}.log",
-        )
+        self._named = Named(claim, *self.launch.name_files(claim.name))
 
     async def wait_for_port(self) -> None:
         """Lease the port that the caller asked for, waiting up to ``port_wait`` seconds.
@@ -246,8 +248,8 @@ class Instance:
         launch, config = self.launch, self.launch.config
         named = self.take_name()
         if self._lease is None:
-            self._lease = take_free_port(launch.options.host)
-            self.port = self._lease.port
+            self._lease = take_free_port(launch.options.host, first=self._wanted_port)
+            self.port, self._wanted_port = self._lease.port, 0
         environment = world_environment(launch, self.port, manifest_path(launch.instance_dir))
         make_private_dir(named.command_file.parent)
         make_private_dir(named.log_file.parent)
@@ -276,16 +278,14 @@ class Instance:
             guard.watch(running.mark)
         return processes.world.pidfd if processes.world is not None else -1
 
-    def _begin_running(
-        self, named: Named, environment: WorldEnvironment, cookie: str = ""
-    ) -> Running:
+    def _begin_running(self, named: Named, environment: WorldEnvironment) -> Running:
         return Running(
             launch=self.launch,
             name=self.name,
             named=named,
             port=self.port,
             url=self.url,
-            cookie=cookie or secrets.token_hex(16),
+            cookie=self._cookie,
             environment=environment,
             processes=WorldProcesses(self.launch.config.dir, self.launch.tmux_session),
         )
@@ -335,7 +335,7 @@ class Instance:
             operator_token=known.get(protocol.OPERATOR_TOKEN_ENV, environment.operator_token),
             spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token),
         )
-        running = self._begin_running(self.take_name(), environment, record.cookie)
+        running = self._begin_running(self.take_name(), environment)
         running.processes.adopt_world(world, Path(record.log_file), record.log_start)
         self._running = running
         self._started_at, self.restarts = record.started_at, record.restarts
@@ -384,6 +384,7 @@ class Instance:
             self._running.processes.release()
         self._running = None
         self.halt = None
+        self.keeps_port |= keep_port
         if not keep_port:
             self._release_port()
 
@@ -412,15 +413,22 @@ class Instance:
 
     # -- its record ---------------------------------------------------------------------
 
-    def write_record(self, state: RecordState) -> None:
-        """Write its record. Blocks.
+    def write_record(self, state: RecordState, end: End | None = None) -> None:
+        """Write its record; ``end`` is None while it lives. Blocks.
 
         Raises:
             OSError: It cannot be written; the old record is unchanged.
         """
-        launch, running, named = self.launch, self._running, self._named
+        record = self.make_record(state, end)
+        with self._record_lock:
+            self._write(record)
+
+    def make_record(self, state: RecordState, end: End | None = None) -> InstanceRecord:
+        """Return its record as :meth:`write_record` writes it."""
+        launch, begun, running = self.launch, self.launch.begun, self._running
         world = running.processes.world if running else None
-        record = InstanceRecord(
+        command_file, log_file = launch.name_files(self.name)
+        return InstanceRecord(
             name=self.name,
             state=state,
             world=launch.config.name,
@@ -428,18 +436,18 @@ class Instance:
             instance_dir=str(launch.instance_dir),
             index=launch.index,
             host=launch.options.host,
-            port=self.port,
+            port=self.port or self._wanted_port,
             base_path=launch.options.base_path,
-            url=self.url,
+            url=self.url if self.port else "",
             pid=world.pid if world else 0,
             start_time=world.start_time if world else 0,
             boot_id=boot_id(),
-            cookie=running.cookie if running else "",
-            command_file=str(named.command_file) if named else "",
-            log_file=str(named.log_file) if named else "",
+            cookie=self._cookie,
+            command_file=str(command_file),
+            log_file=str(log_file),
             log_start=running.processes.log_start if running else 0,
             started_at=self._started_at,
-            ended_at=format_utc(utc_now()) if state in ("exited", "failed") else None,
+            ended_at=None if state in ("planned", "starting", "ready") else format_utc(utc_now()),
             resume_path=str(launch.resume_path) if launch.resume_path else None,
             is_detached=launch.options.detach,
             orchestrator_pid=self._orchestrator_pid,
@@ -448,10 +456,13 @@ class Instance:
             exit=self.exit,
             halt=self.halt,
             run_id=self.run_id,
-            options=launch.recorded_options,
+            options=begun.recorded_options,
+            first_resume_path=str(begun.resume_path) if begun.resume_path else None,
+            first_sha256=begun.parent_sha256,
+            first_reseed=begun.reseed,
+            stopped_on_purpose=end is not None and end.is_on_purpose,
+            has_finished=end is not None and end.has_finished,
         )
-        with self._record_lock:
-            self._write(record)
 
     def rename_run(self, run_id: str) -> None:
         """Give its run another id, in its record too. Blocks.
@@ -473,11 +484,6 @@ class Instance:
         self._written = record
         publish = write_record if self._is_claimed else replace_record
         publish(self.launch.run_dir, self._written)
-
-
-def new_run_id(name: str, begun_at: datetime) -> str:
-    """Return the id of a run that an instance called ``name`` began at ``begun_at``."""
-    return f"{name}-{begun_at:%Y%m%dT%H%M%S%fZ}"
 
 
 def rename_runs(instances: Iterable[Instance], run_id: str) -> None:

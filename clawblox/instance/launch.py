@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,54 @@ from clawblox.config.arguments import check_path
 from clawblox.config.options import InstanceSpec, ManyOptions, StartOptions
 from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
-from clawblox.protocol import SEEDS
+from clawblox.protocol import SECRET_ENV, SEEDS
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.interrupted import Interrupted
 from clawblox.rundir.paths import files_dir, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.snapshot_files import find_resume
+from clawblox.system.clock import format_utc, utc_now
 
-__all__ = ["Launch", "plan_attach", "plan_launch", "plan_many"]
+__all__ = [
+    "Launch",
+    "Past",
+    "find_variables",
+    "new_run_id",
+    "plan_attach",
+    "plan_launch",
+    "plan_many",
+    "plan_resume",
+    "require_command",
+]
 
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
+
+
+@attrs.frozen(kw_only=True)
+class Past:
+    """What an instance went through before this orchestrator, which brings it back.
+
+    Attributes:
+        run_id: Id of its run, which goes on.
+        started_at: UTC time at which the run began.
+        number: Number of this restart of the run, from 1; 0 if the run was planned, not begun.
+        exit: How it had ended, in words.
+        at: UTC time of this restart.
+        saves: Its saves that may be good, the last one last.
+        reason: Why it does not go on from its newest save; None if it does.
+        port: The port that it had; 0 if it had none.
+        is_labelled: Whether the manifest tells of the run.
+    """
+
+    run_id: str
+    started_at: str
+    number: int
+    exit: str
+    at: str
+    saves: tuple[SavedSnapshot, ...] = ()
+    reason: str | None = None
+    port: int = 0
+    is_labelled: bool = True
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +88,8 @@ class Launch:
         reseed: Seed of the random state after the restore; None keeps the state of the snapshot.
         tmux_session: tmux session to run in; None runs without tmux.
         inherited: Our own environment, read once for all that are started together.
+        first: The launch that the run began with; None if this is it.
+        past: What the instance went through under earlier orchestrators; None for a new run.
     """
 
     config: WorldConfig
@@ -63,11 +106,37 @@ class Launch:
     inherited: Mapping[str, str] = attrs.field(
         factory=lambda: dict(os.environ), eq=False, repr=False
     )
+    first: Launch | None = attrs.field(default=None, repr=False)
+    past: Past | None = attrs.field(default=None, repr=False)
+
+    @property
+    def begun(self) -> Launch:
+        """The launch that the run began with."""
+        return self.first or self
+
+    def restored(self, path: Path, sha256: str) -> Launch:
+        """Return the launch that goes on from a save of the run, which contains its seed."""
+        return attrs.evolve(
+            self,
+            resume_path=path,
+            parent_sha256=sha256,
+            archive=None,
+            reseed=None,
+            first=self.begun,
+        )
 
     @property
     def files_dir(self) -> Path:
         """The default directory for logs, launch scripts and checkpoints."""
         return files_dir(self.config.dir, self.instance_dir)
+
+    def name_files(self, name: str) -> tuple[Path, Path]:
+        """Return the launch script and the log of an instance of that name."""
+        options, files = self.options, self.files_dir
+        return (
+            options.command_file or files / "runtime" / f"{name}.sh",
+            options.log_file or files / "logs" / f"{name}.log",
+        )
 
     @property
     def hands_listener_over(self) -> bool:
@@ -90,6 +159,11 @@ class Launch:
         return {**{key: _plain(value) for key, value in values.items()}, "env": [*self.options.env]}
 
 
+def new_run_id(name: str, begun_at: datetime) -> str:
+    """Return the id of a run that an instance called ``name`` began at ``begun_at``."""
+    return f"{name}-{begun_at:%Y%m%dT%H%M%S%fZ}"
+
+
 def plan_launch(
     config: WorldConfig, options: StartOptions, *, tmux_session: str | None = None
 ) -> Launch:
@@ -104,7 +178,7 @@ def plan_launch(
         ConfigError: The world has no command, or an option does not work here, for example
             because a directory is missing; names the key and the value.
     """
-    _require_command(config)
+    require_command(config)
     _require_reseed(config, options.reseed, 1)
     resume_path, digest = find_resume(options.resume, config.dir)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
@@ -149,7 +223,7 @@ def plan_many(
         ConfigError: The world has no command, an option does not work here, or two instances
             would have the same name; names the key and the value.
     """
-    _require_command(config)
+    require_command(config)
     _require_reseed(config, options.reseed, len(specs))
     resume_path, digest = find_resume(options.resume, config.dir)  # once for all of them
     own = [spec.name for spec in specs if spec.name is not None]
@@ -195,8 +269,87 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
     )
 
 
+def plan_resume(
+    config: WorldConfig, run_dir: Path, found: Interrupted, env: Mapping[str, str]
+) -> Launch:
+    """Return the launch that brings an interrupted instance back, as its record says. Blocks.
+
+    Args:
+        config: The world.
+        run_dir: Directory of the run, resolved.
+        found: The instance, and what it goes on from.
+        env: Values of its environment variables; see :func:`find_variables`.
+
+    Raises:
+        ConfigError: The world has no command, or a recorded option is wrong.
+    """
+    require_command(config)
+    record = found.record
+    past = Past(
+        run_id=record.run_id,
+        started_at=record.started_at,
+        number=found.number,
+        exit=found.exit,
+        at=format_utc(utc_now()),
+        saves=found.saves,
+        reason=found.reason,
+        port=record.port,
+        is_labelled=found.is_labelled,
+    )
+    first = attrs.evolve(_plan_begun(config, run_dir, record, env), past=past)
+    return first if found.save is None else first.restored(found.save.path, found.save.sha256)
+
+
+def find_variables(
+    record: InstanceRecord, given: Mapping[str, str], ours: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """Return the variables that an instance was started with, which its record names.
+
+    Args:
+        record: The record.
+        given: Values that the caller gives, also of further variables.
+        ours: Our own environment.
+
+    Returns:
+        Their values, and the names of those that have none here. A token may have none: it is made
+        anew.
+    """
+    names = _recorded_env(record)
+    values = {name: ours[name] for name in names if name in ours} | dict(given)
+    needed = (name for name in names if name not in SECRET_ENV)
+    return values, [name for name in needed if name not in values]
+
+
+def _recorded_env(record: InstanceRecord) -> list[str]:
+    names = record.options.get("env")
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _plan_begun(
+    config: WorldConfig, run_dir: Path, record: InstanceRecord, env: Mapping[str, str]
+) -> Launch:
+    """Return the launch that the run of a record began with."""
+    known = {field.name for field in attrs.fields(StartOptions)}
+    recorded = {key: value for key, value in record.options.items() if key in known}
+    options = StartOptions(**{**recorded, "name": record.name, "env": env})
+    directory = Path(record.instance_dir)
+    record_dir = options.record_dir or directory / "recordings"
+    return Launch(
+        config=config,
+        options=options,
+        run_dir=run_dir,
+        instance_dir=directory,
+        index=record.index,
+        record_dir=record_dir if options.record else None,
+        resume_path=Path(record.first_resume_path) if record.first_resume_path else None,
+        parent_sha256=record.first_sha256,
+        reseed=record.first_reseed,
+    )
+
+
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
     """Return the launch of a running instance, from its record."""
+    unknown = dict.fromkeys(_recorded_env(record), "")  # the names are written again
     return Launch(
         config=config,
         options=StartOptions(
@@ -213,6 +366,7 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
         instance_dir=Path(record.instance_dir),
         index=record.index,
         resume_path=Path(record.resume_path) if record.resume_path else None,
+        first=_plan_begun(config, run_dir, record, unknown),
     )
 
 
@@ -223,7 +377,12 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def _require_command(config: WorldConfig) -> None:
+def require_command(config: WorldConfig) -> None:
+    """Refuse a world that cannot be started.
+
+    Raises:
+        ConfigError: It has no command, or a record cannot hold its path.
+    """
     check_path(config.dir, "dir")
     if not config.is_delegated:
         raise ConfigError(

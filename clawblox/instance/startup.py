@@ -114,7 +114,8 @@ async def _find_failure(instance: Instance, ending: Ending) -> WorldStartError |
 
 async def _has_lost_port(instance: Instance, failure: WorldStartError) -> bool:
     """Return whether a stranger took a leased port between our test and the world's bind."""
-    is_given = instance.launch.options.port is not None or instance.restarts > 0
-    if is_given or not isinstance(failure, WorldExitedBeforeReady | WorldIdentityError):
+    if instance.keeps_port:
+        return False
+    if not isinstance(failure, WorldExitedBeforeReady | WorldIdentityError):
         return False
     return bool(await run_blocking(describe_owner, instance.port))

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import anyio
-import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
@@ -21,6 +20,7 @@ from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.config.world_toml import LivenessRule
 from clawblox.errors import ManifestError, SnapshotRefusedError, WorldStartError
 from clawblox.instance.calls import Calls
+from clawblox.instance.ends import End
 from clawblox.instance.failures import start_failure, stop_error
 from clawblox.instance.health import wait_until_unresponsive
 from clawblox.instance.instance import Instance
@@ -30,7 +30,7 @@ from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, Labels, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.rundir.manifest import Update
-from clawblox.rundir.manifest_updates import RunStatus, restart_update, run_update
+from clawblox.rundir.manifest_updates import restart_update, run_update
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import has_digest
 from clawblox.system.process import Grace, Process, TreeEnd
@@ -80,6 +80,7 @@ class Supervisor:
         lifecycle: Its state.
         started: Its public facts; None before it is ready.
         calls: Calls to it that are under way.
+        ends_on_purpose: Whether its end, if it still lives, is meant: a resume leaves it alone.
     """
 
     def __init__(
@@ -94,13 +95,15 @@ class Supervisor:
         self.lifecycle = Lifecycle()
         self.started: StartedWorld | None = None
         self.calls = Calls(instance, self.lifecycle)
+        self.ends_on_purpose = False
         self._launcher = launcher
         self._emit = emit
         self._write = write
         self._on_settled = on_settled
-        self._first_launch = instance.launch
+        self._first_launch = instance.launch.begun
         self._budget = RestartBudget(instance.launch.options)
-        self._saves: list[SavedSnapshot] = []
+        past = instance.launch.past
+        self._saves: list[SavedSnapshot] = list(past.saves) if past else []
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
         self._finished = anyio.Event()
@@ -133,11 +136,12 @@ class Supervisor:
             raise self._failure or start_stopped()
         return self.started
 
-    async def stop(self, grace_seconds: float) -> StopResult:
+    async def stop(self, grace_seconds: float, *, on_purpose: bool) -> StopResult:
         """End the instance and wait for it; concurrent stops share one ladder and result.
 
         Args:
             grace_seconds: Seconds between TERM and KILL. A later stop may shorten them.
+            on_purpose: Whether a resume leaves it alone; the first stop decides.
 
         Raises:
             WorldStopError: A process survived even SIGKILL.
@@ -146,6 +150,7 @@ class Supervisor:
         """
         if self._grace is None:
             self._grace = Grace(grace_seconds)
+            self.ends_on_purpose |= on_purpose
         else:
             self._grace.shorten(grace_seconds)
         self._scope.cancel()
@@ -197,6 +202,7 @@ class Supervisor:
         """Start the instance; return whether it is ready."""
         try:
             if self.instance.record is None:
+                self._tell_resume()
                 await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
             else:
                 await run_blocking(self.instance.attach, self.instance.record)
@@ -212,6 +218,16 @@ class Supervisor:
             return False
         self._settle()
         return True
+
+    def _tell_resume(self) -> None:
+        launch = self.instance.launch
+        if launch.past is not None and launch.past.number:
+            self._tell(
+                "resuming",
+                exit=launch.past.exit,
+                resume_path=launch.resume_path,
+                reason=launch.past.reason,
+            )
 
     def _settle(self) -> None:
         self._settled.set()
@@ -295,8 +311,7 @@ class Supervisor:
         while self._asks_for_save and self._saves:
             saved = self._saves[-1]
             if await run_blocking(has_digest, saved.path, saved.sha256):
-                # The save already contains the new seed.
-                return attrs.evolve(first, resume_path=saved.path, reseed=None)
+                return first.restored(saved.path, saved.sha256)
             self.note_removed([saved])  # another save may have arrived meanwhile
         path = first.resume_path
         return first if path is None or await run_blocking(path.is_file) else None
@@ -341,7 +356,9 @@ class Supervisor:
                 at=format_utc(utc_now()),
                 exit=exit_before,
                 resume_from=launch.resume_path,
+                parent_sha256=launch.parent_sha256,
                 run_id=self.instance.run_id,
+                by="policy",
             )
         )
 
@@ -434,20 +451,25 @@ class Supervisor:
         )
 
     def _note_end(self) -> None:
-        if not self.instance.is_recorded:  # another instance may have the name by now
-            return
-        self.instance.write_record("failed" if self.started is None else "exited")
-        if (
-            self.instance.launch.index is not None
-        ):  # the run of a lone instance is labelled by the caller
-            self._label_end()
+        instance, launch, end = self.instance, self.instance.launch, self._describe_end()
+        if instance.is_recorded or instance.is_planned:
+            instance.write_record(end.state, end)
+        # The run of a lone instance is labelled by the caller.
+        if instance.is_recorded and (launch.index is not None or launch.past is not None):
+            update = run_update(status=end.run_status, ended_at=utc_now())
+            self._write_update(update, durable=False)
 
-    def _label_end(self) -> None:
-        was_ended = self._is_unresponsive or self.instance.halt is not None
-        has_failed = was_ended or self.instance.exit != WorldExit(status=0)
-        is_good = self.started is not None and not (self._has_died and has_failed)
-        status: RunStatus = "complete" if is_good else "failed"
-        self._write_update(run_update(status=status, ended_at=utc_now()), durable=False)
+    def _describe_end(self) -> End:
+        instance = self.instance
+        was_ended = self._is_unresponsive or instance.halt is not None
+        is_good = not was_ended and instance.exit == WorldExit(status=0)
+        return End(
+            was_begun=instance.is_recorded or self._failure is not None,
+            was_ready=self.started is not None,
+            has_died=self._has_died,
+            has_finished=self._has_died and is_good,
+            is_on_purpose=self.ends_on_purpose and not self._has_died,
+        )
 
     def _write_update(self, update: Update, *, durable: bool = True) -> None:
         try:

@@ -14,6 +14,7 @@
 - ``status``: what runs or ran in a run directory.
 - ``waiting``: waiting until instances have ended.
 - ``lineage``: what the instances of a run directory began from, their lives and saves.
+- ``interrupted``: which instances can go on, and from what.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``requests``: what it can be asked, and how it tells the outcomes.

@@ -22,7 +22,15 @@ from clawblox.rundir.records import read_record, read_records
 from clawblox.system.files import LockOwner, lock_file, lock_owner, make_private_dir, unlock_file
 from clawblox.system.process_tree import command_line, read_process
 
-__all__ = ["Claim", "RunClaim", "claim_name", "claim_run", "free_names"]
+__all__ = [
+    "Claim",
+    "RunClaim",
+    "claim_name",
+    "claim_run",
+    "claimed_names",
+    "describe_holder",
+    "free_names",
+]
 
 
 class Claim:
@@ -195,8 +203,12 @@ def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterato
     """
     held = {record.name for record in read_records(run_dir) if not reuse or record.is_alive}
     # A dead instance may be about to be restarted, one without a record about to be started.
-    claimed = {path.stem for path in records_dir(run_dir).glob("*.lock") if _has_owner(path)}
-    return _names({*taken, *held, *claimed})
+    return _names({*taken, *held, *claimed_names(run_dir)})
+
+
+def claimed_names(run_dir: Path) -> set[str]:
+    """Return the names that a living process has claimed. Blocks."""
+    return {path.stem for path in records_dir(run_dir).glob("*.lock") if _has_owner(path)}
 
 
 def _has_owner(lock_path: Path) -> bool:
@@ -210,8 +222,17 @@ def _names(taken: Collection[str]) -> Iterator[str]:
     return (name for name in names if name not in taken)
 
 
+def describe_holder(pid: int | None) -> str:
+    """Return a process that holds a claim, in words. Blocks.
+
+    Args:
+        pid: The process; None if it is not known.
+    """
+    return f"pid {pid} ({command_line(pid)[:200]})" if pid else "another process"
+
+
 def _locked(name: str, lock_path: Path, pid: int | None) -> RunLockedError:
-    holder = f"pid {pid} ({command_line(pid)[:200]})" if pid else "another process"
+    holder = describe_holder(pid)
     return RunLockedError(
         f"instance {name!r} of this run directory is held by {holder}",
         path=lock_path,

@@ -36,13 +36,13 @@ _JOURNALS_REMEMBERED: Final = 64
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append an object to a journal, and create the journal if it is missing.
+    """Append an object, or several lines of them, to a journal; create it if it is missing.
 
     It is there for every reader when this returns, but not durable against a loss of power.
 
     Args:
         path: The journal; its directory must exist.
-        line: The object, without a newline.
+        line: The object, without a newline at the end.
 
     Raises:
         OSError: The journal is as it was. A TimeoutError when another process, one that is

@@ -7,7 +7,7 @@ the writer would hold is held here. Everything here blocks.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from clawblox.errors import ManifestError
@@ -26,13 +26,18 @@ _LOCK_WAIT_S = 1.0
 _log = OwnLog(__name__)
 
 
-def close_interrupted(run_dir: Path) -> list[Path]:
+def close_interrupted(run_dir: Path, *, without: Collection[str] = ()) -> list[Path]:
     """Note in their records that instances were interrupted; return the runs that are left open.
+
+    Args:
+        run_dir: The run directory.
+        without: Names of instances that are left as they are.
 
     Returns:
         The directories whose manifests still say that the run goes on.
     """
-    directories = {Path(record.instance_dir) for record in close_stale_records(run_dir)}
+    stale = close_stale_records(run_dir, without=without)
+    directories = {Path(record.instance_dir) for record in stale}
     return [directory for directory in sorted(directories) if is_left_open(directory)]
 
 

@@ -19,18 +19,23 @@ from clawblox.rundir.manifest import ManifestEntry, Update
 from clawblox.system.clock import format_utc
 
 __all__ = [
+    "RestartedBy",
     "RunStatus",
     "agent_update",
     "checkpoint_update",
     "instances_update",
     "recording_update",
     "removal_update",
+    "reopened_update",
     "restart_update",
     "run_update",
 ]
 
 RunStatus: TypeAlias = Literal["running", "complete", "failed", "interrupted"]
 """How far a run is."""
+
+RestartedBy: TypeAlias = Literal["policy", "request", "resume"]
+"""Who brought an instance back: the restart policy, a person, or a new orchestrator."""
 
 
 def run_update(
@@ -162,20 +167,36 @@ def restart_update(
     at: str,
     exit: str,  # noqa: A002 - the documented name
     resume_from: Path | None,
+    parent_sha256: str | None = None,
     run_id: str | None = None,
+    by: RestartedBy,
 ) -> Update:
-    """Note that an instance was brought back.
+    """Note that an instance was brought back, which makes the lineage of its run.
 
     Args:
         number: How many times by now, from 1.
         at: UTC time.
         exit: How its process had ended, in words.
         resume_from: Snapshot that it was brought back from; None for a fresh start.
+        parent_sha256: Digest of that snapshot; None if not known.
         run_id: Id of its run.
+        by: Who brought it back.
     """
-    source = None if resume_from is None else str(resume_from)
-    entry = {"number": number, "at": at, "exit": exit, "resume_from": source, "run_id": run_id}
+    entry = {
+        "number": number,
+        "at": at,
+        "exit": exit,
+        "resume_from": None if resume_from is None else str(resume_from),
+        "parent_sha256": parent_sha256,
+        "run_id": run_id,
+        "by": by,
+    }
     return Update(restarts=(_known(entry),))
+
+
+def reopened_update() -> Update:
+    """Note that a run goes on, after its end was noted."""
+    return Update(run={"status": "running", "ended_at": None})
 
 
 def checkpoint_update(

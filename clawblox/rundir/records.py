@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,9 +33,10 @@ __all__ = [
     "read_running",
     "replace_record",
     "write_record",
+    "write_records",
 ]
 
-RecordState = Literal["starting", "ready", "exited", "failed", "interrupted"]
+RecordState = Literal["planned", "starting", "ready", "exited", "failed", "interrupted"]
 
 
 @attrs.frozen
@@ -44,7 +45,8 @@ class InstanceRecord:
 
     Attributes:
         name: Its name.
-        state: What its orchestrator wrote last; see :attr:`is_alive`.
+        state: What its orchestrator wrote last; see :attr:`is_alive`. A ``planned`` one waits for
+            its turn to start.
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
         instance_dir: Directory with its manifest and its files.
@@ -72,6 +74,11 @@ class InstanceRecord:
         run_id: Id of its run; empty if not known.
         options: What its start was told, by the names of ``StartOptions``: values that JSON has,
             without variables of the environment, which may be secret.
+        first_resume_path: Snapshot that its run began from; None if it began afresh.
+        first_sha256: Digest of that snapshot; None if not known.
+        first_reseed: Seed that its run began with; None keeps the state of the snapshot.
+        stopped_on_purpose: Whether somebody had it stopped, so that a resume leaves it alone.
+        has_finished: Whether its world ended by itself, with status 0.
     """
 
     name: str
@@ -102,6 +109,11 @@ class InstanceRecord:
     halt: str | None = None
     run_id: str = ""
     options: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
+    first_resume_path: str | None = None
+    first_sha256: str | None = None
+    first_reseed: int | None = None
+    stopped_on_purpose: bool = False
+    has_finished: bool = False
 
     @property
     def labels(self) -> Mapping[str, Any]:
@@ -127,7 +139,12 @@ class InstanceRecord:
         """
         state: RecordState = "exited" if self.state == "ready" else "failed"
         state = "interrupted" if was_interrupted else state
-        return attrs.evolve(self, state=state, ended_at=format_utc(utc_now()))
+        return attrs.evolve(
+            self,
+            state=state,
+            ended_at=format_utc(utc_now()),
+            stopped_on_purpose=not was_interrupted,
+        )
 
 
 def write_record(run_dir: Path, record: InstanceRecord) -> None:
@@ -146,6 +163,13 @@ def write_record(run_dir: Path, record: InstanceRecord) -> None:
         TypeError: A value among the options is not one that JSON has.
     """
     append_line(records_journal(run_dir), msgspec.json.encode(record))
+
+
+def write_records(run_dir: Path, records: Iterable[InstanceRecord]) -> None:
+    """Write the records of many instances at once, as :func:`write_record` writes one. Blocks."""
+    lines = [msgspec.json.encode(record) for record in records]
+    if lines:
+        append_line(records_journal(run_dir), b"\n".join(lines))
 
 
 def replace_record(run_dir: Path, record: InstanceRecord) -> None:
@@ -183,14 +207,19 @@ def read_running(run_dir: Path) -> list[InstanceRecord]:
     return [record for record in read_records(run_dir) if record.is_alive]
 
 
-def close_stale_records(run_dir: Path) -> list[InstanceRecord]:
+def close_stale_records(run_dir: Path, *, without: Collection[str] = ()) -> list[InstanceRecord]:
     """Mark the instances whose orchestrator and process are gone as interrupted. Blocks.
+
+    Args:
+        run_dir: The run directory.
+        without: Names of instances that are left as they are.
 
     Returns:
         Their records as they were: these instances were interrupted.
     """
     stale = [record for record in read_records(run_dir) if _is_stale(record)]
-    return [record for record in stale if _close(run_dir, record.name)]
+    meant = (record for record in stale if record.name not in without)
+    return [record for record in meant if _close(run_dir, record.name)]
 
 
 def _is_stale(record: InstanceRecord) -> bool:

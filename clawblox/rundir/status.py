@@ -40,9 +40,11 @@ __all__ = [
     "InstanceStatus",
     "count_waiting",
     "find_waiting",
+    "has_owner",
     "is_death",
     "is_over",
     "is_ready",
+    "is_waiting",
     "judge_state",
     "last_saves_by_run",
     "make_mark",
@@ -150,6 +152,8 @@ def is_death(state: InstanceState, exit: WorldExit | None) -> bool:  # noqa: A00
 def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceStatus]:
     """Return what runs or ran in a run directory, by name. Blocks.
 
+    Instances that wait for their turn to start are left out; see :func:`count_waiting`.
+
     Args:
         run_dir: The run directory; one in which nothing ever ran has no instances.
         names: The instances that are meant; none means all.
@@ -157,7 +161,7 @@ def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceSta
     Raises:
         UsageError: One of ``names`` is not there.
     """
-    records = select_records(run_dir, names)
+    records = [one for one in select_records(run_dir, names) if not is_waiting(one)]
     usages = _measure_usages([record for record in records if record.is_alive])
     saves = _last_saves(records)
     return [
@@ -173,13 +177,7 @@ def count_waiting(run_dir: Path) -> int:
 
 def find_waiting(run_dir: Path) -> set[str]:
     """Return the names that an orchestrator has planned and not begun to start yet. Blocks."""
-    if run_owner(run_dir) is None:
-        return set()
-    try:
-        planned = {str(entry.get("name")) for entry in read_manifest(run_dir).instances}
-    except ManifestError:
-        return set()
-    return planned - {record.name for record in read_records(run_dir)}
+    return {record.name for record in read_records(run_dir) if is_waiting(record)}
 
 
 def run_owner(run_dir: Path) -> int | None:
@@ -240,6 +238,16 @@ def select_records(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
 def is_ready(record: InstanceRecord) -> bool:
     """Return whether an instance serves. Blocks."""
     return record.state == "ready" and record.is_alive
+
+
+def is_waiting(record: InstanceRecord) -> bool:
+    """Return whether an instance waits for its orchestrator to start it. Blocks."""
+    return record.state == "planned" and has_owner(record)
+
+
+def has_owner(record: InstanceRecord) -> bool:
+    """Return whether the orchestrator of an instance lives. Blocks."""
+    return record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
 
 
 def is_over(record: InstanceRecord) -> bool:
@@ -412,9 +420,10 @@ def judge_state(record: InstanceRecord, *, is_alive: bool | None = None) -> Inst
     if record.state in OVER:
         return "halted" if record.halt is not None else record.state
     is_alive = record.is_alive if is_alive is None else is_alive
-    is_owned = record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
-    if not is_alive and not is_owned:
+    if not is_alive and not has_owner(record):
         return "interrupted"
+    if record.state == "planned":
+        return "starting"
     if record.restarts and record.state == "starting":
         return "restarting"
     return record.state if is_alive else "stopping" if record.pid else "starting"

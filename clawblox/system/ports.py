@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import itertools
 import os
 import random
 import socket
@@ -131,17 +132,18 @@ def take_port(host: str, port: int) -> Lease:
     return lease
 
 
-def take_free_port(host: str) -> Lease:
+def take_free_port(host: str, *, first: int = 0) -> Lease:
     """Lease any free port, outside the ephemeral range if that leaves any.
 
     Args:
         host: The address that it will be bound on.
+        first: The port to try first; 0 for none.
 
     Raises:
         NoFreePort: All are taken.
         OSError: ``host`` is not an address of this machine.
     """
-    for port in _candidates():
+    for port in itertools.chain([first] if first else [], _candidates()):
         with contextlib.suppress(PortBusy):
             return take_port(host, port)
     raise NoFreePort(f"no free port in {LEASE_RANGE.start}..{LEASE_RANGE.stop - 1}")

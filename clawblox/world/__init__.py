@@ -8,6 +8,8 @@
 - ``portal``: the thread with the event loop behind it.
 - ``properties``: what a world says of itself without a call.
 - ``fleet``: the instances of an open world, and what serves them.
+- ``leftovers``: what killed orchestrators left in its run directories.
+- ``resume``: which instances are brought back, and from what.
 - ``starts``: the starts of one batch.
 - ``save``: one save, many, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.

@@ -19,7 +19,13 @@ import attrs
 from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import check_count, check_path, check_read_path, check_seconds
+from clawblox.config.arguments import (
+    check_count,
+    check_env,
+    check_path,
+    check_read_path,
+    check_seconds,
+)
 from clawblox.config.download import fetch_world, is_world_url
 from clawblox.config.options import (
     DEFAULT_GRACE_S,
@@ -49,6 +55,7 @@ from clawblox.results import (
     StopResult,
     WorldExit,
 )
+from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.paths import files_dir, make_run_dir, resolve_run_dir
@@ -65,7 +72,9 @@ from clawblox.world.archives import ArchiveArguments, ArchiveStart, Snapshots, s
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.properties import WorldMetadata
+from clawblox.world.resume import resume_all
 from clawblox.world.save import Autosave, save, save_all
+from clawblox.world.starts import describe_counts
 
 if TYPE_CHECKING:
     import os
@@ -150,7 +159,8 @@ class AsyncWorld(WorldMetadata):
     def _summary(self) -> str:
         """The world and how many instances stand where, for a line of text."""
         name = self._source if self._config_read is None else self._config_read.name
-        counts = "not open" if self._fleet is None else self._fleet.describe_counts()
+        fleet = self._fleet
+        counts = describe_counts(fleet.supervisors, len(fleet.starting)) if fleet else "not open"
         return f"{name!r}, {counts}"
 
     @property
@@ -189,6 +199,8 @@ class AsyncWorld(WorldMetadata):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if exc is None and self._fleet is not None:
+            self._fleet.end_on_purpose()
         try:
             await self._residence.__aexit__(exc_type, exc, traceback)
         finally:
@@ -513,6 +525,59 @@ class AsyncWorld(WorldMetadata):
             specs, run_dir, forked, reuse=False, progress=progress, parent_sha256=digest
         )
 
+    async def resume_all(
+        self,
+        run_dir: str | Path | None = None,
+        *,
+        instances: Iterable[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        _found: Interruption | None = None,
+    ) -> Batch[StartedWorld]:
+        """Bring back the instances of a run that were not stopped on purpose.
+
+        After a crash, a reboot or Ctrl-C, each instance of this world that was interrupted, died
+        or failed to start goes on: same name, directory and run, from the last good save of its
+        run, else as the run began. Those that never had their turn to start begin now. What was
+        stopped by :meth:`stop`, :meth:`stop_all`, :meth:`drain`, ``clawblox stop`` or the normal
+        end of a block is left alone, and so are worlds that ended with status 0, instances that
+        run detached, and those of other worlds. Each restart is an entry of ``restarts`` in the
+        manifest, and a ``resuming`` event that says what it goes on from.
+
+        Args:
+            run_dir: Directory of the run; by default that of this object, else that of its latest
+                start, else the world directory.
+            instances: Names of the instances to bring back, even if they were stopped on purpose;
+                None means all that were interrupted.
+            env: Values of environment variables. An instance needs those that it was started with,
+                which are not on disk; those not given here are taken from this process.
+
+        Returns:
+            The started instances, and the errors of those that could not be brought back.
+
+        Raises:
+            ConfigError: An argument is wrong, or environment variables have no value here; names
+                them.
+            UsageError: There is no instance of one of the names, or it runs or has finished.
+            RunLockedError: An orchestrator that lives runs instances in the run directory.
+            ManifestError: The manifest of the run cannot be written.
+
+        Cancellation: all of the instances are ended; they can be resumed again.
+        """
+        fleet, names = self._open_fleet(), () if instances is None else tuple(instances)
+        directory = await run_blocking(self._use_run_dir, run_dir)
+        batch = await resume_all(
+            fleet, self._config, directory, names, check_env(env), found=_found
+        )
+        self._latest_started = next(reversed(list(batch)), self._latest_started)
+        return batch
+
+    def _use_run_dir(self, given: str | Path | None) -> Path:
+        """Return the run directory for many instances, which exists then. Blocks."""
+        given = self._run_dir if given is None else given
+        if given is None:
+            given = self._latest.run_dir if self._latest else self.dir
+        return make_run_dir(resolve_run_dir(given))
+
     async def _start_many(
         self,
         specs: Sequence[InstanceSpec],
@@ -524,10 +589,7 @@ class AsyncWorld(WorldMetadata):
         parent_sha256: str | None = None,
     ) -> Batch[StartedWorld]:
         fleet = self._open_fleet()
-        given = self._run_dir if run_dir is None else run_dir
-        if given is None:
-            given = self._latest.run_dir if self._latest else self.dir
-        directory = await run_blocking(lambda: make_run_dir(resolve_run_dir(given)))
+        directory = await run_blocking(self._use_run_dir, run_dir)
         snapshots = await Snapshots.find(
             options,
             specs,
@@ -650,6 +712,11 @@ class AsyncWorld(WorldMetadata):
         stops = await fleet.stop_all(saves.done, grace)
         stopped = {name: saved for name, saved in saves.done.items() if name in stops.done}
         return Batch(stopped, {**saves.failed, **stops.failed})
+
+    def _interrupt(self) -> None:
+        """Let a resume bring back what is stopped from now on, by a signal for example."""
+        if self._fleet is not None:
+            self._fleet.interrupt()
 
     def _kill_now(self) -> None:
         """End the grace of every stop that is under way: what still lives is killed at once."""

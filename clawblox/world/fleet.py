@@ -6,8 +6,7 @@ and finds them by name; each is run by its supervisor.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,9 +19,9 @@ from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import WorldConfig
-from clawblox.errors import ManifestError, UsageError, WorldStopError
-from clawblox.instance.instance import Instance, new_run_id, rename_runs
-from clawblox.instance.launch import Launch, plan_attach
+from clawblox.errors import ManifestError, WorldStopError
+from clawblox.instance.instance import Instance, rename_runs
+from clawblox.instance.launch import Launch, new_run_id, plan_attach
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import current_ramp
@@ -30,9 +29,7 @@ from clawblox.instance.startup import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor, start_stopped
 from clawblox.results import EventKind, Labels, StartedWorld, StopResult
 from clawblox.rundir.claims import RunClaim, claim_run, free_names
-from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
 from clawblox.rundir.manifest import Update
-from clawblox.rundir.manifest_updates import instances_update, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
@@ -43,8 +40,17 @@ from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.clients import InstanceClients
 from clawblox.world.control_sockets import ControlSockets, Handlers
+from clawblox.world.leftovers import Leftovers
 from clawblox.world.progress import shown_progress
-from clawblox.world.starts import Starts, given_up
+from clawblox.world.starts import (
+    Starts,
+    given_up,
+    list_members,
+    lone_update,
+    member_update,
+    no_instance,
+    note_planned,
+)
 
 __all__ = ["Fleet", "Handlers", "Plan"]
 
@@ -66,6 +72,7 @@ class Fleet:
         recorder: Counts events and measures durations.
         writers: The writers of the manifests.
         clients: The HTTP clients of the instances.
+        leftovers: What killed orchestrators left in the run directories.
     """
 
     def __init__(
@@ -78,6 +85,7 @@ class Fleet:
         self._max_log_bytes = max_log_bytes
         self._services = Tasks()
         self.clients = InstanceClients(self._services)
+        self.leftovers = Leftovers(self.writers)
         self._launcher = Launcher(current_ramp())
         self._supervisors: dict[str, Supervisor] = {}
         self._starting: set[Supervisor] = set()
@@ -85,7 +93,7 @@ class Fleet:
         self._latest: dict[Path, Instance] = {}
         self._past: dict[str, Supervisor] = {}
         self._has_started = False
-        self._cleared: set[Path] = set()
+        self._is_interrupted = False
         self._planned: dict[str, Launch] = {}
         self._plan_lock = anyio.Lock()
         self._claims: dict[Path, RunClaim] = {}
@@ -136,12 +144,6 @@ class Fleet:
         known = self._supervisors.items()
         return tuple(name for name, one in known if one.lifecycle.state is State.READY)
 
-    def describe_counts(self) -> str:
-        """Return how many instances stand where: ``8 ready, 1 starting``."""
-        states = [one.lifecycle.state.value for one in self._supervisors.values()]
-        counts = Counter([*states, *("starting" for _ in self._starting)])
-        return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"
-
     @property
     def snapshots_in_use(self) -> set[Path | None]:
         """The snapshots that instances were restored from, or will be."""
@@ -159,7 +161,7 @@ class Fleet:
             return next(iter(known.values()))
         if name is not None and name in known:
             return known[name]
-        raise self._no_instance(name)
+        raise no_instance(name, self._supervisors, self._past)
 
     def find_or_past(self, name: str | None) -> Supervisor:
         """Return the named instance, even if it was stopped; None means the only one.
@@ -171,17 +173,14 @@ class Fleet:
             return self._past[name]
         return self.find(name)
 
-    def _no_instance(self, name: str | None) -> UsageError:
-        names = ", ".join(self._supervisors) or "none"
-        past = ", ".join(one for one in self._past if one not in self._supervisors)
-        asked = "no instance was named" if name is None else f"no instance {name!r}"
-        ended = f", and there were: {past}" if past else ""
-        return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
-
     def last_run_dir(self, name: object) -> Path | None:
         """Return the run directory of the last instance called ``name``; None without one."""
         found = self._past.get(name) if isinstance(name, str) else None
         return None if found is None else found.instance.launch.run_dir
+
+    def is_named(self, name: str) -> bool:
+        """Return whether an instance has that name now, or is about to."""
+        return name in self._names or name in self._planned
 
     def _was_asked_for(self, name: str) -> bool:
         """Return whether an instance of that name was started here, or is being started."""
@@ -197,12 +196,10 @@ class Fleet:
             plan: Returns its launch. Blocks.
         """
         launch = await run_blocking(plan)
-        await self._close_interrupted(launch.run_dir)
+        await self.leftovers.clear(launch.run_dir)
         control = await self._controls.open(launch.run_dir)
-        # Even an update that says nothing creates the manifest if there is none.
-        lineage = {} if launch.archive is None else launch.lineage
-        update = run_update(labels=launch.options.labels, **lineage)
-        supervisor = self._begin(launch, control, update=update)
+        supervisor = self._make(launch, control, update=lone_update(launch))
+        self._begin(supervisor)
         try:
             return await supervisor.wait_started()
         except BaseException:
@@ -215,7 +212,14 @@ class Fleet:
         await self._end([supervisor for supervisor in known if supervisor is not None])
 
     async def start_many(
-        self, run_dir: Path, plan: Plan, *, reuse: bool, stop_all: bool, progress: bool
+        self,
+        run_dir: Path,
+        plan: Plan,
+        *,
+        reuse: bool,
+        stop_all: bool,
+        progress: bool = False,
+        prepare: Prepare | None = None,
     ) -> Batch[StartedWorld]:
         """Start many instances; fails, and is cancelled, as ``AsyncWorld.start_many`` says.
 
@@ -225,30 +229,34 @@ class Fleet:
             reuse: Whether the name of an instance that has ended is free.
             stop_all: Whether the first failure ends all the others.
             progress: Whether to show how far they are.
+            prepare: Called once the run directory is claimed, before the plan; None closes the
+                runs that were interrupted.
         """
-        start = partial(self._start_many, run_dir, plan, reuse, stop_all, progress)
+        prepare = prepare or partial(self.leftovers.clear, run_dir)
+        start = partial(self._start_many, run_dir, prepare, plan, reuse, stop_all, progress)
         return await self.tasks.own(start, undo=lambda batch: self.undo_start(*batch))
 
     async def _start_many(
-        self, run_dir: Path, plan: Plan, reuse: bool, stop_all: bool, progress: bool
+        self, run_dir: Path, prepare: Prepare, plan: Plan, reuse: bool, stop_all: bool, shown: bool
     ) -> Batch[StartedWorld]:
         claim = await run_blocking(claim_run, run_dir)
         if self._claims.setdefault(run_dir, claim) is not claim:
             claim.release()
-        await self._close_interrupted(run_dir)
+        await prepare()
         async with (
             self._planning(run_dir, plan, reuse=reuse) as launches,
-            shown_progress("Starting", len(launches), is_wanted=progress) as advance,
+            shown_progress("Starting", len(launches), is_wanted=shown) as advance,
         ):
-            directories = {name: one.instance_dir for name, one in launches.items()}
-            labels = {name: one.options.labels for name, one in launches.items()}
-            await self.writers.of(run_dir).apply(instances_update(directories, labels))
             control = await self._controls.open(run_dir)
             starts = Starts(len(launches), stop_all=stop_all, advance=advance)
             begun = {
-                name: self._begin_member(launch, control, starts.note)
+                name: self._make_member(launch, control, starts.note)
                 for name, launch in launches.items()
             }
+            await run_blocking(note_planned, run_dir, [one.instance for one in begun.values()])
+            await self.writers.of(run_dir).apply(list_members(launches))
+            for supervisor in begun.values():
+                self._begin(supervisor)
             try:
                 await starts.is_decided.wait()
                 batch = await self._collect(begun, starts)
@@ -285,7 +293,7 @@ class Fleet:
 
         async def end(supervisor: Supervisor) -> None:
             with suppress(WorldStopError):  # it is logged, and the guard watches the rest
-                await supervisor.stop(FAILED_START_GRACE_S)
+                await supervisor.stop(FAILED_START_GRACE_S, on_purpose=False)
             await self._forget(supervisor)
 
         with anyio.CancelScope(shield=True):
@@ -318,21 +326,14 @@ class Fleet:
                 del self._planned[name]
             claim.forget(launches)
 
-    def _begin_member(
+    def _make_member(
         self, launch: Launch, control: str, on_settled: Callable[[Supervisor], None]
     ) -> Supervisor:
-        """Begin the start of one of many, which has a run of its own."""
+        """Make one of many, which has a run of its own."""
         begun_at = utc_now()
         run_id = new_run_id(str(launch.options.name), begun_at)
-        update = run_update(
-            id=run_id,
-            index=launch.index,
-            status="running",
-            started_at=begun_at,
-            labels=launch.options.labels,
-            **launch.lineage,
-        )
-        return self._begin(
+        update = member_update(launch, run_id, begun_at)
+        return self._make(
             launch, control, update=update, durable=False, run_id=run_id, on_settled=on_settled
         )
 
@@ -341,9 +342,11 @@ class Fleet:
         records = await run_blocking(read_running, run_dir)
         control = await self._controls.open(run_dir)
         begun = [
-            self._begin(plan_attach(config, run_dir, record), control, record=record)
+            self._make(plan_attach(config, run_dir, record), control, record=record)
             for record in records
         ]
+        for supervisor in begun:
+            self._begin(supervisor)
         attached = [await supervisor.wait_started() for supervisor in begun]
         self._put_in_order(started.name for started in attached)
         return attached
@@ -352,12 +355,12 @@ class Fleet:
         """End an instance if it runs; fails, and is cancelled, as ``AsyncWorld.stop`` says."""
         known = self._supervisors
         if name is not None and self._has_started and not self._was_asked_for(name):
-            raise self._no_instance(name)
+            raise no_instance(name, self._supervisors, self._past)
         if not known or (name is not None and name not in known):
             return StopResult(name or "", "not_running")
         supervisor = self.find(name)
         try:
-            return await supervisor.stop(grace_seconds)
+            return await supervisor.stop(grace_seconds, on_purpose=not self._is_interrupted)
         finally:
             if supervisor.lifecycle.is_over:
                 await self._forget(supervisor)
@@ -381,12 +384,28 @@ class Fleet:
         except ManifestError as error:
             _log.warning("manifest not synced", error=str(error))
 
+    def interrupt(self) -> None:
+        """From now on, no end of an instance is meant: each can be resumed."""
+        self._is_interrupted = True
+
+    def end_on_purpose(self) -> None:
+        """Mean the end of every instance that the end of the block ends."""
+        for supervisor in (*self._supervisors.values(), *self._starting):
+            supervisor.ends_on_purpose |= not self._is_interrupted
+
     def kill_now(self) -> None:
         """End the grace of every stop that is under way: what still lives is killed at once."""
         for supervisor in self._supervisors.values():
             supervisor.kill_now()
 
-    def _begin(
+    def _begin(self, supervisor: Supervisor) -> None:
+        """Begin the start of an instance, or the attachment to it."""
+        if supervisor.instance.record is None:
+            self.recorder.add("starts")
+        self._starting.add(supervisor)
+        self.tasks.start_soon(supervisor.run)
+
+    def _make(
         self,
         launch: Launch,
         control: str,
@@ -397,7 +416,7 @@ class Fleet:
         run_id: str = "",
         on_settled: Callable[[Supervisor], None] | None = None,
     ) -> Supervisor:
-        """Begin the start of an instance, or the attachment to that of ``record``."""
+        """Make an instance to start, or one to attach to that of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
         register = partial(write, update or Update(), durable=durable)
         instance = Instance(
@@ -409,12 +428,7 @@ class Fleet:
             if on_settled is not None:
                 on_settled(supervisor)
 
-        supervisor = Supervisor(instance, self._launcher, self.emit, write, note_settled)
-        if record is None:
-            self.recorder.add("starts")
-        self._starting.add(supervisor)
-        self.tasks.start_soon(supervisor.run)
-        return supervisor
+        return Supervisor(instance, self._launcher, self.emit, write, note_settled)
 
     def _note_settled(self, supervisor: Supervisor) -> None:
         """Add an instance that is ready; of one that failed, remember only the name."""
@@ -453,14 +467,6 @@ class Fleet:
             del self._supervisors[name]
         await self.clients.close(supervisor)
 
-    async def _close_interrupted(self, run_dir: Path) -> None:
-        """Mark the runs of a killed orchestrator as interrupted, and remove its leftovers."""
-        for directory in await run_blocking(close_interrupted, run_dir):
-            await self.writers.of(directory).apply(run_update(status="interrupted"))
-        if run_dir not in self._cleared:
-            self._cleared.add(run_dir)
-            await run_blocking(remove_leftovers, run_dir)
-
     # -- services ---------------------------------------------------------------------------
 
     def emit(
@@ -491,3 +497,4 @@ class Fleet:
 
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
 """Returns the launches to start, given free names. Blocks."""
+Prepare: TypeAlias = Callable[[], Awaitable[None]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
@@ -96,8 +97,14 @@ class Portal:
         self._open[id(manager)] = blocking, kill_now
         return value
 
-    def leave(self, manager: AbstractAsyncContextManager[Any]) -> None:
+    def leave(
+        self, manager: AbstractAsyncContextManager[Any], error: BaseException | None = None
+    ) -> None:
         """Leave a context manager; a second call does nothing.
+
+        Args:
+            manager: The context manager.
+            error: The exception that ends its block; None if the block ends normally.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed: what still lived was killed at once.
@@ -105,11 +112,16 @@ class Portal:
         """
         found = self._open.pop(id(manager), None)
         if found is not None:
-            self._leave(*found)
+            self._leave(*found, error)
 
-    def _leave(self, blocking: AbstractContextManager[Any], kill_now: Callable[[], None]) -> None:
+    def _leave(
+        self,
+        blocking: AbstractContextManager[Any],
+        kill_now: Callable[[], None],
+        error: BaseException | None,
+    ) -> None:
         try:
-            blocking.__exit__(None, None, None)
+            blocking.__exit__(None if error is None else type(error), error, None)
         except KeyboardInterrupt:
             self._started().call(kill_now)
             blocking.__exit__(None, None, None)  # waits again, now for the kill
@@ -132,7 +144,7 @@ class Portal:
         while self._open:
             _, found = self._open.popitem()
             try:
-                self._leave(*found)
+                self._leave(*found, _find_last_error())
             except KeyboardInterrupt:
                 self._open.clear()
         if self._portal is not None:
@@ -143,6 +155,12 @@ class Portal:
         self._lock = threading.Lock()
         self._portal = None
         self._open = {}
+
+
+def _find_last_error() -> BaseException | None:
+    """Return the exception that ends the program, if one does; in a shell it ends nothing."""
+    is_shell = hasattr(sys, "ps1")
+    return None if is_shell else getattr(sys, "last_value", None)
 
 
 async def _serve(ready: Future[BlockingPortal]) -> None:

@@ -1,14 +1,48 @@
-"""The starts of one batch: when all are over, and the error of those that were abandoned."""
+"""The starts of one batch: what is written before they begin, and when all of them are over.
+
+Also what is said of the instances of a fleet: how many there are, and that there is none of a name.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+
 import anyio
+import attrs
 
 from clawblox.concurrency.batch import Advance
-from clawblox.errors import WorldStartError
+from clawblox.errors import UsageError, WorldStartError
+from clawblox.instance.instance import Instance
+from clawblox.instance.launch import Launch, Past
 from clawblox.instance.supervisor import Supervisor
+from clawblox.rundir.claims import claimed_names
+from clawblox.rundir.manifest import Update
+from clawblox.rundir.manifest_updates import (
+    instances_update,
+    reopened_update,
+    restart_update,
+    run_update,
+)
+from clawblox.rundir.paths import records_dir
+from clawblox.rundir.records import read_running, write_records
+from clawblox.system.files import make_private_dir
+from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Starts", "given_up"]
+__all__ = [
+    "Starts",
+    "describe_counts",
+    "given_up",
+    "list_members",
+    "lone_update",
+    "member_update",
+    "no_instance",
+    "note_planned",
+]
+
+_log = OwnLog(__name__)
 
 
 class Starts:
@@ -51,3 +85,108 @@ class Starts:
 def given_up(name: str, failed: str) -> WorldStartError:
     """Return the error for instance ``name``, abandoned because instance ``failed`` failed."""
     return WorldStartError(f"the start was abandoned because {failed!r} failed", instance=name)
+
+
+def describe_counts(supervisors: Iterable[Supervisor], starting: int) -> str:
+    """Return how many instances stand where: ``8 ready, 1 starting``.
+
+    Args:
+        supervisors: Those that became ready.
+        starting: How many are being started.
+    """
+    states = [known.lifecycle.state.value for known in supervisors]
+    counts = Counter([*states, *("starting" for _ in range(starting))])
+    return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"
+
+
+def no_instance(name: str | None, known: Iterable[str], past: Iterable[str]) -> UsageError:
+    """Return the error for an instance that is not there.
+
+    Args:
+        name: Its name; None if none was given.
+        known: Names of the instances that are there.
+        past: Names of those that there were.
+    """
+    known = tuple(known)
+    ended = ", ".join(one for one in past if one not in known)
+    asked = "no instance was named" if name is None else f"no instance {name!r}"
+    there_were = f", and there were: {ended}" if ended else ""
+    message = f"{asked}; there are: {', '.join(known) or 'none'}{there_were}"
+    return UsageError(message, hint="start one, or say instance=")
+
+
+def lone_update(launch: Launch) -> Update:
+    """Return what the manifest of a lone instance says of its run; the caller says the rest.
+
+    Even an update that says nothing creates the manifest if there is none.
+    """
+    lineage = {} if launch.archive is None else launch.lineage
+    return run_update(labels=launch.options.labels, **lineage)
+
+
+def note_planned(run_dir: Path, instances: Iterable[Instance]) -> None:
+    """Write that the starts of instances are planned, so that a resume finds them. Blocks.
+
+    An instance whose name another process has keeps the record that it has; its start will fail.
+    """
+    held = claimed_names(run_dir) | {record.name for record in read_running(run_dir)}
+    planned = [instance for instance in instances if instance.name not in held]
+    try:
+        make_private_dir(records_dir(run_dir))
+        write_records(run_dir, [instance.make_record("planned") for instance in planned])
+    except OSError as error:
+        _log.warning("planned starts not recorded", error=str(error))
+        return
+    for instance in planned:
+        instance.is_planned = True
+
+
+def list_members(launches: Mapping[str, Launch]) -> Update:
+    """Return what the manifest of a run directory says of the instances with their own."""
+    members = {name: one for name, one in launches.items() if one.index is not None}
+    return instances_update(
+        {name: one.instance_dir for name, one in members.items()},
+        {name: one.options.labels for name, one in members.items()},
+    )
+
+
+def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:
+    """Return what the manifest of an instance says of its run when it is started.
+
+    Args:
+        launch: The start.
+        run_id: Id of its run, if it is a new one.
+        begun_at: When the run began, if it is a new one.
+    """
+    if launch.past is not None:
+        return _resumed_update(launch, launch.past)
+    return _begun_update(launch, run_id, begun_at)
+
+
+def _begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Update:
+    return run_update(
+        id=run_id,
+        index=launch.index,
+        status="running",
+        started_at=begun_at,
+        labels=launch.options.labels,
+        **launch.lineage,
+    )
+
+
+def _resumed_update(launch: Launch, past: Past) -> Update:
+    run = reopened_update()
+    if not past.is_labelled:
+        run = _begun_update(launch.begun, past.run_id, past.started_at)
+    if not past.number:
+        return run
+    restart = restart_update(
+        number=past.number,
+        at=past.at,
+        exit=past.exit,
+        resume_from=launch.resume_path,
+        parent_sha256=launch.parent_sha256,
+        run_id=past.run_id,
+        by="resume",
+    )
+    return attrs.evolve(run, restarts=restart.restarts)

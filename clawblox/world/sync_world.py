@@ -197,8 +197,11 @@ class World(WorldMetadata):
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed: the instances were killed at once.
         """
+        self._close()
+
+    def _close(self, error: BaseException | None = None) -> None:
         self._is_open = False
-        portal.leave(self._world)
+        portal.leave(self._world, error)
 
     def __enter__(self) -> Self:
         self.open()
@@ -210,11 +213,12 @@ class World(WorldMetadata):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(exc)
 
     start = _sync(AsyncWorld.start)
     start_many = _sync(AsyncWorld.start_many)
     fork = _sync(AsyncWorld.fork)
+    resume_all = _sync(AsyncWorld.resume_all)
     stop = _sync(AsyncWorld.stop)
     wait = _sync(AsyncWorld.wait)
     stop_all = _sync(AsyncWorld.stop_all)

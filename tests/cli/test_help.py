@@ -50,7 +50,7 @@ def test_every_help_is_complete_and_for_users(name: str, command: click.Command)
     assert "...\n" not in text.partition("Commands:")[2]  # no summary is cut
 
 
-@pytest.mark.parametrize("name", ["run", "up", "fork"])
+@pytest.mark.parametrize("name", ["run", "up", "fork", "resume"])
 def test_every_option_is_in_a_section(name: str) -> None:
     context = click.Context(find_command(name), info_name=name)
     _, _, last = find_command(name).get_help(context).partition("\nOther:\n")

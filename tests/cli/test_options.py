@@ -10,7 +10,7 @@ import click
 import pytest
 
 from clawblox.cli.field_options import FieldOption
-from clawblox.cli.options import OrchestratorOptions, StopOptions
+from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
 from clawblox.config.options import ManyOptions, OnFailure, SaveOptions, StartOptions
 from clawblox.errors import ConfigError
 from clawblox.results import RestartMode
@@ -21,6 +21,7 @@ CLASSES: dict[str, list[type]] = {
     "run": [StartOptions, StopOptions],
     "up": [ManyOptions, OrchestratorOptions],
     "fork": [ManyOptions, OrchestratorOptions],
+    "resume": [ResumeOptions, OrchestratorOptions],
     "save": [SaveOptions],
     "stop": [StopOptions],
 }
@@ -41,6 +42,7 @@ WITHOUT_FIELD = {
     ("run", "tmux"): "for the command line alone",
     ("up", "count"): "a parameter of start_many",
     ("up", "run_dir"): "a parameter of start_many",
+    ("up", "choice"): "whether it starts any",
     ("up", "detach"): "how the command itself runs",
     ("up", "starter_fd"): "how the command runs itself in the background",
     ("fork", "count"): "a parameter of fork",
@@ -48,6 +50,9 @@ WITHOUT_FIELD = {
     ("fork", "run_id"): "chooses SOURCE",
     ("fork", "detach"): "how the command itself runs",
     ("fork", "starter_fd"): "how the command runs itself in the background",
+    ("resume", "dry_run"): "shows what would be started",
+    ("resume", "detach"): "how the command itself runs",
+    ("resume", "starter_fd"): "how the command runs itself in the background",
     ("save", "as_json"): "how the command prints",
     ("stop", "as_json"): "how the command prints",
     ("stop", "wants_save"): "another operation before the stop",
@@ -56,7 +61,7 @@ WITHOUT_FIELD = {
 DEFAULTS = {("run", "port"): 8080}
 """Defaults that differ from those of the class: a person wants a port to remember."""
 
-ARGUMENTS = {"fork": ["runs/r001", "w000"]}
+ARGUMENTS = {"fork": ["runs/r001", "w000"], "resume": ["runs/r001"]}
 
 PAIRS = [
     pytest.param(name, one, id=f"{name}-{one.__name__}")

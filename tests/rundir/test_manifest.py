@@ -309,7 +309,7 @@ def test_labels_replace_those_of_an_earlier_start_and_empty_ones_remove_them():
 
 def restart(number: int, resume_from: Path | None = None, exit_: str = "exit status 3") -> Update:
     at = f"2026-06-22T18:59:{number:02}Z"
-    return restart_update(number=number, at=at, exit=exit_, resume_from=resume_from)
+    return restart_update(number=number, at=at, exit=exit_, resume_from=resume_from, by="policy")
 
 
 def test_restarts_stand_in_their_order_and_each_of_them_once():
@@ -322,13 +322,15 @@ def test_restarts_stand_in_their_order_and_each_of_them_once():
             "at": "2026-06-22T18:59:01Z",
             "exit": "exit status 3",
             "resume_from": "checkpoints/a.json",
+            "by": "policy",
         },
-        {"number": 2, "at": "2026-06-22T18:59:02Z", "exit": "exit status 3"},
+        {"number": 2, "at": "2026-06-22T18:59:02Z", "exit": "exit status 3", "by": "policy"},
         {
             "number": 3,
             "at": "2026-06-22T18:59:03Z",
             "exit": "exit status 3",
             "resume_from": "/other/b.json",
+            "by": "policy",
         },
     ]
     assert manifest.merged(restart(2), restart(1, ROOT / "checkpoints/a.json")) == manifest
@@ -345,7 +347,7 @@ def test_a_run_that_is_renamed_is_so_in_all_that_belongs_to_it():
         checkpoint_update(saved, run_id="old"),
         checkpoint_update({"path": "checkpoints/b.json"}, run_id="another"),
         checkpoint_update({"path": "checkpoints/c.json"}),
-        restart_update(number=1, at="now", exit="", resume_from=None, run_id="old"),
+        restart_update(number=1, at="now", exit="", resume_from=None, run_id="old", by="policy"),
     )
     odd = Manifest(PATH, {**manifest.document, "recordings": [{"path": "r", "run_id": "old"}]})
     odd.document["checkpoints"].extend([7, {"run_id": ["old"]}])

@@ -277,19 +277,22 @@ def test_what_this_process_starts_is_found(tmp_path: Path) -> None:
     assert own_start(tmp_path) == record
 
 
-def test_those_that_are_planned_and_have_no_record_yet_wait(tmp_path: Path) -> None:
+def test_those_that_are_planned_wait_and_are_interrupted_without_an_owner(tmp_path: Path) -> None:
     assert (run_owner(tmp_path), count_waiting(tmp_path)) == (None, 0)
     claim = claim_run(tmp_path)
     assert (run_owner(tmp_path), count_waiting(tmp_path)) == (os.getpid(), 0)
-    names = ("w000", "w001", "w002")
-    instances = [{"name": name, "dir": f"worlds/{name}"} for name in names]
-    manifest = tmp_path / ".clawblox" / "manifest.json"
-    manifest.write_text(json.dumps({"schema_version": 1, "instances": instances}))
+    for name in ("w000", "w001", "w002"):
+        written(tmp_path, name, state="planned", pid=0, orchestrator_pid=os.getpid())
     assert count_waiting(tmp_path) == 3
+    assert read_instances(tmp_path) == []
     written(tmp_path, "w001", state="failed")
     assert count_waiting(tmp_path) == 2
+    written(tmp_path, "w002", state="planned", pid=0, orchestrator_pid=NOBODY)
+    assert count_waiting(tmp_path) == 1
+    told = {one.name: (one.state, one.pid, one.url) for one in read_instances(tmp_path)}
+    assert told["w002"][:2] == ("interrupted", None)
     claim.release()
-    assert (run_owner(tmp_path), count_waiting(tmp_path)) == (None, 0)
+    assert run_owner(tmp_path) is None
 
 
 def test_an_orchestrator_that_died_owns_nothing(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from clawblox.cli.field_options import SectionedCommand, SectionOption, options_
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import world_argument
 from clawblox.cli.running.foreground import Foreground
+from clawblox.cli.running.resuming import note_interrupted
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.running.worlds import open_world
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError, PortInUseError
+from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.snapshot_files import find_archive
 from clawblox.rundir.status import own_start
 from clawblox.world.async_world import AsyncWorld
@@ -87,6 +89,8 @@ def command(
     configure_logging()
     opened = open_world(world)
     directory = _run_dir(opened, options)
+    if options.resume is None:
+        note_interrupted(resolve_run_dir(directory))
     tokens = _tokens()
     arguments = attrs.asdict(options, recurse=False)
     arguments.update(run_dir=directory, env=tokens, _tmux_session=tmux)

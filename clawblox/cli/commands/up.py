@@ -11,8 +11,21 @@ from clawblox.cli.field_options import SectionedCommand, SectionOption, options_
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.parameters import PATH, count_option, world_argument
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
+from clawblox.cli.running.orchestrator import Start
+from clawblox.cli.running.resuming import (
+    Choice,
+    choose,
+    require_interrupted,
+    show_interruption,
+)
 from clawblox.cli.running.worlds import open_world
+from clawblox.concurrency.batch import Batch
+from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import ManyOptions
+from clawblox.results import StartedWorld
+from clawblox.rundir.interrupted import find_interrupted, interrupted_names, set_aside
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.world.async_world import AsyncWorld
 
 __all__ = ["command"]
 
@@ -47,6 +60,23 @@ __all__ = ["command"]
     show_default="the world directory",
     help="Run directory.",
 )
+@click.option(
+    "--continue",
+    "choice",
+    cls=SectionOption,
+    section="Recording and resuming",
+    flag_value="continue",
+    help="Resume the interrupted instances of the run directory, with the options that they had, "
+    "in place of starting new ones.",
+)
+@click.option(
+    "--fresh",
+    "choice",
+    cls=SectionOption,
+    section="Recording and resuming",
+    flag_value="fresh",
+    help="Start new instances even if others were interrupted in the run directory.",
+)
 @add_orchestrator_options
 @click.pass_context
 def command(
@@ -56,6 +86,7 @@ def command(
     count: int,
     options: ManyOptions,
     run_dir: str | None,
+    choice: Choice | None,
     orchestrator_options: OrchestratorOptions,
     detach: bool,
     starter_fd: int | None,
@@ -64,21 +95,56 @@ def command(
 
     WORLD is a directory with a world.toml, or the URL of one in a GitHub repository; by default
     the current directory. On a terminal a live table shows the instances; elsewhere each event is
-    a line.
+    a line. If instances were interrupted in the run directory, --continue or --fresh says what to
+    do; at a terminal you are asked.
 
     \f
     Raises:
         ClawbloxError: Instances failed to start, or ended by themselves.
+        UsageError: Instances were interrupted in the run directory, and no option says what to do.
     """
     opened = open_world(world)
     directory = opened.dir if run_dir is None else Path(run_dir).absolute()
-    start = partial(
-        opened.start_many,
+    place = resolve_run_dir(directory)
+    choice = choose(place, choice)
+    _pass_on(ctx, choice)
+    start: Start
+    if choice == "continue":
+        found = find_interrupted(place, world_dir=opened.dir)
+        require_interrupted(found, place)
+        show_interruption(found, place)
+        count = len(found.instances)
+        start = partial(opened.resume_all, directory, env=options.env, _found=found)
+    else:
+        start = partial(_start_fresh, opened, directory, place, count, options)
+    batch_run = BatchRun(
+        opened,
+        directory,
+        count,
+        start,
+        orchestrator_options,
+        starter_fd,
+        verb="Resuming" if choice == "continue" else "Starting",
+    )
+    run_batch(ctx, batch_run, detach=detach)
+
+
+def _pass_on(ctx: click.Context, choice: Choice) -> None:
+    """Have the same command in the background do what was chosen here."""
+    original: tuple[str, ...] = ctx.obj
+    if not {"--continue", "--fresh"} & {*original}:
+        ctx.obj = (original[0], f"--{choice}", *original[1:])
+
+
+async def _start_fresh(
+    world: AsyncWorld, directory: Path, place: Path, count: int, options: ManyOptions
+) -> Batch[StartedWorld]:
+    """Start new instances; those that were interrupted before are not resumed any more."""
+    await run_blocking(lambda: set_aside(place, interrupted_names(place)))
+    return await world.start_many(
         count,
         run_dir=directory,
         resume=options.resume,
         on_failure=options.on_failure,
         **options.shared(),
     )
-    batch_run = BatchRun(opened, directory, count, start, orchestrator_options, starter_fd)
-    run_batch(ctx, batch_run, detach=detach)

@@ -2,7 +2,8 @@
 
 - ``foreground``: ``run``: one world from start to end.
 - ``start_progress``: its progress line while a start is slow.
-- ``batch_run``: what ``up`` and ``fork`` share: running many instances, here or in the background.
+- ``batch_run``: running many instances, here or in the background.
+- ``resuming``: what ``resume`` and ``up --continue`` share: what goes on, and from what.
 - ``orchestrator``: many instances from start to end, and the signals that end them.
 - ``displays``: what is shown meanwhile: the live table, or lines.
 - ``live_table``: the live table.

@@ -1,4 +1,4 @@
-"""What ``up`` and ``fork`` share: running many instances, here or in the background."""
+"""What ``up``, ``fork`` and ``resume`` share: running many instances, here or in the background."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ class BatchRun:
         options: What the orchestrator does besides.
         starter_fd: Socket of the command that spawned this process to run them in the background;
             None when this is the command itself.
+        verb: What their start is called.
     """
 
     world: AsyncWorld
@@ -74,6 +75,7 @@ class BatchRun:
     start: Start
     options: OrchestratorOptions
     starter_fd: int | None
+    verb: str = "Starting"
 
 
 def run_batch(ctx: click.Context, batch_run: BatchRun, *, detach: bool) -> None:
@@ -109,6 +111,7 @@ async def _run_here(batch_run: BatchRun) -> int:
             display=_make_display(output, batch_run, states),
             options=batch_run.options,
             starter=None if fd is None else StarterChannel(fd),
+            verb=batch_run.verb,
         )
         return await orchestrator.run()
 
@@ -130,7 +133,7 @@ def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -
 def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
     background = spawn_in_background(args, batch_run.run_dir)
     try:
-        result = anyio.run(_wait_for_start, background, batch_run.count)
+        result = anyio.run(_wait_for_start, background, batch_run)
         if result is None:
             return _show_early_end(background)
         for line in _summary(result, background, batch_run.run_dir):
@@ -144,8 +147,8 @@ def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
         background.detach()
 
 
-async def _wait_for_start(background: BackgroundProcess, count: int) -> StartResult | None:
-    async with progress_bar("Starting", count) as bar:
+async def _wait_for_start(background: BackgroundProcess, batch_run: BatchRun) -> StartResult | None:
+    async with progress_bar(batch_run.verb, batch_run.count) as bar:
         return await background.wait_for_start(lambda is_ready: bar.advance(is_failed=not is_ready))
 
 

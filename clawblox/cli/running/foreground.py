@@ -108,6 +108,7 @@ class Foreground:
             self._signals.append(number)
             if len(self._signals) == 1:
                 note("\nStopping the world. A second Ctrl-C kills it.")
+                self._world._interrupt()
                 self._starting.cancel()
                 self._is_ending.set()
             else:
@@ -134,6 +135,7 @@ class Foreground:
                         await output.write_line(line.text)
         except (OutputGone, OSError):
             self._is_output_gone = True
+            self._world._interrupt()
             self._is_ending.set()
         self._is_printed.set()
 

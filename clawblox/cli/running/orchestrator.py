@@ -43,6 +43,7 @@ class Orchestrator:
         options: What to do besides starting them.
         starter: Channel to the command that spawned this process in the background; None if it
             runs in the foreground.
+        verb: What the start of the instances is called.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Orchestrator:
         display: Display,
         options: OrchestratorOptions,
         starter: StarterChannel | None,
+        verb: str,
     ) -> None:
         self._world = world
         self._run_dir = run_dir
@@ -63,6 +65,7 @@ class Orchestrator:
         self._display = display
         self._options = options
         self._starter = starter
+        self._verb = verb
         self._facts: list[str] = []
         self._signals: list[signal.Signals] = []
         self._is_output_gone = False
@@ -123,7 +126,7 @@ class Orchestrator:
 
     async def _start_instances(self) -> None:
         begun_at = anyio.current_time()
-        self._say_with_hint(f"Starting {_instances(self._states.total)}.")
+        self._say_with_hint(f"{self._verb} {_instances(self._states.total)}.")
         with self._starting:
             batch = await self._start()
             # Every result was an event before, which has been taken.
@@ -203,6 +206,7 @@ class Orchestrator:
     async def _end(self) -> None:
         """Stop everything, perhaps saving it first; kill it once the second signal cancels that."""
         self._is_ending = True
+        self._world._interrupt()
         self._starting.cancel()
         await self._is_start_done.wait()
         with self._gentle_end:

@@ -110,6 +110,12 @@ def _restarting(detail: Mapping[str, Any]) -> str:
     return text if reason is None else f"{text}: {reason}"
 
 
+def _resuming(detail: Mapping[str, Any]) -> str:
+    path, reason = detail["resume_path"], detail["reason"]
+    text = "resuming as its run began" if path is None else f"resuming from {path.name}"
+    return text if reason is None else f"{text}: {reason}"
+
+
 def _ramp_slowed(detail: Mapping[str, Any]) -> str:
     pressure = detail["pressure"]
     busy = "" if pressure is None else f" (CPU pressure {pressure:.0%})"
@@ -129,6 +135,7 @@ _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "halted": lambda detail: f"halted: {detail['reason']}",
     "unresponsive": lambda detail: f"does not respond: {detail['seen']}",
     "restarting": _restarting,
+    "resuming": _resuming,
     "gave_up": lambda detail: f"will not be restarted: {detail['reason']}",
     "saved": lambda detail: f"saved {detail['path'].name} ({format_bytes(detail['size_bytes'])})",
     "save_failed": lambda detail: f"not saved: {describe_error(detail['error'])}",

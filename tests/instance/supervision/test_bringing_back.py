@@ -103,7 +103,7 @@ async def test_a_fresh_restart_keeps_only_the_address(tmp_path: Path, run: Path)
         assert variables_of(status.pid)["WORLD_OPERATOR_TOKEN"] != token
         assert ask(first.port, "GET", "/observe", headers={"X-Session": session}).status == 401
         (entry,) = manifest_of(first.instance_dir)["restarts"]
-        assert entry.keys() == {"at", "exit", "number", "run_id"}
+        assert entry.keys() == {"at", "by", "exit", "number", "run_id"}
         assert (await world.save())["time"] == 0.0
         metrics = world.metrics
         assert (metrics.starts, metrics.exits, metrics.restarts, metrics.ready_s.count) == (

@@ -118,7 +118,7 @@ async def test_an_exception_in_the_block_stops_all_of_them(tmp_path: Path, run: 
             batch = await world.start_many(8, run_dir=run)
             raise ZeroDivisionError
     assert leftovers(run, ports_of(batch)) == []
-    assert {one["status"] for one in statuses(run, batch.done).values()} == {"complete"}
+    assert {one["status"] for one in statuses(run, batch.done).values()} == {"interrupted"}
 
 
 SCRIPT = """

@@ -1,0 +1,117 @@
+"""``clawblox resume``: go on with a run that was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import click
+
+from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
+from clawblox.cli.options import OrchestratorOptions, ResumeOptions
+from clawblox.cli.parameters import PATH, existing_run_dir
+from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
+from clawblox.cli.running.resuming import require_interrupted, show_interruption
+from clawblox.cli.running.worlds import open_world
+from clawblox.config.world_toml import CONFIG_NAME
+from clawblox.errors import ClawbloxError, UsageError
+from clawblox.rundir.interrupted import Interruption, find_interrupted
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.world.async_world import AsyncWorld
+
+__all__ = ["command"]
+
+
+@click.command(
+    "resume",
+    cls=SectionedCommand,
+    epilog="""\
+    \b
+    Examples:
+      clawblox resume runs/r001             all that were interrupted
+      clawblox resume runs/r001 --dry-run   only show what goes on, and from what
+      clawblox resume runs/r001 w000 w003   these two, even if stopped on purpose
+      clawblox resume runs/r001 --autosave 300 --detach
+
+    After a crash, a reboot or Ctrl-C, each instance goes on with the same name, directory and
+    options, from the last good save of its run; without one, as its run began. An instance that
+    was stopped on purpose, or whose world ended with status 0, is left alone. Values of --env are
+    not on disk: set these variables in the environment, or give --env again.
+
+    Signals and the exit status are those of clawblox up. It is also 1 if there is nothing to
+    resume.
+    """,
+)
+@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
+@click.argument("names", metavar="[INSTANCE]...", nargs=-1)
+@options_from(ResumeOptions, "options")
+@click.option(
+    "--dry-run",
+    cls=SectionOption,
+    section="Instances",
+    is_flag=True,
+    help="Only show what would go on, and from what.",
+)
+@add_orchestrator_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    run_dir: str,
+    names: tuple[str, ...],
+    options: ResumeOptions,
+    dry_run: bool,
+    orchestrator_options: OrchestratorOptions,
+    detach: bool,
+    starter_fd: int | None,
+) -> None:
+    """Go on with a run that was interrupted, until Ctrl-C or until all instances have ended.
+
+    RUN_DIR is its run directory; without an INSTANCE, all instances that were interrupted go on.
+
+    \f
+    Raises:
+        ClawbloxError: There is nothing to resume; or instances failed to start.
+        UsageError: Instances of several worlds were interrupted, or a name is wrong.
+    """
+    directory = resolve_run_dir(existing_run_dir(run_dir))
+    found = find_interrupted(directory, names)
+    require_interrupted(found, directory)
+    world = _open_world_of(found)
+    show_interruption(found, directory)
+    if dry_run:
+        return
+    start = partial(
+        world.resume_all, directory, instances=names or None, env=options.env, _found=found
+    )
+    count = len(found.instances)
+    batch_run = BatchRun(
+        world, directory, count, start, orchestrator_options, starter_fd, verb="Resuming"
+    )
+    run_batch(ctx, batch_run, detach=detach)
+
+
+def _open_world_of(found: Interruption) -> AsyncWorld:
+    """Return the world of the instances that go on."""
+    worlds = _group_by_world(found)
+    if len(worlds) > 1:
+        parts = (f"{Path(world).name} ({', '.join(names)})" for world, names in worlds.items())
+        raise UsageError(
+            f"Instances of {len(worlds)} worlds were interrupted: {'; '.join(parts)}",
+            hint="name the instances of one of them",
+        )
+    ((world_dir, names),) = worlds.items()
+    if not (Path(world_dir) / CONFIG_NAME).is_file():
+        raise ClawbloxError(
+            f"The world of {', '.join(names)} is gone: there is no {CONFIG_NAME} in '{world_dir}'",
+            hint="put the world back where it was",
+        )
+    return open_world(world_dir)
+
+
+def _group_by_world(found: Interruption) -> Mapping[str, list[str]]:
+    worlds: dict[str, list[str]] = {}
+    for record in found.records:
+        worlds.setdefault(record.world_dir, []).append(record.name)
+    return worlds

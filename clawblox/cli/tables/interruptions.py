@@ -1,0 +1,60 @@
+"""What of an interrupted run goes on, from what, and what is left alone, as lines of text."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from clawblox.cli.tables.formatting import format_age, format_seconds, printable, shorten_path
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.interrupted import Interrupted, Interruption
+from clawblox.rundir.records import InstanceRecord
+
+__all__ = ["describe_interruption", "describe_left"]
+
+
+def describe_interruption(found: Interruption, run_dir: Path) -> Iterator[str]:
+    """Yield a line for each instance that goes on, and one for those that are left alone."""
+    width = max((len(record.name) for record in found.records), default=0)
+    for instance in found.instances:
+        yield f"  {instance.record.name:{width}}  {printable(_describe(instance, run_dir))}"
+    if found.left:
+        yield f"Left alone: {describe_left(found)}"
+
+
+def describe_left(found: Interruption) -> str:
+    """Return why instances are left alone, with their names."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in found.left.items():
+        reasons.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+
+
+def _describe(instance: Interrupted, run_dir: Path) -> str:
+    if instance.problem is not None:
+        return f"cannot go on: {instance.problem}"
+    if not instance.number:
+        return "begins now: it was waiting to be started"
+    if instance.save is None:
+        return f"as its run began: {instance.reason}"
+    text = _describe_save(instance.save, instance.record, run_dir)
+    return text if instance.reason is None else f"{text}, because {instance.reason}"
+
+
+def _describe_save(save: SavedSnapshot, record: InstanceRecord, run_dir: Path) -> str:
+    path = save.path
+    with contextlib.suppress(ValueError):
+        path = path.relative_to(run_dir)
+    time = [] if save.time is None else [f"sim time {save.time:g}"]
+    return ", ".join((f"from {shorten_path(path)}", *time, _describe_age(save, record)))
+
+
+def _describe_age(save: SavedSnapshot, record: InstanceRecord) -> str:
+    # Of an instance that was killed with its orchestrator, only the save tells the time.
+    if record.state in ("exited", "failed") and record.ended_at is not None:
+        with contextlib.suppress(ValueError):
+            saved, ended = map(datetime.fromisoformat, (save.created_at, record.ended_at))
+            return f"saved {format_seconds((ended - saved).total_seconds())} before it ended"
+    return f"saved {format_age(save.created_at)} ago"

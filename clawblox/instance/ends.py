@@ -1,0 +1,43 @@
+"""How instances end, and what their records and manifests say of it. Pure."""
+
+from __future__ import annotations
+
+import attrs
+
+from clawblox.rundir.manifest_updates import RunStatus
+from clawblox.rundir.records import RecordState
+
+__all__ = ["End"]
+
+
+@attrs.frozen(kw_only=True)
+class End:
+    """The end of an instance.
+
+    Attributes:
+        was_begun: Whether its start had begun, so that there is something of it.
+        was_ready: Whether it was ever ready.
+        has_died: Whether it ended by itself, or was ended because it hung or had halted.
+        has_finished: Whether it ended by itself, with status 0.
+        is_on_purpose: Whether somebody had it stopped, so that a resume leaves it alone.
+    """
+
+    was_begun: bool
+    was_ready: bool
+    has_died: bool
+    has_finished: bool
+    is_on_purpose: bool
+
+    @property
+    def state(self) -> RecordState:
+        """The state of its record."""
+        if self.was_ready:
+            return "exited"
+        return "failed" if self.was_begun or self.is_on_purpose else "interrupted"
+
+    @property
+    def run_status(self) -> RunStatus:
+        """How far its run is."""
+        if not self.was_ready or (self.has_died and not self.has_finished):
+            return "failed"
+        return "complete" if self.has_finished or self.is_on_purpose else "interrupted"

@@ -1,0 +1,307 @@
+"""What of a run can go on: instances that ended without being stopped on purpose, and from what.
+
+An instance goes on from the last good save of its run, else as the run began. Records, manifests
+and snapshots are read; nothing is changed. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+
+from clawblox.errors import ManifestError, RunLockedError, UsageError
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.claims import claim_run, describe_holder
+from clawblox.rundir.manifest import Manifest, ManifestEntry, read_manifest
+from clawblox.rundir.paths import name_lock
+from clawblox.rundir.records import InstanceRecord, read_records, replace_record
+from clawblox.rundir.status import has_owner, is_over
+from clawblox.system.files import has_digest, lock_file, unlock_file
+from clawblox.system.process_tree import boot_id
+
+__all__ = ["Interrupted", "Interruption", "find_interrupted", "interrupted_names", "set_aside"]
+
+
+@attrs.frozen
+class Interrupted:
+    """An instance that can go on.
+
+    Attributes:
+        record: Its record.
+        saves: The saves of its run, oldest first; the last one is good. Empty if it goes on as its
+            run began.
+        reason: Why it does not go on from its newest save; None if it does.
+        number: Number of the restart of the run that this will be, from 1; 0 if it never began.
+        is_labelled: Whether the manifest tells of its run.
+        problem: Why it cannot go on at all; None if it can.
+    """
+
+    record: InstanceRecord
+    saves: tuple[SavedSnapshot, ...]
+    reason: str | None
+    number: int
+    is_labelled: bool
+    problem: str | None
+
+    @property
+    def save(self) -> SavedSnapshot | None:
+        """The save that it goes on from."""
+        return self.saves[-1] if self.saves else None
+
+    @property
+    def exit(self) -> str:
+        """How it ended, in words."""
+        record = self.record
+        if record.halt is not None:
+            return f"halted: {record.halt}"
+        if record.exit is not None:
+            return str(record.exit)
+        if record.state == "failed":
+            return "its start failed"
+        same_boot = record.boot_id == boot_id()
+        return "its orchestrator was killed" if same_boot else "the machine was restarted"
+
+
+@attrs.frozen
+class Interruption:
+    """What a resume brings back, and what it leaves alone.
+
+    Attributes:
+        instances: The instances that go on, by name.
+        left: Why others are left alone, by name.
+    """
+
+    instances: tuple[Interrupted, ...]
+    left: Mapping[str, str]
+
+    @property
+    def records(self) -> list[InstanceRecord]:
+        """The records of the instances that go on."""
+        return [found.record for found in self.instances]
+
+
+def find_interrupted(
+    run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
+) -> Interruption:
+    """Return the instances of a run directory that can go on, and from what.
+
+    Args:
+        run_dir: The run directory, resolved.
+        names: The instances that are meant, even when they were stopped on purpose; none means all
+            that were interrupted.
+        world_dir: Leave instances of other worlds alone; None takes those of all worlds.
+
+    Raises:
+        UsageError: One of ``names`` is not there, has finished or runs; or the directory was moved.
+        RunLockedError: Another orchestrator runs instances here; names it.
+    """
+    claim_run(run_dir).release()
+    chosen: list[InstanceRecord] = []
+    left: dict[str, str] = {}
+    for record in _select(run_dir, names, world_dir):
+        _refuse_owned(run_dir, record)
+        why = _why_left(record, is_named=bool(names))
+        if why is None:
+            chosen.append(record)
+        elif names:
+            raise UsageError(f"instance {record.name!r} cannot be resumed: it {why}")
+        else:
+            left[record.name] = why
+    return Interruption(tuple(_Reading().describe(record) for record in chosen), left)
+
+
+def interrupted_names(run_dir: Path) -> list[str]:
+    """Return the names of the instances that a resume would bring back."""
+    return [one.name for one in read_records(run_dir) if _is_interrupted(one)]
+
+
+def set_aside(run_dir: Path, names: Iterable[str]) -> None:
+    """Note that instances that have ended are not to be brought back.
+
+    Args:
+        run_dir: The run directory.
+        names: Their names.
+
+    Raises:
+        OSError: A record cannot be written.
+    """
+    meant = set(names)
+    for record in read_records(run_dir):
+        if record.name in meant and is_over(record):
+            replace_record(run_dir, attrs.evolve(record, stopped_on_purpose=True))
+
+
+# -- which ----------------------------------------------------------------------------------------
+
+
+def _select(run_dir: Path, names: Sequence[str], world_dir: Path | None) -> list[InstanceRecord]:
+    records = read_records(run_dir)
+    if world_dir is not None:
+        its = _is_at(world_dir)
+        records = [record for record in records if its(record.world_dir)]
+    known = [record.name for record in records]
+    if unknown := [name for name in names if name not in known]:
+        there = ", ".join(known) or "none"
+        raise UsageError(f"no instance {unknown[0]!r} in {run_dir}; there are: {there}")
+    for record in records:
+        if not Path(record.instance_dir).is_relative_to(run_dir):
+            raise UsageError(
+                f"{run_dir} was moved: instance {record.name!r} ran in {record.instance_dir}",
+                hint="move it back, or fork from the snapshots in it",
+            )
+    return [record for record in records if not names or record.name in names]
+
+
+def _is_at(world_dir: Path) -> Callable[[str], bool]:
+    """Return a function that says whether a path is that of a world, however it is spelled."""
+    place = os.path.realpath(world_dir)
+    return functools.cache(lambda path: os.path.realpath(path) == place)
+
+
+def _refuse_owned(run_dir: Path, record: InstanceRecord) -> None:
+    """Refuse an instance that has not ended and that a living orchestrator owns."""
+    is_ours = record.orchestrator_pid == os.getpid()
+    if is_ours or is_over(record) or not has_owner(record):
+        return
+    lock_path = name_lock(run_dir, record.name)
+    fd = lock_file(lock_path)
+    if fd is not None:  # the pid belongs to another program by now
+        unlock_file(lock_path, fd)
+        return
+    raise RunLockedError(
+        f"instance {record.name!r} of {run_dir} is held by "
+        f"{describe_holder(record.orchestrator_pid)}",
+        path=lock_path,
+        pid=record.orchestrator_pid,
+        hint="it runs already; clawblox ps, logs and stop work",
+    )
+
+
+def _why_left(record: InstanceRecord, *, is_named: bool) -> str | None:
+    """Return why an instance is left alone; None if it is to be resumed."""
+    if record.orchestrator_pid == os.getpid() and not is_over(record):
+        return "runs"
+    if record.is_alive and record.is_detached:
+        return "runs detached; World.attach(run_dir) takes it over"
+    if record.has_finished:
+        return "has finished"
+    if record.stopped_on_purpose and not is_named:
+        return "was stopped on purpose"
+    return None
+
+
+def _is_interrupted(record: InstanceRecord) -> bool:
+    if record.has_finished or record.stopped_on_purpose:
+        return False
+    return is_over(record) or not (has_owner(record) or record.is_detached)
+
+
+# -- from what ------------------------------------------------------------------------------------
+
+
+_Found: TypeAlias = tuple[tuple[SavedSnapshot, ...], str | None]
+"""Saves up to the last good one, and why that is not the newest."""
+
+
+class _Reading:
+    """Reads what instances can go on from, each file once."""
+
+    def __init__(self) -> None:
+        self._manifests: dict[Path, Manifest | ManifestError] = {}
+        self._origins: dict[tuple[str | None, str | None], str | None] = {}
+
+    def describe(self, record: InstanceRecord) -> Interrupted:
+        """Return what an instance can go on from."""
+        manifest = self._read_manifest(Path(record.instance_dir))
+        if isinstance(manifest, ManifestError):
+            found: _Found = (), f"it has no save that is known: {manifest.message}"
+            manifest = Manifest(Path())
+        else:
+            found = _find_good_save(tuple(_saves_of(manifest, record)))
+        saves, reason = found
+        return Interrupted(
+            record,
+            saves,
+            reason,
+            number=_next_number(record, manifest),
+            is_labelled=record.index is None or manifest.run.get("id") == record.run_id,
+            problem=None if saves else self._find_problem(record),
+        )
+
+    def _read_manifest(self, directory: Path) -> Manifest | ManifestError:
+        if directory not in self._manifests:
+            try:
+                self._manifests[directory] = read_manifest(directory)
+            except ManifestError as error:
+                self._manifests[directory] = error
+        return self._manifests[directory]
+
+    def _find_problem(self, record: InstanceRecord) -> str | None:
+        """Return why an instance cannot go on as its run began; it is never begun afresh then."""
+        origin = record.first_resume_path, record.first_sha256
+        if origin not in self._origins:
+            self._origins[origin] = _check_origin(*origin)
+        return self._origins[origin]
+
+
+def _check_origin(path: str | None, sha256: str | None) -> str | None:
+    if path is None:
+        return None
+    if not Path(path).is_file():
+        return f"it has no good save, and the snapshot that it began from is missing: {path}"
+    if sha256 is not None and not has_digest(Path(path), sha256):
+        return f"it has no good save, and the snapshot that it began from was changed: {path}"
+    return None
+
+
+def _saves_of(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSnapshot]:
+    """Yield the saves of an instance's run that were not removed on purpose, oldest first."""
+    for entry in _entries_of(manifest.checkpoints, record.run_id):
+        is_its = entry.get("instance") == record.name and "removed_at" not in entry
+        if is_its and entry.get("sha256"):
+            yield SavedSnapshot(
+                path=manifest.resolve(str(entry.get("path"))),
+                format=str(entry.get("format")),
+                time=_number(entry.get("time")),
+                size_bytes=int(_number(entry.get("size_bytes")) or 0),
+                sha256=str(entry["sha256"]),
+                created_at=str(entry.get("created_at")),
+                instance=record.name,
+            )
+
+
+def _find_good_save(saves: tuple[SavedSnapshot, ...]) -> _Found:
+    reason = None if saves else "it has no save"
+    for count in range(len(saves), 0, -1):
+        save = saves[count - 1]
+        if has_digest(save.path, save.sha256):
+            return saves[:count], reason
+        is_there = save.path.exists()
+        wrong = "is not the file that was saved" if is_there else "is missing"
+        reason = reason or f"{save.path.name} {wrong}"
+    return (), reason
+
+
+def _next_number(record: InstanceRecord, manifest: Manifest) -> int:
+    """Return the number of the next restart of a run; 0 for a run that never began."""
+    never_began = record.state in ("planned", "interrupted") and record.pid == 0
+    if never_began and not record.restarts:
+        return 0
+    noted = [entry.get("number") for entry in _entries_of(manifest.restarts, record.run_id)]
+    # A restart that was planned and not begun does not count, unless the manifest has it.
+    begun = record.restarts - never_began
+    return max(begun, *(number for number in noted if type(number) is int), 0) + 1
+
+
+def _entries_of(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry]:
+    # A world may have put anything there.
+    return (one for one in entries if isinstance(one, Mapping) and one.get("run_id") == run_id)
+
+
+def _number(value: Any) -> float | None:  # noqa: ANN401 - another program may have written it
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,53 @@
+"""What killed orchestrators left in the run directories of a fleet, noted and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
+from clawblox.rundir.manifest_updates import run_update
+from clawblox.rundir.manifest_writer import ManifestWriters
+
+__all__ = ["Leftovers"]
+
+
+class Leftovers:
+    """Clears run directories before instances are started there.
+
+    Args:
+        writers: The writers of the manifests.
+    """
+
+    def __init__(self, writers: ManifestWriters) -> None:
+        self._writers = writers
+        self._cleared: set[Path] = set()
+
+    async def clear(self, run_dir: Path, *, without: Collection[str] = ()) -> None:
+        """Mark the runs of killed orchestrators as interrupted, and remove what they left.
+
+        Args:
+            run_dir: The run directory.
+            without: Names of instances whose runs go on.
+
+        Raises:
+            OSError: A record cannot be written.
+            ManifestError: A manifest cannot be written.
+
+        Cancellation: some runs may be marked; the next call goes on.
+        """
+        close = partial(close_interrupted, run_dir, without=without)
+        for directory in await run_blocking(close):
+            await self._writers.of(directory).apply(run_update(status="interrupted"))
+        await self.remove(run_dir)
+
+    async def remove(self, run_dir: Path) -> None:
+        """Remove what killed orchestrators left half-written; only the first call looks.
+
+        Cancellation: waits for what has begun.
+        """
+        if run_dir not in self._cleared:
+            self._cleared.add(run_dir)
+            await run_blocking(remove_leftovers, run_dir)
