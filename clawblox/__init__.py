@@ -60,14 +60,8 @@ if TYPE_CHECKING:
         WorldEvent,
         WorldExit,
     )
-    from clawblox.rundir.lineage import (
-        InstanceLineage,
-        Life,
-        Lineage,
-        LineageSave,
-        Origin,
-        read_lineage,
-    )
+    from clawblox.rundir.lineage import InstanceLineage, Lineage, read_lineage
+    from clawblox.rundir.lives import Life, LineageSave, Origin
     from clawblox.rundir.manifest import Manifest, read_manifest, read_runs
     from clawblox.telemetry.metrics import Histogram, Metrics
     from clawblox.world.agent_client import AsyncAgentClient
@@ -90,14 +84,8 @@ _HOMES = {
     ),
     "clawblox.world.sync_agent": ("AgentClient",),
     "clawblox.world.sync_world": ("World",),
-    "clawblox.rundir.lineage": (
-        "InstanceLineage",
-        "Life",
-        "Lineage",
-        "LineageSave",
-        "Origin",
-        "read_lineage",
-    ),
+    "clawblox.rundir.lineage": ("InstanceLineage", "Lineage", "read_lineage"),
+    "clawblox.rundir.lives": ("Life", "LineageSave", "Origin"),
     "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.telemetry.metrics": ("Histogram", "Metrics"),
     "clawblox.concurrency.batch": ("Batch", "Outcome"),

@@ -31,9 +31,10 @@ async def play(
             print(name, home.name, seen["time"], points[name], sep=",", file=table)
         if seen["time"] >= until:
             return
-        for agent in agents:
-            rng = random.Random(f"{name} {agent.name} {seen['time']}")  # noqa: S311
-            seen = await agent.act("Steer", {"direction": [rng.uniform(-1, 1), rng.uniform(-1, 1)]})
+        agent = agents[int(seen["time"] * 4) % 2]  # in turns, a quarter of a second each
+        rng = random.Random(f"{name} {agent.name} {seen['time']}")  # noqa: S311
+        direction = [rng.uniform(-1, 1), rng.uniform(-1, 1)]
+        seen = await agent.act("Steer", {"direction": direction})
 
 
 async def main() -> None:

@@ -35,7 +35,7 @@ def save_of(name: str, number: int, time: float | None = None, **more: Any) -> d
         "instance": name,
         "path": f"checkpoints/{name}-{number}.json",
         "time": float(number) if time is None else time,
-        "created_at": f"2026-06-22T18:00:{number:02}Z",
+        "created_at": f"2026-06-22T18:{number // 60:02}:{number % 60:02}Z",
         "size_bytes": 1000 + number,
         "sha256": f"digest of {name}-{number}",
         "run_id": f"{name}-run",
@@ -101,6 +101,7 @@ _KEYS = (
     "removed_at", "number", "at", "exit", "resume_from", "parent_sha256", "by", "labels", "id",
     "status", "started_at", "ended_at",
 )  # fmt: skip
+_numbers = st.one_of(st.none(), st.integers(0, 3))
 _entries = st.one_of(
     st.dictionaries(st.sampled_from(_KEYS), _values),
     _values,
@@ -110,10 +111,8 @@ _entries = st.one_of(
         st.integers(0, 3),
         st.one_of(st.none(), st.floats(), st.integers(-5, 5)),
     ),
-    st.builds(
-        restart_of, st.sampled_from(NAMES), st.integers(0, 3), st.one_of(st.none(), st.integers(0, 3))
-    ),
-)  # fmt: skip
+    st.builds(restart_of, st.sampled_from(NAMES), st.integers(0, 3), _numbers),
+)
 _runs = st.one_of(
     _values,
     st.dictionaries(st.sampled_from(_KEYS), _values),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ __all__ = [
     "check_snapshot",
     "check_text",
     "describe_mismatch",
+    "nearest_name",
     "parse_label",
 ]
 
@@ -51,6 +52,8 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 """A number as JSON has it, so that ``007`` stays text."""
 _MAX_LABELS: Final = 16
 _MAX_LABEL_CHARS: Final = 200
+_LIKENESS: Final = 0.75
+"""Share of letters that a misspelling has in common with what was meant."""
 
 
 def describe_mismatch(expected: str, value: object) -> str:
@@ -62,6 +65,28 @@ def describe_mismatch(expected: str, value: object) -> str:
     """
     shown = repr(value)
     return f"{expected}, not {shown if len(shown) <= _SHOWN_CHARS else f'{shown[:57]}...'}"
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that ``name`` is most likely a misspelling of, or None.
+
+    All its words must be alike: ``min_players`` is no misspelling of ``max_players``.
+
+    Args:
+        name: What was written.
+        known: The names that it may be.
+    """
+    from difflib import get_close_matches  # few processes need it
+
+    def is_alike(word: str, other: str) -> bool:
+        return bool(get_close_matches(word, [other], cutoff=_LIKENESS))
+
+    words = name.split("_")
+    for candidate in get_close_matches(name, sorted(known), cutoff=_LIKENESS):
+        others = candidate.split("_")
+        if len(words) != len(others) or all(map(is_alike, words, others)):
+            return candidate
+    return None
 
 
 def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:

@@ -24,6 +24,7 @@ from clawblox.config.arguments import (
     check_seconds,
     check_snapshot,
     check_text,
+    nearest_name,
 )
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS, normalise_base_path
@@ -287,7 +288,9 @@ class InstanceSpec:
         for key in given:
             if key not in known:
                 message = f"an instance of its own has {', '.join(known)}"
-                raise ConfigError(message, key=f"instances.{key}", value=given[key])
+                likely = nearest_name(str(key), known)
+                hint = f"did you mean {likely}?" if likely else None
+                raise ConfigError(message, key=f"instances.{key}", value=given[key], hint=hint)
         return cls(**given)
 
 

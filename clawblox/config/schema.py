@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
 
-from clawblox.config.arguments import describe_mismatch
+from clawblox.config.arguments import describe_mismatch, nearest_name
 
-__all__ = ["Fault", "Keys", "faults", "has_value"]
+__all__ = ["Fault", "Keys", "Misspelling", "faults", "has_value", "misspellings"]
 
 Keys: TypeAlias = tuple[str | int, ...]
 """Where a value stands: table keys and list indexes, outermost first."""
@@ -40,10 +40,45 @@ class Fault:
         return attrs.evolve(self, keys=(*parents, *self.keys))
 
 
+@attrs.frozen
+class Misspelling:
+    """An unknown key that looks like a known one of its table.
+
+    Attributes:
+        keys: Where it stands.
+        likely: The known key.
+    """
+
+    keys: Keys
+    likely: str
+
+
 def faults(config: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield what is wrong with a parsed ``world.toml``, a table before what is in it."""
     yield from _missing(config, "name")
     yield from _entries(config, _SCHEMA)
+
+
+def misspellings(config: Mapping[str, Any]) -> Iterator[Misspelling]:
+    """Yield the unknown keys of a parsed ``world.toml`` that look misspelled.
+
+    Tables that may have any keys are left out, and so are known keys that the table has already.
+    """
+    for parents, known in _TABLES.items():
+        found = _at(config, parents) if has_value(config, parents) else {}
+        if isinstance(found, list):
+            for index, entry in enumerate(found):
+                yield from _misspelled(entry, known, (*parents, index))
+        else:
+            yield from _misspelled(found, known, parents)
+
+
+def _misspelled(table: object, known: Collection[str], parents: Keys) -> Iterator[Misspelling]:
+    entries = table if isinstance(table, dict) else {}
+    for key in entries:
+        likely = None if key in known else nearest_name(key, set(known) - entries.keys())
+        if likely is not None:
+            yield Misspelling((*parents, key), likely)
 
 
 def has_value(value: object, keys: Keys) -> bool:
@@ -62,6 +97,7 @@ def _at(value: Any, keys: Keys) -> Any:  # noqa: ANN401 - any value of a TOML fi
 
 
 _Check: TypeAlias = Callable[[Any], Iterator[Fault]]
+_Schema: TypeAlias = Mapping[tuple[str, ...], _Check]
 
 
 def _expect(test: Callable[[Any], bool], expected: str) -> _Check:
@@ -146,16 +182,14 @@ def _sidecars(value: object) -> Iterator[Fault]:
 def _sidecar(entry: object) -> Iterator[Fault]:
     yield from _table(entry)
     if isinstance(entry, dict):
-        yield from _entries(entry, {("name",): _window_name, ("command",): _command})
+        yield from _entries(entry, _SIDECAR)
         yield from _missing(entry, "name", "command")
 
 
 def _ready(value: object) -> Iterator[Fault]:
     yield from _table(value)
     if isinstance(value, dict):
-        yield from _entries(
-            value, {("path",): _route, ("log",): _pattern, ("interval",): _positive}
-        )
+        yield from _entries(value, _READY)
         if "path" in value and "log" in value:
             yield Fault(("log",), value["log"], "path is set too: give one of them")
 
@@ -163,28 +197,28 @@ def _ready(value: object) -> Iterator[Fault]:
 def _liveness(value: object) -> Iterator[Fault]:
     yield from _table(value)
     if isinstance(value, dict):
-        yield from _entries(
-            value,
-            {
-                ("path",): _route,
-                ("period",): _positive,
-                ("timeout",): _positive,
-                ("failure_threshold",): _count,
-            },
-        )
+        yield from _entries(value, _LIVENESS)
 
 
 def _missing(table: Mapping[str, Any], *required: str) -> Iterator[Fault]:
     yield from (Fault((key,), None, "missing") for key in required if key not in table)
 
 
-def _entries(table: Mapping[str, Any], schema: Mapping[tuple[str, ...], _Check]) -> Iterator[Fault]:
+def _entries(table: Mapping[str, Any], schema: _Schema) -> Iterator[Fault]:
     for keys, check in schema.items():
         if has_value(table, keys):
             yield from (fault.below(*keys) for fault in check(_at(table, keys)))
 
 
-_SCHEMA: Final[Mapping[tuple[str, ...], _Check]] = {
+_SIDECAR: Final[_Schema] = {("name",): _window_name, ("command",): _command}
+_READY: Final[_Schema] = {("path",): _route, ("log",): _pattern, ("interval",): _positive}
+_LIVENESS: Final[_Schema] = {
+    ("path",): _route,
+    ("period",): _positive,
+    ("timeout",): _positive,
+    ("failure_threshold",): _count,
+}
+_SCHEMA: Final[_Schema] = {
     ("name",): _filled,
     ("description",): _text,
     ("max_players",): _count,
@@ -233,3 +267,23 @@ _SCHEMA: Final[Mapping[tuple[str, ...], _Check]] = {
     ("api", "session_header"): _header,
 }
 """Every known key with the check of its value; a table stands before its keys."""
+
+_FREE_TABLES: Final = ("scripts", "renderer", "clawblox", "api")
+"""Tables in which a world may have keys of its own."""
+
+
+def _known_keys() -> dict[tuple[str, ...], frozenset[str]]:
+    schemas = {(): _SCHEMA, ("run", "sidecar"): _SIDECAR, ("run", "ready"): _READY}
+    found: dict[tuple[str, ...], set[str]] = {}
+    for parents, schema in {**schemas, ("run", "liveness"): _LIVENESS}.items():
+        for keys in schema:
+            found.setdefault((*parents, *keys[:-1]), set()).add(keys[-1])
+    return {
+        parents: frozenset(known)
+        for parents, known in found.items()
+        if parents[:1] not in [(name,) for name in _FREE_TABLES]
+    }
+
+
+_TABLES: Final = _known_keys()
+"""The known keys of each table whose keys are all known."""

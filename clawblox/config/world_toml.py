@@ -7,6 +7,7 @@ file: a missing script, document or command is found where it is used.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import tomllib
@@ -18,8 +19,11 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from clawblox import protocol
-from clawblox.config.schema import Fault, Keys, faults, has_value
+from clawblox.config.schema import Fault, Keys, faults, has_value, misspellings
 from clawblox.errors import ConfigError
+from clawblox.telemetry.own_log import OwnLog
+
+_log = OwnLog(__name__)
 
 __all__ = [
     "CONFIG_NAME",
@@ -114,10 +118,13 @@ class WorldConfig:
     Attributes:
         dir: The world directory, absolute, symbolic links resolved.
         config: The parsed file as plain dicts, lists, strings, numbers, booleans and dates.
+        warnings: The unknown keys that look misspelled, for example
+            ``run.comand: did you mean command?``.
     """
 
     dir: Path
     config: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -221,6 +228,8 @@ def _rule(kind: type[_Rule], table: Mapping[str, Any]) -> _Rule:
 def read_world_config(world_dir: Path) -> WorldConfig:
     """Read and check the ``world.toml`` of a world directory.
 
+    Unknown keys that look misspelled are logged as a warning, once in the life of this process.
+
     Args:
         world_dir: The directory; a relative one is taken from the current directory.
 
@@ -235,7 +244,21 @@ def read_world_config(world_dir: Path) -> WorldConfig:
     fault = next(faults(config), None)
     if fault is not None:
         raise _config_error(fault, config, text, path)
-    return WorldConfig(root, config)
+    return WorldConfig(root, config, tuple(_warnings(config, text, path)))
+
+
+def _warnings(config: dict[str, Any], text: str, path: Path) -> Iterator[str]:
+    for found in misspellings(config):
+        key = ascii(_dotted(found.keys))[1:-1]  # it is printed, and may contain anything
+        warning = f"{key}: did you mean {found.likely}?"
+        line = _find_line(text, found.keys)
+        _log_once(warning, f"{path}:{line}" if line else str(path))
+        yield warning
+
+
+@functools.lru_cache(maxsize=256)
+def _log_once(warning: str, place: str) -> None:
+    _log.warning(warning, file=place)
 
 
 def _read_text(root: Path, path: Path) -> str:
@@ -276,7 +299,17 @@ def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -
     # A missing key has no line: the place to look at is the table that lacks it.
     where = fault.keys if has_value(config, fault.keys) else fault.keys[:-1]
     line = _find_line(text, where) if where else None
-    return ConfigError(fault.complaint, path=path, key=key, value=fault.value, line=line)
+    hint = None if where == fault.keys else _misspelled_hint(fault, config)
+    return ConfigError(fault.complaint, path=path, key=key, value=fault.value, line=line, hint=hint)
+
+
+def _misspelled_hint(fault: Fault, config: dict[str, Any]) -> str | None:
+    """Return which key may have been meant to be the missing one."""
+    *parents, missing = fault.keys
+    for found in misspellings(config):
+        if [*found.keys[:-1], found.likely] == [*parents, missing]:
+            return f"there is {found.keys[-1]!r}; did you mean {missing}?"
+    return None
 
 
 def _dotted(keys: Keys) -> str:

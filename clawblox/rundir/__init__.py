@@ -13,7 +13,8 @@
 - ``claims``: the exclusive right to a name, or to a run directory.
 - ``status``: what runs or ran in a run directory.
 - ``waiting``: waiting until instances have ended.
-- ``lineage``: what the instances of a run directory began from, their lives and saves.
+- ``lineage``: what the instances of a run directory began from.
+- ``lives``: the lives of an instance, and which of its saves belong to each.
 - ``interrupted``: which instances can go on, and from what.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.

@@ -3,11 +3,6 @@
 It is read from the manifests and the records of a run directory. Of processes only one thing is
 asked: whether they live. Manifests are written by several programs and by hand, so an entry that
 makes no sense is passed over, and each instance appears exactly once whatever they say.
-
-How saves are told apart: a save belongs to the life that its time of day falls into. Times of day
-are whole seconds, so a save of the very second of a restart belongs to the later life if the
-manifest lists it after the snapshot that the restart took; without that, if its simulation time is
-below that of the save before it.
 """
 
 from __future__ import annotations
@@ -15,16 +10,15 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from clawblox.errors import ConfigError, ManifestError
 from clawblox.results import WorldExit
+from clawblox.rundir.lives import Life, LineageSave, Origin, join_lives
 from clawblox.rundir.manifest import (
     Manifest,
     ManifestEntry,
@@ -38,20 +32,9 @@ from clawblox.rundir.status import OVER, InstanceState, is_death, judge_state
 
 __all__ = [
     "InstanceLineage",
-    "Life",
-    "LifeBeginning",
-    "LifeEnding",
     "Lineage",
-    "LineageSave",
-    "Origin",
     "read_lineage",
 ]
-
-LifeBeginning: TypeAlias = Literal["start", "policy", "request", "resume"]
-"""What began a life: a start or fork, the restart policy, a restart on request, or a resume."""
-
-LifeEnding: TypeAlias = Literal["restart", "resume", "another_run", "exit"]
-"""What followed a life: a restart, a resume, another run under the same name, or nothing."""
 
 _STATES: Final[Mapping[str, InstanceState]] = {
     "complete": "exited",
@@ -59,74 +42,6 @@ _STATES: Final[Mapping[str, InstanceState]] = {
     "interrupted": "interrupted",
 }
 """The states of instances without a record, by the status of their run."""
-
-
-@attrs.frozen
-class LineageSave:
-    """A save, as a manifest tells of it; its file may be gone.
-
-    Attributes:
-        path: The file, absolute.
-        time: Simulation time; None when the snapshot does not tell.
-        created_at: UTC time of the save.
-        size_bytes: Size of the file.
-        sha256: Digest of the file, in hexadecimal.
-        removed_at: UTC time at which the file was removed on purpose; None while it is kept.
-    """
-
-    path: Path
-    time: float | None = None
-    created_at: str | None = None
-    size_bytes: int | None = None
-    sha256: str | None = None
-    removed_at: str | None = None
-
-
-@attrs.frozen
-class Origin:
-    """The snapshot that a life began from.
-
-    Attributes:
-        path: The file, absolute.
-        sha256: Its digest, when the manifest tells.
-        instance: The instance of this run directory that saved it; None for another's.
-        time: Its simulation time; None when no manifest tells.
-    """
-
-    path: Path
-    sha256: str | None = None
-    instance: str | None = None
-    time: float | None = None
-
-
-@attrs.frozen
-class Life:
-    """What an instance lived through between a start and the end of its process.
-
-    Attributes:
-        run_id: Id of its run; empty if not known.
-        begun_by: What began it.
-        origin: The snapshot that it began from; None if it began fresh, or if that is not known
-            any more.
-        begun_at: UTC time at which it began; for a restart, at which it was ready again.
-        time: Simulation time at which it began: 0 for a fresh one; None if not known.
-        saves: Its saves, in the order of the manifest.
-        ended_by: What followed it; None if it goes on.
-        ended_at: UTC time of its end, or at which what followed it had begun.
-        exit: How its process ended, in words.
-        has_died: Whether it ended badly: it died, failed, halted or was interrupted.
-    """
-
-    run_id: str
-    begun_by: LifeBeginning
-    origin: Origin | None
-    begun_at: str | None
-    time: float | None
-    saves: tuple[LineageSave, ...] = ()
-    ended_by: LifeEnding | None = None
-    ended_at: str | None = None
-    exit: str | None = None
-    has_died: bool = False
 
 
 @attrs.frozen
@@ -417,7 +332,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
             for other, entry in restarts
             if other == run_id
         ]
-        run = _join(first, its_restarts, its_saves)
+        run = join_lives(first, its_restarts, its_saves)
         end: dict[str, Any] = {"ended_by": "another_run"}
         if is_latest:
             end = _describe_end(draft, state)
@@ -450,63 +365,6 @@ def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _Save
         time=origin.time if origin else 0.0,
         exit=_text(entry, "exit"),
     )
-
-
-def _join(first: Life, restarts: Sequence[Life], saves: Sequence[LineageSave]) -> list[Life]:
-    """Return the lives of one run, each with its saves and its end."""
-    parts = _split(saves, restarts)
-    lives = [
-        attrs.evolve(
-            life,
-            saves=tuple(part),
-            ended_by="resume" if after.begun_by == "resume" else "restart",
-            ended_at=after.begun_at,
-            exit=after.exit,
-            has_died=_was_death(after),
-        )
-        for (life, after), part in zip(pairwise((first, *restarts)), parts, strict=False)
-    ]
-    last = (first, *restarts)[-1]
-    return [*lives, attrs.evolve(last, saves=tuple(parts[-1]), exit=None)]
-
-
-def _was_death(after: Life) -> bool:
-    """Return whether the life before a restart ended badly."""
-    if after.begun_by == "policy":
-        return True
-    return after.begun_by == "resume" and after.exit != "exit status 0"
-
-
-def _split(saves: Sequence[LineageSave], restarts: Sequence[Life]) -> list[list[LineageSave]]:
-    """Tell the saves of a run apart by the life that they belong to; see the module."""
-    parts: list[list[LineageSave]] = [[] for _ in (None, *restarts)]
-    places = {save.path: place for place, save in enumerate(saves)}
-    life = 0
-    for place, save in enumerate(saves):
-        before = parts[life][-1] if parts[life] else None
-        while life < len(restarts) and _is_after(save, place, before, restarts[life], places):
-            life, before = life + 1, None
-        parts[life].append(save)
-    return parts
-
-
-def _is_after(
-    save: LineageSave,
-    place: int,
-    before: LineageSave | None,
-    restart: Life,
-    places: Mapping[Path, int],
-) -> bool:
-    at, restarted_at = _stamp(save.created_at), _stamp(restart.begun_at)
-    if at is None or restarted_at is None:
-        at = restarted_at = 0.0
-    if at != restarted_at:
-        return at > restarted_at
-    if restart.origin is not None and restart.origin.path in places:
-        return place > places[restart.origin.path]
-    if before is None or before.time is None or save.time is None:
-        return False
-    return save.time < before.time
 
 
 # -- the end --------------------------------------------------------------------------------
@@ -599,14 +457,6 @@ def _number(entry: ManifestEntry, key: str) -> float | None:
     try:
         return float(value) if math.isfinite(value) else None
     except OverflowError:
-        return None
-
-
-def _stamp(at: str | None) -> float | None:
-    try:
-        told = datetime.fromisoformat(at or "")
-        return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
         return None
 
 

@@ -109,7 +109,8 @@ class EndWatch:
         Cancellation: changes nothing.
         """
         while True:
-            ended, can_be_seen = await run_blocking(self._look)
+            with anyio.CancelScope(shield=True):  # at least one look, however short the time is
+                ended, can_be_seen = await run_blocking(self._look)
             looked_at = anyio.current_time()
             if ended or not self._left:
                 return ended

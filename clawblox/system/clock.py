@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["format_utc", "utc_now"]
+__all__ = ["format_utc", "parse_utc", "utc_now"]
 
 
 def utc_now() -> datetime:
@@ -20,3 +20,16 @@ def format_utc(value: datetime) -> str:
     """
     aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     return aware.replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+
+
+def parse_utc(text: str | None) -> datetime | None:
+    """Return a time as a manifest has it; None if it is missing or malformed.
+
+    Args:
+        text: ISO 8601; a time without a zone is UTC.
+    """
+    try:
+        told = datetime.fromisoformat(text or "")
+        return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -38,6 +38,11 @@ class WorldMetadata(ABC):
         return self._config.config
 
     @property
+    def config_warnings(self) -> tuple[str, ...]:
+        """Unknown keys that look misspelled, such as ``run.comand: did you mean command?``."""
+        return self._config.warnings
+
+    @property
     def name(self) -> str:
         """``config["name"]``."""
         return self._config.name

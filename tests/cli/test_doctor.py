@@ -102,8 +102,8 @@ def test_what_a_bare_machine_lacks_is_missing(call: Start, tmp_path: Path) -> No
     found = states(command)
     assert found["Kernel/process table"] == MISSING
     assert found["Kernel/CPU pressure"] == MISSING
-    assert found["Network/loopback, IPv4"] == MISSING
-    assert found["Network/loopback, IPv6"] == MISSING
+    assert found["Network/IPv4 loopback"] == MISSING
+    assert found["Network/IPv6 loopback"] == MISSING
 
 
 @needs_namespaces
@@ -115,6 +115,17 @@ def test_a_small_disk_is_missing_space(call: Start, tmp_path: Path) -> None:
     found = results(command)["Current directory/space"]
     assert found["state"] == MISSING
     assert found["found"].startswith("4.2 MB free")
+
+
+@needs_namespaces
+def test_a_disk_without_room_for_files_is_told(call: Start, tmp_path: Path) -> None:
+    fill = "touch full 2>/dev/null"  # the directory itself is a file too
+    script = f'mount -t tmpfs -o nr_inodes=2 none "$0" && cd "$0" && {fill}; exec "$@"'
+    prefix = ("unshare", "-rm", "sh", "-c", script, str(tmp_path))
+    command = call("doctor", "--json", prefix=prefix, env={"PYTHONPATH": str(ROOT)})
+    found = results(command)["Current directory/space"]
+    assert (found["state"], command.wait()) == (MISSING, 1)
+    assert "No space left on device" in found["found"] or "no file can be" in found["found"]
 
 
 @needs_namespaces
@@ -330,6 +341,7 @@ def test_a_check_that_hangs_or_breaks_does_not_spoil_the_others() -> None:
         check_named("hangs", hang.wait),
         check_named("hangs too", hang.wait, is_required=True),
         check_named("breaks", lambda: 1 // 0),
+        check_named("breaks too", lambda: 1 // 0, is_required=True),
         check_named("works", lambda: ok("yes")),
     ]
     try:
@@ -340,6 +352,7 @@ def test_a_check_that_hangs_or_breaks_does_not_spoil_the_others() -> None:
         warning("no answer within 0.2 s"),
         missing("no answer within 0.2 s"),
         warning("cannot be checked: ZeroDivisionError: integer division or modulo by zero"),
+        missing("cannot be checked: ZeroDivisionError: integer division or modulo by zero"),
         ok("yes"),
     ]
 

@@ -347,6 +347,18 @@ def test_a_port_that_another_run_holds_is_busy_too(serve: Serve, call: Start) ->
     assert served.command.interrupt() == 130
 
 
+@pytest.mark.parametrize("name", ["run", "up"])
+def test_a_misspelled_key_is_a_warning_on_standard_error(
+    call: Start, tmp_path: Path, name: str
+) -> None:
+    world = make_world(tmp_path, "--exit-at-once", "3", toml_extra="[run.lifeness]\nperiod = 1")
+    command = call(name, str(world), "--run-dir", str(tmp_path / "run"))
+    assert command.wait() == 1
+    assert command.err.count("run.lifeness: did you mean liveness?") == 1
+    assert f"file={world}/world.toml:5" in command.err
+    assert "lifeness" not in command.out
+
+
 def test_a_missing_path_is_named_as_it_was_given(call: Start) -> None:
     command = call("run", "worlds/nowhere")
     assert command.wait() == 1

@@ -34,7 +34,7 @@ def test_it_prints_each_end_and_exits_as_the_first_by_name_that_failed(
     assert orchestrator.wait() == 1
     again = call("wait", str(run_dir), "w002", "w000")
     assert (again.wait(), again.out) == (9, "w000: exit status 0\nw002: exit status 9\n")
-    quiet = call("wait", "--quiet", str(run_dir), "w000")
+    quiet = call("wait", "--quiet", "--timeout", "0", str(run_dir), "w000")
     assert (quiet.wait(), quiet.out, quiet.err) == (0, "", "")
 
 

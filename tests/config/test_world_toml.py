@@ -4,12 +4,15 @@ import contextlib
 import datetime
 import os
 import string
+import tomllib
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from clawblox import World
 from clawblox.config import schema
 from clawblox.config.world_toml import (
     LivenessRule,
@@ -539,3 +542,83 @@ def test_the_line_is_right_among_any_other_statements(tmp_path, before, after):
     error = refusal(tmp_path, text)
     assert error.key == "max_players"
     assert text.split("\n")[error.line - 1] == "max_players = ["
+
+
+# --- unknown keys that look misspelled ------------------------------------------------------
+
+
+MISSPELLED = {
+    "at the top": ('descripton = "x"', 2, "descripton: did you mean description?"),
+    "of a table": ('[run]\ncomand = ["x"]', 3, "run.comand: did you mean command?"),
+    "a table": ('[runn]\ncommand = ["x"]', 2, "runn: did you mean run?"),
+    "in a rule": ("[run.ready]\nintervall = 1", 3, "run.ready.intervall: did you mean interval?"),
+    "in another rule": (
+        "[run.liveness]\nfailure_treshold = 1",
+        3,
+        "run.liveness.failure_treshold: did you mean failure_threshold?",
+    ),
+    "a table after a sidecar": (
+        '[[run.sidecar]]\nname = "a"\ncommand = ["x"]\n[run.redy]\nlog = "x"',
+        5,
+        "run.redy: did you mean ready?",
+    ),
+    "of another style": ("max-players = 3", 2, "max-players: did you mean max_players?"),
+    "two letters swapped": ('[runtime]\nmoed = "external"', 3, "runtime.moed: did you mean mode?"),
+    "with an escape sequence": (
+        '[speech]\n"hearing_radius\\u001b" = 1',
+        3,
+        "speech.hearing_radius\\x1b: did you mean hearing_radius?",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "warning"), MISSPELLED.values(), ids=MISSPELLED)
+def test_an_unknown_key_that_looks_misspelled_is_kept_and_named(tmp_path, text, line, warning):
+    with capture_logs() as logs:
+        world = read(tmp_path, f'name = "A"\n{text}\n')
+        read_world_config(tmp_path)
+    assert world.warnings == (warning,)
+    assert world.config == tomllib.loads(f'name = "A"\n{text}')
+    (entry,) = logs  # one, though the file was read twice
+    assert (entry["event"], entry["file"]) == (warning, f"{tmp_path}/world.toml:{line}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EVERY_KEY.partition("\n")[2],
+        'name = "A"\nmin_players = 2\nversion = 1\nauthors = []\nlicense = "MIT"\ntags = []',
+        'name = "A"\nnames = ["the known key is there too"]',
+        'name = "A"\n[scripts]\nmian = "x"\n[renderer]\nnam = 1',
+        'name = "A"\n[clawblox]\nrunn = 1\n[api]\njoins = 1',
+        'name = "A"\n[speech]\nspeaking_radius = 3\n[sandbox]\ndeny_loopback = true',
+        'name = "A"\n[other]\ncomand = 1',
+    ],
+)
+def test_other_unknown_keys_are_not_doubted(tmp_path, text):
+    with capture_logs() as logs:
+        assert read(tmp_path, text).warnings == ()
+    assert logs == []
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('nmae = "A"', "there is 'nmae'; did you mean name?"),
+        ('nmae = "A"\nrun = 5', "there is 'nmae'; did you mean name?"),
+        (
+            'name = "A"\n[[run.sidecar]]\nname = "a"\ncomand = ["x"]',
+            "there is 'comand'; did you mean command?",
+        ),
+        ('title = "A"', None),
+        ('name = "A"\nnmae = "B"\nmax_players = "C"', None),
+    ],
+)
+def test_a_missing_key_that_looks_misspelled_is_pointed_out(tmp_path, text, hint):
+    assert refusal(tmp_path, text).hint == hint
+
+
+def test_the_warnings_are_an_attribute_of_the_world(tmp_path):
+    (tmp_path / "world.toml").write_text('name = "A"\n[run]\ncomand = ["x"]\n')
+    with capture_logs():
+        assert World(tmp_path).config_warnings == ("run.comand: did you mean command?",)

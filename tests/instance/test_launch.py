@@ -232,6 +232,10 @@ def test_the_error_names_an_unknown_key_of_a_spec() -> None:
     with pytest.raises(ConfigError, match="has name, resume, env, record") as caught:
         InstanceSpec.parse({"name": "left", "port": 8080})
     assert (caught.value.key, caught.value.value) == ("instances.port", 8080)
+    assert caught.value.hint is None
+    with pytest.raises(ConfigError) as caught:
+        InstanceSpec.parse({"naem": "left"})
+    assert caught.value.hint == "did you mean name?"
 
 
 def test_a_spec_does_not_show_its_variables() -> None:

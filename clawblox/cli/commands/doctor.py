@@ -51,7 +51,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     """Check what this machine has of what clawblox needs or can use.
 
     What is missing is shown with what it costs to be without it, and what to do about it. The
-    current directory is checked as the place for a run directory. Nothing is changed.
+    current directory is checked as the place for a run directory.
     """
     results = run_checks(ALL_CHECKS, _TIMEOUT_S)
     if as_json:

@@ -20,7 +20,6 @@ from clawblox.cli.running.foreground import Foreground
 from clawblox.cli.running.resuming import note_interrupted
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.running.worlds import open_world
-from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError, PortInUseError
@@ -86,7 +85,6 @@ def command(
     Raises:
         ClawbloxError: The world could not be started, or ended by itself.
     """
-    configure_logging()
     opened = open_world(world)
     directory = _run_dir(opened, options)
     if options.resume is None:

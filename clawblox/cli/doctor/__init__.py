@@ -1,6 +1,6 @@
 """``clawblox doctor``: what this machine has of what clawblox needs or can use.
 
-Each check is a small function that looks at one thing and changes nothing. Nothing here prints.
+Each check is a small function that looks at one thing and undoes what it tried. Nothing prints.
 
 - ``check``: what a check is, and running many of them within a time limit.
 - ``kernel``: features of the kernel, and the clock.

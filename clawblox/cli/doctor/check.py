@@ -60,7 +60,11 @@ class Check:
             place = f"{error.filename}: " if error.filename else ""
             return missing(f"{place}{error.strerror or error}")
         except Exception as error:  # noqa: BLE001 - the other checks are still worth their results
-            return warning(f"cannot be checked: {type(error).__name__}: {error}")
+            return self.doubt(f"cannot be checked: {type(error).__name__}: {error}")
+
+    def doubt(self, why: str) -> CheckResult:
+        """Return the result of a check that could not be made."""
+        return missing(why) if self.is_required else warning(why)
 
 
 def ok(found: str) -> CheckResult:
@@ -97,7 +101,7 @@ def run_checks(checks: Sequence[Check], timeout: float) -> list[tuple[Check, Che
         threading.Thread(target=_work, args=(waiting, results), daemon=True).start()
     found = dict(_take(results, len(checks), time.monotonic() + timeout))
     return [
-        (check, found.get(index) or _unanswered(check, timeout))
+        (check, found.get(index) or check.doubt(f"no answer within {timeout:g} s"))
         for index, check in enumerate(checks)
     ]
 
@@ -119,7 +123,3 @@ def _take(
             yield results.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             return
-
-
-def _unanswered(check: Check, timeout: float) -> CheckResult:
-    return (missing if check.is_required else warning)(f"no answer within {timeout:g} s")

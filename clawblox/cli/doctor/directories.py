@@ -37,14 +37,17 @@ _SLOW_SYNC_S = 0.5
 
 def look_at_space(directory: Path) -> CheckResult:
     """Write a file into a directory, or the nearest one that exists, and look at the free space."""
+    directory = directory.absolute()
     place = next(path for path in (directory, *directory.parents) if path.is_dir())
     with tempfile.TemporaryFile(dir=place) as file:
         file.write(b"clawblox")
     disk = os.statvfs(place)
     free = disk.f_bavail * disk.f_frsize
     found = f"{format_bytes(free)} free in {place}"
-    if free < _NO_SPACE or (disk.f_files and not disk.f_favail):
-        return missing(f"{found}, {disk.f_favail} more files")
+    if disk.f_files and not disk.f_favail:  # file systems without a limit have no count
+        return missing(f"{found}, but no file can be added")
+    if free < _NO_SPACE:
+        return missing(found)
     return ok(found) if free >= _LITTLE_SPACE else warning(found)
 
 

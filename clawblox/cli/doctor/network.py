@@ -62,7 +62,7 @@ NETWORK_CHECKS: Final = (
     ),
     Check(
         _GROUP,
-        "loopback, IPv4",
+        "IPv4 loopback",
         partial(look_for_loopback, "127.0.0.1"),
         "No world can be started with its default address.",
         "Bring the loopback up: ip link set lo up.",
@@ -70,7 +70,7 @@ NETWORK_CHECKS: Final = (
     ),
     Check(
         _GROUP,
-        "loopback, IPv6",
+        "IPv6 loopback",
         partial(look_for_loopback, "::1"),
         "No world can be started with --host ::1.",
         "Enable it if you need it: sysctl net.ipv6.conf.lo.disable_ipv6=0.",

@@ -92,7 +92,7 @@ PROGRAM_CHECKS: Final = (
         look_for_namespaces,
         "Agents cannot be run in a sandbox, so they can read the tokens of your worlds.",
         "Allow them: sysctl user.max_user_namespaces=10000; on Ubuntu also "
-        "kernel.apparmor_restrict_unprivileged_userns=0.",
+        "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile.",
     ),
     Check(
         _GROUP,

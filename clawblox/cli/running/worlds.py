@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clawblox.cli.parameters import existing_path
 from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.download import is_world_url
 from clawblox.world.async_world import AsyncWorld
 
@@ -12,6 +13,8 @@ __all__ = ["open_world"]
 
 def open_world(source: str) -> AsyncWorld:
     """Return a world with its ``world.toml`` read and, if it is a URL, downloaded. Blocks.
+
+    From here on, warnings of the library are written to standard error.
 
     Args:
         source: A directory, or the URL of one in a GitHub repository.
@@ -25,6 +28,7 @@ def open_world(source: str) -> AsyncWorld:
         note(f"Downloading {source}")
     else:
         existing_path(source)
+    configure_logging()
     world = AsyncWorld(source)
     _ = world.name  # reads world.toml, so that a mistake in it is found now
     return world

@@ -18,9 +18,11 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from clawblox.rundir.lineage import InstanceLineage, Life, Lineage, LineageSave
+from clawblox.rundir.lineage import InstanceLineage, Lineage
+from clawblox.rundir.lives import Life, LineageSave
+from clawblox.system.clock import parse_utc
 
-__all__ = ["Branch", "Ending", "Fork", "Lane", "Layout", "Ring", "Turn", "lay_out", "make_ticks"]
+__all__ = ["Branch", "Ending", "Fork", "Lane", "Layout", "Ring", "Turn", "lay_out"]
 
 Ending: TypeAlias = Literal["alive", "died", "ended", "unknown"]
 """How a line ends: it goes on, badly, well, or in a way that no file tells."""
@@ -127,8 +129,8 @@ class Layout:
     Attributes:
         lanes: In the order of the lineage.
         begin: The first position.
-        end: The last position; above ``begin``.
-        is_simulated: Whether positions are simulation times.
+        end: The last position.
+        is_simulated: Whether positions are simulation times, and not seconds since the first start.
     """
 
     lanes: tuple[Lane, ...]
@@ -139,14 +141,31 @@ class Layout:
     def fraction(self, at: float) -> float:
         """Return how far along the axis a position is, from 0 to 1."""
         # Quarters, because a manifest may name the largest and the least number there is.
-        begin = self.begin / 4
-        return (at / 4 - begin) / (self.end / 4 - begin)
+        begin, end = self.begin / 4, self.end / 4
+        return (at / 4 - begin) / (end - begin) if end > begin else 0.0
+
+    def make_ticks(self, most: int) -> list[tuple[float, str]]:
+        """Return round positions, evenly spaced, each with its text.
+
+        Args:
+            most: How many at most, 2 or more.
+        """
+        wanted = (self.end - self.begin) / (most - 1)
+        if not _LEAST_STEP < wanted < _MOST_STEP:
+            return [(self.begin, f"{self.begin:g}")]
+        power = 10.0 ** math.floor(math.log10(wanted))
+        step = next(power * one for one in _STEPS if power * one >= wanted * (1 - 1e-9))
+        digits = max(0, -math.floor(math.log10(step)))
+        first, last = math.ceil(self.begin / step), math.floor(self.end / step)
+        ticks = [number * step for number in range(first, min(last, first + most - 1) + 1)]
+        return [(tick, f"{tick:.{digits}f}") for tick in ticks]
 
 
 def lay_out(lineage: Lineage) -> Layout:
     """Return where everything in the picture of a lineage is."""
     lives = [life for instance in lineage.instances for life in instance.lives]
-    is_simulated = any(save.time is not None for life in lives for save in life.saves)
+    saves = [save for life in lives for save in life.saves]
+    is_simulated = any(save.time is not None for save in saves) or not saves
     clock = None if is_simulated else _Clock.of(lives)
     positions = _Positions(lineage, clock)
     lanes: list[Lane] = []
@@ -160,8 +179,7 @@ def lay_out(lineage: Lineage) -> Layout:
                 places.setdefault(ring.save.path, Fork(ring.at, number, branch))
     begin = min((at for lane in lanes for at in _positions(lane)), default=0.0)
     end = max((at for lane in lanes for at in _positions(lane)), default=0.0)
-    least = begin + max(1.0, abs(begin) / 1000)
-    return Layout(tuple(lanes), begin, end if end > begin else least, is_simulated)
+    return Layout(tuple(lanes), begin, end, is_simulated)
 
 
 def _rings_by_branch(lane: Lane) -> Iterator[tuple[int, tuple[Ring, ...]]]:
@@ -178,25 +196,17 @@ def _positions(lane: Lane) -> Iterator[float]:
 class _Clock:
     """Turns UTC times into seconds since the first of them."""
 
-    first: float
+    first: datetime | None
 
     @classmethod
     def of(cls, lives: Sequence[Life]) -> _Clock:
         told = [life.begun_at for life in lives]
         told += [save.created_at for life in lives for save in life.saves]
-        stamps = [stamp for at in told if (stamp := _stamp(at)) is not None]
-        return cls(min(stamps, default=0.0))
+        return cls(min((at for text in told if (at := parse_utc(text))), default=None))
 
-    def read(self, at: str | None) -> float | None:
-        stamp = _stamp(at)
-        return None if stamp is None else stamp - self.first
-
-
-def _stamp(at: str | None) -> float | None:
-    try:
-        return datetime.fromisoformat(f"{at}").timestamp()
-    except (ValueError, OverflowError):
-        return None
+    def read(self, text: str | None) -> float | None:
+        at = parse_utc(text)
+        return None if at is None or self.first is None else (at - self.first).total_seconds()
 
 
 class _Positions:
@@ -327,28 +337,3 @@ def _is_same(one: Branch, other: Branch) -> bool:
     if one.rings or other.rings or one.ending != "died":
         return False
     return attrs.evolve(one, lives=()) == attrs.evolve(other, lives=())
-
-
-# -- the axis -------------------------------------------------------------------------------
-
-
-def make_ticks(begin: float, end: float, most: int) -> list[tuple[float, str]]:
-    """Return round positions between two, at most that many and evenly spaced.
-
-    Args:
-        begin: The first position.
-        end: The last position, above ``begin``.
-        most: How many at most, 2 or more.
-
-    Returns:
-        The positions, each with its text.
-    """
-    wanted = (end - begin) / (most - 1)
-    if not _LEAST_STEP < wanted < _MOST_STEP:
-        return [(begin, f"{begin:g}")]
-    power = 10.0 ** math.floor(math.log10(wanted))
-    step = next(power * one for one in _STEPS if power * one >= wanted * (1 - 1e-9))
-    digits = max(0, -math.floor(math.log10(step)))
-    first, last = math.ceil(begin / step), math.floor(end / step)
-    ticks = [number * step for number in range(first, min(last, first + most - 1) + 1)]
-    return [(tick, f"{tick:.{digits}f}") for tick in ticks]

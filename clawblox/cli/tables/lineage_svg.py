@@ -21,7 +21,6 @@ from clawblox.cli.tables.lineage_layout import (
     Ring,
     Turn,
     lay_out,
-    make_ticks,
 )
 from clawblox.cli.tables.lineage_words import (
     describe_branch,
@@ -47,6 +46,9 @@ _MAX_NAME: Final = 24
 _MAX_STATE: Final = 30
 _STUB: Final = 20.0
 """What follows the last save of a line; its length means nothing, so it is dashed."""
+_BRANCH_STUB: Final = 12.0
+_TURN: Final = 16.0
+"""Room for a restart that is the last thing known of a line."""
 _SAME: Final = 2.0
 """Saves that are closer than this share a ring."""
 _MAX_CROSSES: Final = 4
@@ -100,7 +102,7 @@ def draw_lineage(lineage: Lineage, *, title: str) -> str:
     frame = _Frame.of(layout)
     rows = _make_rows(layout, frame)
     bottom = rows[-1].bottom if rows else _TOP
-    shapes = [*_draw_stripes(rows), *_draw_axis(layout, frame, bottom)]
+    shapes = [*_draw_stripes(rows, frame), *_draw_axis(layout, frame, bottom)]
     shapes += [shape for row in rows for shape in _draw_fork(rows, row, frame)]
     shapes += [shape for row in rows for shape in _draw_row(row, frame)]
     legend, height = _draw_legend(layout, bottom + 44)
@@ -157,7 +159,7 @@ class _Frame:
         states = [_width(_state(lane), _SMALL) for lane in layout.lanes]
         column = _WIDTH - _MARGIN - max(states, default=0.0)
         left = _MARGIN + max(names, default=0.0) + 22
-        return cls(layout, left, column - _STUB - 34, column)
+        return cls(layout, left, column - _STUB - _TURN - 30, column)
 
     def x(self, at: float) -> float:
         return self.left + self.layout.fraction(at) * (self.right - self.left)
@@ -206,7 +208,7 @@ def _stack(branches: Sequence[Branch], frame: _Frame) -> list[int]:
     ends: list[float] = []
     heights: list[int] = []
     for branch in branches:
-        right = frame.x(branch.end) + _STUB + 10 * min(len(branch.lives), _MAX_CROSSES) + 24
+        right = frame.x(branch.end) + 24 + 11 * min(len(branch.lives), _MAX_CROSSES) + 24
         # A branch of a branch goes up from it, not down.
         lowest = 0 if branch.base is None else heights[branch.base]
         free = (
@@ -239,11 +241,16 @@ def _width(text: str, size: float) -> float:
 # -- shapes ---------------------------------------------------------------------------------
 
 
-def _draw_stripes(rows: Iterable[_Row]) -> Iterator[str]:
+def _draw_stripes(rows: Iterable[_Row], frame: _Frame) -> Iterator[str]:
+    """Yield what guides the eye from a name to its lane."""
     for row in rows:
         if row.number % 2 == 0:
             place = f'x="{_MARGIN - 8:g}" y="{row.top:.1f}" height="{row.bottom - row.top:.1f}"'
             yield f'<rect class="stripe" {place} width="{_WIDTH - 2 * _MARGIN + 16:g}" rx="4"/>'
+        start = _MARGIN + _indent(row.lane) + _width(_name(row.lane), _SIZE) + 6
+        end = frame.x(row.lane.begin) - 20
+        if end > start:
+            yield _path("grid-line hair leader", f"M{start:.1f},{row.y:.1f}H{end:.1f}")
 
 
 def _draw_axis(layout: Layout, frame: _Frame, bottom: float) -> Iterator[str]:
@@ -251,7 +258,7 @@ def _draw_axis(layout: Layout, frame: _Frame, bottom: float) -> Iterator[str]:
         return
     is_long = bottom > _LONG
     most = max(2, int((frame.right - frame.left) / _TICK_WIDTH))
-    for at, label in make_ticks(layout.begin, layout.end, most):
+    for at, label in layout.make_ticks(most):
         x = frame.x(at)
         yield _path("grid-line hair", f"M{x:.1f},{_TOP - 4:g}V{bottom + 4:.1f}")
         yield _text(x, _TOP - 10, label, "muted small", anchor="middle")
@@ -285,29 +292,33 @@ def _draw_row(row: _Row, frame: _Frame) -> Iterator[str]:
     yield _text(x, y + 4, _name(lane), "ink")
     yield _text(frame.states, y + 4, _state(lane), "muted small")
     begin, end = frame.x(lane.begin), frame.x(lane.end)
-    after_name = x + _width(_name(lane), _SIZE) + 6
-    if begin - after_name > 16:
-        yield _path("grid-line hair leader", f"M{after_name:.1f},{y:.1f}H{begin - 8:.1f}")
     for branch, branch_y in zip(lane.branches, row.branch_ys, strict=True):
         yield from _draw_branch(row, branch, branch_y, frame)
     start = begin if lane.fork is None else begin + 13
     if end > start:
         yield _path(f"{row.colour}-line line", f"M{start:.1f},{y:.1f}H{end:.1f}")
-    yield from _draw_ending(max(start, end), y, row.colour, lane.ending, [_ending_words(lane)])
+    room = _TURN if any(turn.at == lane.end for turn in lane.turns) else 0.0
+    words = [f"{lane.instance.name}: {describe_state(lane.instance)}"]
+    yield from _draw_ending(max(start, end), y, row.colour, lane.ending, words, _STUB + room)
     if lane.fork is None:
-        yield _draw_beginning(row, begin)
+        yield from _draw_beginning(row, begin)
+    for branch, branch_y in zip(lane.branches, row.branch_ys, strict=True):
+        rings = _group_near(branch.rings, frame)
+        yield from (_draw_ring(x, branch_y, row.colour, group) for x, group in rings)
     groups = _group_near(lane.rings, frame)
     yield from (_draw_ring(x, y, row.colour, rings) for x, rings in groups)
     yield from _draw_turns(row, [x for x, _ in groups], frame)
 
 
-def _draw_beginning(row: _Row, x: float) -> str:
-    parent = row.lane.instance.parent
+def _draw_beginning(row: _Row, x: float) -> Iterator[str]:
+    parent, y = row.lane.instance.parent, row.y
     if parent is None:
-        return f'<circle class="{row.colour}" cx="{x:.1f}" cy="{row.y:.1f}" r="3.5"/>'
-    square = f'<rect class="page {row.colour}-line ring" x="{x - 4:.1f}" y="{row.y - 4:.1f}"'
+        yield f'<circle class="{row.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>'
+        return
+    yield _path(f"{row.colour}-line line", f"M{x - 10:.1f},{y:.1f}H{x:.1f}")
+    place = f'x="{x - 18:.1f}" y="{y - 4:.1f}" width="8" height="8"'
     words = [f"began from {parent.path}", f"sha256 {parent.sha256}" if parent.sha256 else ""]
-    return _group("elsewhere", words, f'{square} width="8" height="8"/>')
+    yield _group("elsewhere", words, f'<rect class="page {row.colour}-line ring" {place}/>')
 
 
 def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator[str]:
@@ -327,9 +338,7 @@ def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator
         line += f"H{end:.1f}"
     yield _path(f"{row.colour}-line line thin", line)
     words = describe_branch(branch)
-    yield from _draw_ending(max(start, end), y, row.colour, branch.ending, words, is_branch=True)
-    rings = _group_near(branch.rings, frame)
-    yield from (_draw_ring(x, y, row.colour, group) for x, group in rings)
+    yield from _draw_ending(max(start, end), y, row.colour, branch.ending, words, _BRANCH_STUB)
 
 
 def _draw_ending(
@@ -338,13 +347,10 @@ def _draw_ending(
     colour: str,
     ending: Ending,
     words: Sequence[str],
-    *,
-    is_branch: bool = False,
+    length: float,
 ) -> Iterator[str]:
     """Yield what follows the last known position of a line; a cross for each of the words."""
-    length = 8.0 if is_branch else _STUB
-    thin = " thin" if is_branch else ""
-    yield _path(f"{colour}-line line stub{thin}", f"M{x:.1f},{y:.1f}h{length:g}")
+    yield _path(f"{colour}-line line stub", f"M{x:.1f},{y:.1f}h{length:g}")
     x += length + 4
     if ending == "alive":
         pulse = f'<circle class="{colour} pulse" cx="{x + 2:.1f}" cy="{y:.1f}" r="8"/>'
@@ -363,10 +369,6 @@ def _draw_ending(
 def _cross(x: float, y: float) -> str:
     line = f"M{x - 4:.1f},{y - 4:.1f}l8,8m0,-8l-8,8"
     return _path("bad-line mark", line)
-
-
-def _ending_words(lane: Lane) -> str:
-    return f"{lane.instance.name}: {describe_state(lane.instance)}"
 
 
 def _group_near(rings: Iterable[Ring], frame: _Frame) -> list[tuple[float, list[Ring]]]:

@@ -1,17 +1,18 @@
 """A lineage as text: lanes over simulation time, and a tree of forks as a table.
 
-Where things are on the axis belongs to ``lineage_layout``; this module turns positions into columns.
+Where things are on the axis belongs to ``lineage_layout``; here positions become columns.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
 
 from clawblox.cli.tables.formatting import format_table, printable
-from clawblox.cli.tables.lineage_layout import Branch, Lane, Layout, Turn, lay_out, make_ticks
+from clawblox.cli.tables.lineage_layout import Branch, Lane, Layout, Turn, lay_out
 from clawblox.cli.tables.lineage_words import (
     describe_branch,
     describe_lineage,
@@ -29,6 +30,8 @@ _MAX_STATE: Final = 24
 _MIN_AXIS: Final = 24
 _STUB: Final = 3
 """Columns after the last save of a line: two of the line, and how it ends."""
+_PAD: Final = 1
+"""The column before the axis, for what a lane began from."""
 _TICK_COLUMNS: Final = 9
 
 _SAVE, _REMOVED, _RESTART, _RESUME = "○", "·", "↻", "»"
@@ -120,28 +123,28 @@ class _Page:
     def of(cls, layout: Layout, columns: int) -> _Page:
         names = max((text_columns(_label(lane.instance)) for lane in layout.lanes), default=0)
         states = max((text_columns(_state(lane.instance)) for lane in layout.lanes), default=0)
-        axis_width = max(_MIN_AXIS, columns - names - states - 4 - _STUB)
+        axis_width = max(_MIN_AXIS, columns - names - states - 4 - _STUB - _PAD)
         return cls(layout, names, axis_width, states)
 
     def column(self, at: float) -> int:
-        return round(self.layout.fraction(at) * (self.axis_width - 1))
+        return _PAD + round(self.layout.fraction(at) * (self.axis_width - 1))
 
     def join(self, label: str, chart: str, state: str) -> str:
         gap = " " * (self.names - text_columns(label))
-        return f"{label}{gap}  {chart.ljust(self.axis_width + _STUB)}  {state}".rstrip()
+        return f"{label}{gap}  {chart.ljust(_PAD + self.axis_width + _STUB)}  {state}".rstrip()
 
     def axis(self) -> list[tuple[str, str, str]]:
         """Return the numbers of the axis, and its line."""
         if not self.layout.lanes:
             return []
         most = max(2, self.axis_width // _TICK_COLUMNS)
-        numbers, line = [" "] * (self.axis_width + 12), ["─"] * self.axis_width
+        numbers, line = self._empty_row(), [" "] + ["─"] * self.axis_width
         free = 0
-        for at, label in make_ticks(self.layout.begin, self.layout.end, most):
+        for at, label in self.layout.make_ticks(most):
             column = self.column(at)
             line[column] = "┴"
-            start = max(0, column - len(label) // 2)
-            if start >= free:
+            start = max(0, column - (len(label) - 1) // 2)
+            if free <= start <= len(numbers) - len(label):
                 numbers[start : start + len(label)] = label
                 free = start + len(label) + 1
         what = "simulated time" if self.layout.is_simulated else "seconds since start"
@@ -155,14 +158,16 @@ class _Page:
             texts = ["".join(row) for row in rows]
             first = (_label(lane.instance), texts[0], _state(lane.instance))
             branches = [branch for branch in lane.branches if _is_shown(branch)]
-            words = [shorten_middle(describe_branch(one)[0], self.states) for one in branches]
+            words = [_shorten(describe_branch(one)[0], self.states) for one in branches]
             yield [first, *(("", text, word) for text, word in zip(texts[1:], words, strict=True))]
 
     def _draw_lane(self, lane: Lane) -> list[list[str]]:
         row = self._empty_row()
         begin, end = self.column(lane.begin), self.column(lane.end)
         row[begin : end + 1] = "─" * (end + 1 - begin)
-        row[begin] = _ELSEWHERE if lane.instance.parent else _FRESH
+        row[begin] = "─" if lane.instance.parent else _FRESH
+        if lane.instance.parent and lane.fork is None:
+            row[begin - 1] = _ELSEWHERE
         self._finish(row, max(end, begin), lane)
         self._draw_turns(row, lane.turns)
         if lane.fork is not None:
@@ -179,7 +184,7 @@ class _Page:
         return row
 
     def _empty_row(self) -> list[str]:
-        return [" "] * (self.axis_width + _STUB)
+        return [" "] * (_PAD + self.axis_width + _STUB)
 
     def _finish(self, row: list[str], end: int, line: Lane | Branch) -> None:
         row[end + 1 : end + 1 + _STUB] = ["╌", "╌", _ENDINGS[line.ending]]
@@ -201,14 +206,27 @@ class _Page:
             if lane.fork is None:
                 continue
             column = self.column(lane.fork.at)
-            above = [row for rows in charts[lane.fork.lane : number] for row in rows][1:]
-            for row in above:
+            source = _find_row(self.layout.lanes[lane.fork.lane], lane.fork.branch)
+            above = [row for rows in charts[lane.fork.lane : number] for row in rows]
+            for row in above[source + 1 :]:
                 row[column] = {" ": "│", "╰": "├", "─": "┼", "╌": "┼"}.get(row[column], row[column])
+
+
+def _find_row(lane: Lane, branch: int | None) -> int:
+    """Return the line of a branch among those of its lane, which has the first."""
+    before = lane.branches[: 0 if branch is None else branch + 1]
+    return sum(map(_is_shown, before))
 
 
 def _is_shown(branch: Branch) -> bool:
     """Return whether a branch has a line; a life that left nothing is told by its restart."""
     return bool(branch.rings) or branch.is_apart
+
+
+def _shorten(text: str, limit: int) -> str:
+    """Return the beginning of a text, without what it has in parentheses or after a semicolon."""
+    told = re.split(r"[(;]", printable(text))[0].strip()
+    return told if text_columns(told) <= limit else f"{told[: limit - 1]}…"
 
 
 def _label(instance: InstanceLineage) -> str:
@@ -236,15 +254,15 @@ def format_forks(lineage: Lineage) -> str:
 
 def _cells(instance: InstanceLineage) -> tuple[str, ...]:
     kept = [save for save in instance.saves if save.removed_at is None]
-    times = [save.time for save in instance.lives[-1].saves if save.time is not None]
-    parent = instance.parent
+    last, parent = instance.lives[-1], instance.parent
+    times = [save.time for save in last.saves] if last.saves else [last.origin and last.origin.time]
     origin = ""
     if parent is not None:
         at = "" if parent.time is None else f" at {parent.time:.1f}"
         origin = f"{parent.instance or parent.path}{at}"
     return (
-        printable(describe_state(attrs.evolve(instance, restarts=0))),
-        f"{times[-1]:.1f}" if times else "",
+        describe_state(attrs.evolve(instance, restarts=0, labels={})),
+        "" if times[-1] is None else f"{times[-1]:.1f}",
         str(len(kept) or ""),
         str(instance.restarts or ""),
         printable(origin),

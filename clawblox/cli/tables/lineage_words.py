@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from clawblox.cli.tables.formatting import format_bytes, format_exit, printable
 from clawblox.cli.tables.lineage_layout import Branch, Turn
-from clawblox.rundir.lineage import InstanceLineage, Life, Lineage, LineageSave
+from clawblox.rundir.lineage import InstanceLineage, Lineage
+from clawblox.rundir.lives import Life, LineageSave
 
 __all__ = [
     "count_words",
