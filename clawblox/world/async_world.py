@@ -580,6 +580,7 @@ class AsyncWorld(WorldMetadata):
 
     def _use_run_dir(self, given: str | Path | None) -> Path:
         """Return the run directory for many instances, which exists then. Blocks."""
+        given = self._run_dir if given is None else given
         if given is None:
             given = self._run_dir
         if given is None:
