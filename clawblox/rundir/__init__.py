@@ -12,6 +12,8 @@
 - ``records``: which instances run in a run directory.
 - ``claims``: the exclusive right to a name, or to a run directory.
 - ``status``: what runs or ran in a run directory.
+- ``run_index``: which run directories a user has.
+- ``find_runs``: finding them, running or ended.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``requests``: what it can be asked, and how it tells the outcomes.

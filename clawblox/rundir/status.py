@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -46,6 +46,7 @@ __all__ = [
     "own_start",
     "read_instances",
     "read_logs",
+    "read_runs",
     "run_owner",
     "select_records",
 ]
@@ -77,6 +78,7 @@ class InstanceStatus:
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
         instance_dir: Directory with its manifest and its files.
+        run_dir: The run directory.
         pid: Process of the world; None if it does not live.
         host: Address it was told to bind.
         port: Its port.
@@ -106,6 +108,7 @@ class InstanceStatus:
     world: str
     world_dir: Path
     instance_dir: Path
+    run_dir: Path
     pid: int | None
     host: str
     port: int
@@ -147,13 +150,15 @@ def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceSta
     Raises:
         UsageError: One of ``names`` is not there.
     """
-    records = select_records(run_dir, names)
-    usages = _measure_usages([record for record in records if record.is_alive])
-    saves = _last_saves(records)
-    return [
-        _describe_status(record, usages.get(record.name), saves.get(record.name))
-        for record in records
-    ]
+    return _describe_runs({run_dir: select_records(run_dir, names)})
+
+
+def read_runs(run_dirs: Iterable[Path]) -> list[InstanceStatus]:
+    """Return what runs or ran in run directories, by directory and name. Blocks.
+
+    It costs little more than one of them: one pass over the processes serves all.
+    """
+    return _describe_runs({run_dir: read_records(run_dir) for run_dir in run_dirs})
 
 
 def count_waiting(run_dir: Path) -> int:
@@ -266,11 +271,29 @@ class _Ending:
         return is_another or is_over(latest)
 
 
+def _describe_runs(runs: Mapping[Path, Sequence[InstanceRecord]]) -> list[InstanceStatus]:
+    records = [record for found in runs.values() for record in found]
+    usages = _measure_usages([record for record in records if record.is_alive])
+    statuses = []
+    for run_dir, found in runs.items():
+        saves = _last_saves(found)
+        statuses += [
+            _describe_status(run_dir, record, usages.get(record.cookie), saves.get(record.name))
+            for record in found
+        ]
+    return statuses
+
+
 def _measure_usages(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:
-    """Return memory and processor time of live instances, all in one pass over the processes."""
+    """Return memory and processor time of live instances by cookie.
+
+    All are measured in one pass over the processes.
+    """
+    if not alive:
+        return {}
     trees = find_trees([Search((make_mark(record),)) for record in alive])
     return {
-        record.name: measure_usage(proc.pid for proc in tree)
+        record.cookie: measure_usage(proc.pid for proc in tree)
         for record, tree in zip(alive, trees, strict=True)
     }
 
@@ -352,7 +375,10 @@ def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[Instance
 
 
 def _describe_status(
-    record: InstanceRecord, usage: tuple[int, float] | None, save: InstanceSave | None
+    run_dir: Path,
+    record: InstanceRecord,
+    usage: tuple[int, float] | None,
+    save: InstanceSave | None,
 ) -> InstanceStatus:
     is_alive = usage is not None
     return InstanceStatus(
@@ -361,6 +387,7 @@ def _describe_status(
         world=record.world,
         world_dir=Path(record.world_dir),
         instance_dir=Path(record.instance_dir),
+        run_dir=run_dir,
         pid=record.pid if is_alive else None,
         host=record.host,
         port=record.port,

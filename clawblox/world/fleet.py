@@ -34,6 +34,7 @@ from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import instances_update, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord, read_running
+from clawblox.rundir.run_index import add_run
 from clawblox.system.clock import utc_now
 from clawblox.telemetry.events import EventHub
 from clawblox.telemetry.logs import trim_logs
@@ -431,6 +432,7 @@ class Fleet:
         if run_dir not in self._cleared:
             self._cleared.add(run_dir)
             await run_blocking(remove_leftovers, run_dir)
+            await run_blocking(add_run, run_dir)
 
     # -- services ---------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from clawblox.cli.field_options import SectionedCommand, SectionOption, options_
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.parameters import PATH, count_option, world_argument
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
+from clawblox.cli.running.run_dirs import opened_run_dir, outer_run_dir
 from clawblox.cli.running.worlds import open_world
 from clawblox.config.options import ManyOptions
 
@@ -44,7 +46,7 @@ __all__ = ["command"]
     section="Files and names",
     type=PATH,
     metavar="DIR",
-    show_default="the world directory",
+    show_default="runs/<world>-<time>",
     help="Run directory.",
 )
 @add_orchestrator_options
@@ -71,14 +73,15 @@ def command(
         ClawbloxError: Instances failed to start, or ended by themselves.
     """
     opened = open_world(world)
-    directory = opened.dir if run_dir is None else Path(run_dir).absolute()
-    start = partial(
-        opened.start_many,
-        count,
-        run_dir=directory,
-        resume=options.resume,
-        on_failure=options.on_failure,
-        **options.shared(),
-    )
-    batch_run = BatchRun(opened, directory, count, start, orchestrator_options, starter_fd)
-    run_batch(ctx, batch_run, detach=detach)
+    given = outer_run_dir(os.environ) if run_dir is None else Path(run_dir).absolute()
+    with opened_run_dir(opened, given) as directory:
+        start = partial(
+            opened.start_many,
+            count,
+            run_dir=directory,
+            resume=options.resume,
+            on_failure=options.on_failure,
+            **options.shared(),
+        )
+        batch_run = BatchRun(opened, directory, count, start, orchestrator_options, starter_fd)
+        run_batch(ctx, batch_run, detach=detach, background_args=("--run-dir", str(directory)))

@@ -1,8 +1,11 @@
 """What is shown, as text. Nothing here prints.
 
-- ``board``: the table of a run.
+- ``board``: the live table, laid out for a terminal.
+- ``columns``: which columns of a table fit.
+- ``instance_rows``: the rows and columns of a table of instances.
+- ``summary``: how a run ended, and what to type to go on.
 - ``instance_states``: the state of each instance, kept from events.
 - ``event_lines``: events as lines.
 - ``archives``: archives and their members.
-- ``formatting``: durations, sizes, ends, paths, columns.
+- ``formatting``: durations, sizes, ends, paths.
 """
