@@ -51,9 +51,19 @@ def opened_run_dir(world: AsyncWorld, given: Path | None) -> Iterator[Path]:
     try:
         yield run_dir
     finally:
-        for directory in [run_dir] if was_there else [run_dir, runs]:
+        _remove_if_unused(run_dir)
+        if not was_there:
             with contextlib.suppress(OSError):  # it is not empty
-                directory.rmdir()
+                runs.rmdir()
+
+
+def _remove_if_unused(run_dir: Path) -> None:
+    """Remove a run directory that has no file in it: nothing was started."""
+    found = list(os.walk(run_dir, topdown=False))
+    if not any(files for _, _, files in found):
+        for place, _, _ in found:
+            with contextlib.suppress(OSError):
+                Path(place).rmdir()
 
 
 def outer_run_dir(environment: Mapping[str, str]) -> Path | None:
