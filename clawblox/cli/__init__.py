@@ -38,7 +38,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "resume": "Go on with an interrupted run, from its last saves.",
     },
     "Runs, from any terminal": {
-        "ps": "Show the instances of a run directory, running or ended.",
+        "ps": "Show what runs on this machine, or runs or ran in a directory.",
         "lineage": "Show saves, deaths, restarts and forks of a run over simulated time.",
         "logs": "Print the logs of instances.",
         "save": "Save snapshots of running instances.",
@@ -132,13 +132,14 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
       clawblox run worlds/panda --record --run-dir runs/r001
       clawblox up worlds/panda -n 32 --run-dir runs/r002
       clawblox resume runs/r002
-      clawblox ps -f runs/r002
+      clawblox ps
+      clawblox ps -w runs/r002
       clawblox logs -f runs/r002 w003
       clawblox fork runs/r002 w003 -n 8
       clawblox stop --save runs/r002
 
     A world is a directory with a world.toml. Each run has a run directory, which holds its logs,
-    checkpoints and recordings: by default the world directory, or what --run-dir says.
+    checkpoints and recordings: what --run-dir says, by default runs/<world>-<time>.
     """,
 )
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")

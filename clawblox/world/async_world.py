@@ -582,8 +582,6 @@ class AsyncWorld(WorldMetadata):
         """Return the run directory for many instances, which exists then. Blocks."""
         given = self._run_dir if given is None else given
         if given is None:
-            given = self._run_dir
-        if given is None:
             given = self._latest.run_dir if self._latest else self.dir
         return make_run_dir(resolve_run_dir(given))
 
