@@ -43,10 +43,10 @@ __all__ = ["command"]
     """,
 )
 @click.argument("directory", type=PATH, default=None, required=False, metavar="[DIR]")
-@click.option("-a", "--all", "shows_ended", is_flag=True, help="Also show what has ended.")
+@click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show what has ended.")
 @click.option("-w", "--watch", is_flag=True, help="Keep showing it until nothing runs any more.")
 @json_option
-def command(directory: str | None, shows_ended: bool, watch: bool, as_json: bool) -> None:
+def command(directory: str | None, wants_ended: bool, watch: bool, as_json: bool) -> None:
     """Show what runs on this machine, or what runs or ran in a directory.
 
     Without DIR, the instances of all your runs are shown. DIR is a run directory, or a directory
@@ -61,7 +61,7 @@ def command(directory: str | None, shows_ended: bool, watch: bool, as_json: bool
     if watch and as_json:
         raise click.UsageError("--watch and --json cannot be combined.")
     place = None if directory is None else resolve_run_dir(existing_path(directory))
-    scope = make_scope(place, shows_ended=shows_ended)
+    scope = make_scope(place, wants_ended=wants_ended, watches=watch)
     found = scope.read()
     if as_json:
         click.echo(json.dumps([attrs.asdict(status) for status in found], indent=2, default=str))
