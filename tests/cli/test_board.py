@@ -137,6 +137,29 @@ def test_if_not_all_fit_those_that_need_attention_come_first_and_the_rest_is_cou
     assert lines[-3:] == ["… and 92 more: 91 ready, 1 exited", "", "Ctrl-C"]
 
 
+def test_a_slow_start_is_explained_below_its_row_where_there_is_room() -> None:
+    rows = [Row(f"w{i:02}", "starting", note=f"note {i}") for i in range(3)]
+    rows += [Row(f"w{i:02}", "ready") for i in range(3, 9)]
+    whole = plain(render(view(rows), 100, 30))
+    assert whole[4:8] == ["w00   starting", "      note 0", "w01   starting", "      note 1"]
+    assert [line for line in whole if line.startswith("w08")]
+    # Not all fit: what starts comes first, and a quarter of the room tells how that is going.
+    small = plain(render(view(rows), 100, 14))[4:]
+    assert small == [*whole[4:9], "w03   ready", "w04   ready", "… and 4 more: 4 ready"]
+
+
+def test_events_leave_room_for_rows_and_the_last_line_is_not_cut() -> None:
+    rows = [Row(f"w{i:02}", "ready") for i in range(9)]
+    events = [EventLine(AT, "w003", f"event {number}") for number in range(9)]
+    notice = "9 instances ready after 4.2s. " + "Ctrl-C stops all; " * 5
+    tall = plain(render(view(rows, event_lines=events, notice=notice), 79, 30))
+    assert [line.split()[-1] for line in tall if "event" in line] == list("345678")
+    assert " ".join(tall[-2:]).split() == notice.split()
+    flat = plain(render(view(rows, event_lines=events, notice=notice), 79, 9))
+    assert [line.split()[0] for line in flat[4:7]] == ["w00", "w01", "…"]
+    assert not [line for line in flat if "event" in line]
+
+
 @pytest.mark.parametrize("lines", [1, 2, 5, 8, 14, 30, 200])
 @pytest.mark.parametrize("columns", [1, 12, 40, 79, 100, 300])
 def test_the_table_fits_every_terminal(columns: int, lines: int) -> None:

@@ -278,9 +278,11 @@ def test_all_runs_below_a_directory_are_watched_until_the_last_one_ends(
     assert watching.err == ""
 
 
-def test_the_live_table_of_several_runs_names_them(
-    both: dict[Path, Command], tmp_path: Path
+def test_the_live_table_of_several_runs_names_them_and_leaves_out_what_had_ended(
+    both: dict[Path, Command], call: Start, tmp_path: Path
 ) -> None:
+    ended = make_run(tmp_path / "ended", "a")
+    write_record(ended, record_of("w000", state="failed"))
     with terminal("ps", "-w", str(tmp_path)) as one:
         one.wait_for("NAME  STATE")
         one.wait_for("w001  ready")
@@ -294,3 +296,6 @@ def test_the_live_table_of_several_runs_names_them(
     for command in both.values():
         assert command.interrupt() == 130
     assert_nothing_runs()
+    nothing = call("ps", "-w", str(tmp_path))
+    assert nothing.out == f"Nothing runs in '{tmp_path}' or below.\n"
+    assert call("ps", "-w", "-a", str(tmp_path)).out.count(" ended w000 failed") == 1

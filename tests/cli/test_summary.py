@@ -26,7 +26,7 @@ def test_every_kind_of_end_is_counted_those_that_need_attention_first() -> None:
     statuses = [
         status("w0", "exited", exit=WELL),
         status("w1", "exited", exit=WELL),
-        status("w2", "exited", exit=WELL),
+        status("w2", "failed"),  # while it was starting
         status("w3", "exited", exit=DIED),
         status("w4", "failed", exit=WorldExit(status=4)),
         status("w5", "interrupted"),

@@ -410,6 +410,18 @@ def test_the_table_shows_why_a_start_failed(tmp_path: Path, run_dir: Path) -> No
         assert one.screen[1] == "1 failed · 2 ready"
 
 
+def test_the_table_shows_what_a_slow_start_waits_for(tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--unavailable", "inf")
+    with terminal("up", str(world), columns=80, lines=24) as one:
+        one.wait_for("w000  starting")
+        one.wait_for("      GET /api.md answered 503 | Spectator frontend: http://")
+        assert max(map(len, one.screen)) < 80
+        one.type(CTRL_C)
+        assert one.wait() == 130
+        one.wait_for("1 instance: 1 stopped.")
+        one.wait_for("resume:  clawblox resume runs/counter-")
+
+
 def test_the_table_follows_the_size_of_the_terminal(tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     with terminal("up", str(world), "-n", "8", "--run-dir", str(run_dir)) as one:

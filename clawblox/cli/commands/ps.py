@@ -46,12 +46,12 @@ __all__ = ["command"]
     """,
 )
 @click.argument("directory", type=PATH, default=None, required=False, metavar="[DIR]")
-@click.option("-a", "--all", "shows_ended", is_flag=True, help="Also show what has ended.")
+@click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show what has ended.")
 @click.option("-w", "--watch", is_flag=True, help="Keep showing it until nothing runs any more.")
 @click.option("--tree", is_flag=True, help="Show the instances as a tree of forks.")
 @json_option
 def command(
-    directory: str | None, shows_ended: bool, watch: bool, tree: bool, as_json: bool
+    directory: str | None, wants_ended: bool, watch: bool, tree: bool, as_json: bool
 ) -> None:
     """Show what runs on this machine, or what runs or ran in a directory.
 
@@ -67,7 +67,7 @@ def command(
     if watch + tree + as_json > 1:
         raise click.UsageError("--watch, --tree and --json cannot be combined.")
     place = None if directory is None else resolve_run_dir(existing_path(directory))
-    scope = make_scope(place, shows_ended=shows_ended)
+    scope = make_scope(place, wants_ended=wants_ended, watches=watch)
     found = scope.read()
     if as_json:
         click.echo(json.dumps([attrs.asdict(status) for status in found], indent=2, default=str))

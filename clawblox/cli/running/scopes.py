@@ -42,29 +42,33 @@ class Scope:
         return [status for status in read_runs(self.find()) if self.shows(status)]
 
 
-def make_scope(directory: Path | None, *, shows_ended: bool) -> Scope:
+def make_scope(directory: Path | None, *, wants_ended: bool, watches: bool) -> Scope:
     """Return what ``ps`` shows. Blocks.
 
     Args:
         directory: A run directory or any other, absolute; None means all runs of this user.
-        shows_ended: Whether instances that have ended are shown too, if that is not said by the
-            directory.
+        wants_ended: Whether instances that have ended are asked for.
+        watches: Whether it is shown again and again. Instances that have ended would then hide
+            those that run, unless it is one run.
     """
     if directory is None:
-        hint = "" if shows_ended else " --all shows what has ended."
         return Scope(
             "this machine",
             find_user_runs,
             is_one_run=False,
-            shows_ended=shows_ended,
-            if_empty=f"Nothing {'has run' if shows_ended else 'runs'}.{hint}",
+            shows_ended=wants_ended,
+            if_empty="Nothing has run."
+            if wants_ended
+            else "Nothing runs. --all shows what has ended.",
         )
     place = shorten_path(directory)
-    is_run = is_run_dir(directory)
+    if is_run_dir(directory):
+        return Scope("", lambda: [directory], is_one_run=True, shows_ended=True, if_empty="")
+    shows_ended = wants_ended or not watches
     return Scope(
-        "" if is_run else place,
-        (lambda: [directory]) if is_run else partial(find_runs_below, directory),
-        is_one_run=is_run,
-        shows_ended=True,
-        if_empty=f"Nothing has run in '{place}' or below.",
+        place,
+        partial(find_runs_below, directory),
+        is_one_run=False,
+        shows_ended=shows_ended,
+        if_empty=f"Nothing {'has run' if shows_ended else 'runs'} in '{place}' or below.",
     )

@@ -117,7 +117,7 @@ class _Watcher:
             rows=make_rows(before, now, {}, names_runs=not self._scope.is_one_run),
             pressure=None if self.is_finished else pressure_between(before, now),
             event_lines=self._recent_events.last(_RECENT_EVENTS),
-            notice="" if self.is_finished else "Ctrl-C closes this table; the run goes on.",
+            notice="" if self.is_finished else "Ctrl-C closes this table and stops nothing.",
         )
 
     def _describe_run(self, instances: Sequence[InstanceStatus]) -> str:

@@ -20,7 +20,6 @@ from clawblox.cli.tables.columns import (
     FittedColumn,
     fit_columns,
     format_line,
-    shorten,
     text_width,
 )
 from clawblox.cli.tables.event_lines import EventLine
@@ -162,8 +161,7 @@ def _table(rows: Sequence[Row], noted: Collection[Row], columns: int) -> Iterato
     for place, row in enumerate(rows):
         yield _format_row(fitted, place, row)
         if row in noted:
-            note = shorten(row.note, max(columns - len(_NOTE_INDENT), 0))
-            yield _line(Text(_NOTE_INDENT + note, style="dim"))
+            yield _line(Text(_NOTE_INDENT + row.note, style="dim"))
 
 
 def _format_row(fitted: Sequence[FittedColumn], place: int, row: Row) -> Text:

@@ -45,7 +45,8 @@ def summarise(
 
 
 def _ends(statuses: Sequence[InstanceStatus], stopped: Collection[str]) -> Iterator[str]:
-    ends = Counter(_describe_end(status, stopped) for status in sorted(statuses, key=_rank))
+    ordered = sorted(statuses, key=lambda status: (status.name in stopped, _rank(status)))
+    ends = Counter(_describe_end(status, stopped) for status in ordered)
     if ends:
         counts = ", ".join(f"{count} {words}" for words, count in ends.items())
         yield f"{len(statuses)} instance{'' if len(statuses) == 1 else 's'}: {counts}."
@@ -56,9 +57,11 @@ def _rank(status: InstanceStatus) -> tuple[int, str, str]:
 
 
 def _describe_end(status: InstanceStatus, stopped: Collection[str]) -> str:
+    if status.name in stopped:
+        return "stopped"
     if status.state != "exited":
         return status.state
-    return "stopped" if status.name in stopped else f"exited {format_exit(status.exit)}".rstrip()
+    return f"exited {format_exit(status.exit)}".rstrip()
 
 
 def _saves(statuses: Sequence[InstanceStatus]) -> Iterator[str]:
