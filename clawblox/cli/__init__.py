@@ -4,6 +4,7 @@ A command's module is imported when the command is used, so ``clawblox --help`` 
 click. The commands' summaries are here for the same reason.
 
 - ``commands``: one module for each command.
+- ``playing``: acting in a running world from a shell.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``tables``: tables, event lines and archives as text.
 - ``terminal``: writing to terminals and pipes without blocking.
