@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clawblox.concurrency.batch import Batch, Outcome
     from clawblox.config.options import InstanceSpec
     from clawblox.errors import (
+        ActionRefusedError,
         BatchError,
         CheckpointError,
         CheckpointFormatError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         WorldStopError,
     )
     from clawblox.results import (
+        Access,
         LogLine,
         SavedSnapshot,
         StartedWorld,
@@ -60,12 +62,15 @@ if TYPE_CHECKING:
     )
     from clawblox.rundir.manifest import Manifest, read_manifest, read_runs
     from clawblox.telemetry.metrics import Histogram, Metrics
+    from clawblox.world.agent_client import AsyncAgentClient
     from clawblox.world.async_world import AsyncWorld
+    from clawblox.world.sync_agent import AgentClient
     from clawblox.world.sync_world import World
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "clawblox.world.agent_client": ("AsyncAgentClient",),
     "clawblox.world.async_world": ("AsyncWorld",),
     "clawblox.checkpoint": (
         "async_load_checkpoint",
@@ -75,12 +80,14 @@ _HOMES = {
         "read_metadata",
         "save_checkpoint",
     ),
+    "clawblox.world.sync_agent": ("AgentClient",),
     "clawblox.world.sync_world": ("World",),
     "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.telemetry.metrics": ("Histogram", "Metrics"),
     "clawblox.concurrency.batch": ("Batch", "Outcome"),
     "clawblox.config.options": ("InstanceSpec",),
     "clawblox.results": (
+        "Access",
         "LogLine",
         "SavedSnapshot",
         "StartedWorld",
@@ -89,6 +96,7 @@ _HOMES = {
         "WorldExit",
     ),
     "clawblox.errors": (
+        "ActionRefusedError",
         "BatchError",
         "CheckpointError",
         "CheckpointFormatError",
@@ -122,6 +130,10 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
+    "Access",
+    "ActionRefusedError",
+    "AgentClient",
+    "AsyncAgentClient",
     "AsyncWorld",
     "Batch",
     "BatchError",

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import attrs
 
 __all__ = [
+    "Access",
     "EventKind",
     "Finding",
     "LogLine",
@@ -151,6 +152,48 @@ class SavedSnapshot(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(attrs.fields_dict(type(self)))
+
+
+def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(values)
+
+
+@attrs.frozen(eq=False)
+class Access(Mapping[str, Any]):
+    """An agent's access to an instance; also the mapping that ``connect`` returns.
+
+    It equals any mapping with the same items.
+
+    Attributes:
+        session: Session of the agent, to be sent as ``X-Session``.
+        agent_id: The world's id of the agent; None if it gave none.
+        name: Name of the agent in the world.
+        headers: Headers of the agent's requests, which name its session.
+        base_url: Address of the instance for the agent.
+        internal_base_url: Address of the instance on this machine.
+        more: All other fields of the world's answer, which are items of the mapping too.
+    """
+
+    session: str
+    agent_id: Any
+    name: str
+    headers: dict[str, str] = attrs.field(converter=_copy, repr=False)
+    base_url: str
+    internal_base_url: str
+    more: dict[str, Any] = attrs.field(factory=dict, converter=_copy, repr=False)
+
+    def _items(self) -> dict[str, Any]:
+        named = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
+        return {**named.pop("more"), **named}
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - fields differ in type
+        return self._items()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items())
+
+    def __len__(self) -> int:
+        return len(self._items())
 
 
 @attrs.frozen

@@ -55,6 +55,7 @@ SAMPLES: dict[str, Any] = {
     "error_details": ("phase: headers", "bytes received: 7"),
     "failed": {"w003": UsageError("closed"), "w005": ValueError("too\nlate")},
     "body_start": "<html>",
+    "text": "no such marble",
     "bytes": 64000,
     "entry": "agents/Rocky/workspace/.env",
     "findings": (

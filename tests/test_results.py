@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from clawblox.concurrency.batch import Batch, Outcome
 from clawblox.config.options import InstanceSpec
 from clawblox.errors import BatchError, UsageError
 from clawblox.results import (
+    Access,
     Finding,
     LogLine,
     SavedSnapshot,
@@ -53,7 +56,17 @@ STARTED = StartedWorld(
     resume_path=None,
     ready_s=0.1,
 )
+ACCESS = Access(
+    session="s-1",
+    agent_id="agent-1",
+    name="Rocky",
+    headers={"X-Session": "s-1"},
+    base_url="http://127.0.0.1:20001",
+    internal_base_url="http://127.0.0.1:20001",
+    more={"spawn": {"x": 1.5}},
+)
 VALUES: list[Any] = [
+    ACCESS,
     SAVED,
     STARTED,
     InstanceSpec(name="w000"),
@@ -113,6 +126,39 @@ def test_saved_snapshots_of_equal_fields_are_equal_and_hash_alike() -> None:
     twin = attrs.evolve(SAVED)
     assert (twin == SAVED, hash(twin) == hash(SAVED)) == (True, True)
     assert attrs.evolve(SAVED, time=2.0) != SAVED
+
+
+def test_an_access_is_the_mapping_that_connect_returns() -> None:
+    items = {
+        "session": "s-1",
+        "agent_id": "agent-1",
+        "name": "Rocky",
+        "headers": {"X-Session": "s-1"},
+        "base_url": "http://127.0.0.1:20001",
+        "internal_base_url": "http://127.0.0.1:20001",
+        "spawn": {"x": 1.5},
+    }
+    assert dict(ACCESS) == items
+    assert items == ACCESS
+    assert len(ACCESS) == len(items)
+    assert json.loads(json.dumps(dict(ACCESS))) == items
+    assert pickle.loads(pickle.dumps(ACCESS)) == ACCESS
+    assert attrs.evolve(ACCESS, base_url="http://127.0.0.1:1") != ACCESS
+    assert "s-1" not in repr(ACCESS).replace("session='s-1'", "")
+
+
+@pytest.mark.parametrize("name", ["", "more", "keys", "__len__", 7])
+def test_an_access_has_only_its_items_as_keys(name: Any) -> None:
+    with pytest.raises(KeyError):
+        ACCESS[name]
+    assert name not in ACCESS
+
+
+def test_what_an_access_was_made_of_does_not_change_it() -> None:
+    headers, more = {"X-Session": "s-1"}, {"spawn": 1}
+    access = attrs.evolve(ACCESS, headers=headers, more=more)
+    headers["X-Session"], more["spawn"] = "other", 2
+    assert (access["headers"], access["spawn"]) == ({"X-Session": "s-1"}, 1)
 
 
 def test_every_class_of_the_module_is_tried() -> None:

@@ -27,6 +27,7 @@
         │   └── WorldIdentityError        a stranger answers on the world's port
         ├── WorldExitedError              it died after it had been ready
         ├── WorldCallError                it answered a call with something unusable
+        │   ├── ActionRefusedError        it refused what an agent asked for
         │   └── WorldSessionError         it answered with another session
         ├── SnapshotError
         └── WorldStopError                a process survived the whole stop ladder
@@ -62,6 +63,7 @@ from clawblox.errors.general import (
     UsageError,
 )
 from clawblox.errors.world import (
+    ActionRefusedError,
     PortInUseError,
     SnapshotError,
     SnapshotRefusedError,
@@ -78,6 +80,7 @@ from clawblox.errors.world import (
 )
 
 __all__ = [
+    "ActionRefusedError",
     "BatchError",
     "CheckpointError",
     "CheckpointFormatError",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from clawblox.results import WorldExit
 
 __all__ = [
+    "ActionRefusedError",
     "PortInUseError",
     "SnapshotError",
     "SnapshotRefusedError",
@@ -166,6 +167,26 @@ class WorldCallError(WorldError):
         """Return the status and the start of the body."""
         body = shorten(repr(self.body_start), VALUE_CHARS) if self.body_start else None
         return {"status": self.status, "body": body}
+
+
+class ActionRefusedError(WorldCallError):
+    """The world refused what an agent asked for, with a 4xx status.
+
+    Args:
+        message: What it refused, and the start of ``text``.
+        text: What the world answered, at most 4000 characters.
+        **fields: The fields of :class:`WorldCallError`.
+    """
+
+    def __init__(self, message: str, *, text: str = "", **fields: object) -> None:
+        super().__init__(message, **fields)  # type: ignore[arg-type]
+        self.text = text
+
+    def own_facts(self) -> dict[str, object]:
+        """Return the status, and the text unless the message has it."""
+        is_shown = not self.text or self.text in self.message
+        text = None if is_shown else shorten(repr(self.text), VALUE_CHARS)
+        return {**super().own_facts(), "text": text}
 
 
 class WorldSessionError(WorldCallError):

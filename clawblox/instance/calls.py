@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -11,6 +11,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldError, WorldExitedError
 from clawblox.instance.failures import exited_error
 from clawblox.instance.instance import Instance
+from clawblox.instance.lifecycle import Lifecycle, State
 
 __all__ = ["Calls"]
 
@@ -23,13 +24,23 @@ class Calls:
 
     Args:
         instance: The instance.
-        is_ready: Returns whether it can be called now.
+        lifecycle: Its state.
     """
 
-    def __init__(self, instance: Instance, is_ready: Callable[[], bool]) -> None:
+    def __init__(self, instance: Instance, lifecycle: Lifecycle) -> None:
         self._instance = instance
-        self._is_ready = is_ready
+        self._lifecycle = lifecycle
         self._scopes: set[anyio.CancelScope] = set()
+        self._changed = anyio.Event()
+
+    @property
+    def life(self) -> int | None:
+        """Number of restarts before the life in which the instance serves; None while it does not.
+
+        A world that has just died may still count as serving.
+        """
+        is_serving = self._lifecycle.state is State.READY and self._instance.halt is None
+        return self._instance.restarts if is_serving else None
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
@@ -43,7 +54,7 @@ class Calls:
         Cancellation: cancels the body; has no other effect.
         """
         begun_at = anyio.current_time()
-        if not self._is_ready():
+        if self.life is None:
             raise await self._exited_error(begun_at)
         scope = anyio.CancelScope()
         self._scopes.add(scope)
@@ -62,6 +73,32 @@ class Calls:
         """Fail every call that is under way, because the instance has ended or is about to."""
         for scope in self._scopes:
             scope.cancel()
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Wake those who wait for the instance, because its state has changed."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def wait_serving(self, *, after: int | None, until: float) -> bool:
+        """Wait until the instance serves again, in a later life.
+
+        Args:
+            after: The life that has ended; None if the instance did not serve before.
+            until: Time of the loop's clock at which to give up.
+
+        Returns:
+            Whether it serves; False at once when it is not coming back.
+
+        Cancellation: has no effect.
+        """
+        with anyio.move_on_after(until - anyio.current_time()):
+            while self.life is None or self.life == after:
+                if self._lifecycle.state not in (State.READY, State.RESTARTING):
+                    return False
+                await self._changed.wait()
+            return True
+        return False
 
     async def _prefer_exit(self, error: WorldError, begun_at: float) -> None:
         """Raise the exit instead of ``error`` if the call broke because the world died."""

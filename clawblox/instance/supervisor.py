@@ -87,7 +87,7 @@ class Supervisor:
         self.instance = instance
         self.lifecycle = Lifecycle()
         self.started: StartedWorld | None = None
-        self.calls = Calls(instance, self._is_serving)
+        self.calls = Calls(instance, self.lifecycle)
         self._launcher = launcher
         self._emit = emit
         self._write = write
@@ -206,6 +206,7 @@ class Supervisor:
     def _serve(self, ready_s: float) -> None:
         self.started = self.instance.running.started_world(ready_s)
         self.lifecycle.move(State.READY)
+        self.calls.note_change()
         self._tell("ready", url=self.started.url, ready_s=ready_s)
 
     async def _watch(self) -> None:
@@ -228,9 +229,6 @@ class Supervisor:
             unresponsive=self._is_unresponsive,
             halt=self.instance.halt,
         )
-
-    def _is_serving(self) -> bool:
-        return self.lifecycle.state is State.READY and self.instance.halt is None
 
     async def _watch_sidecar(self, name: str, sidecar: Process) -> None:
         self._tell("sidecar_exited", sidecar=name, exit=await sidecar.wait())

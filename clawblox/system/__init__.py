@@ -10,5 +10,6 @@
 - ``port_leases``: leases of ports that all processes of a machine share.
 - ``files``: files that are complete or absent, private directories, locks.
 - ``http``: the only module that knows httpx.
+- ``connection``: kept connections for what is asked often; the only module that knows httptools.
 - ``clock``: the wall clock.
 """

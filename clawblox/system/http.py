@@ -19,9 +19,11 @@ from clawblox.errors import FetchError, WorldCallError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Answer", "InstanceClient", "download", "fetch_text"]
+__all__ = ["MAX_ANSWER_BYTES", "Answer", "InstanceClient", "download", "fetch_text"]
 
-_MAX_ANSWER_BYTES = 4 << 20
+MAX_ANSWER_BYTES = 4 << 20
+"""Most bytes of the body of a world's answer."""
+
 _BODY_START_CHARS = 200
 _MAX_TEXT_BYTES = 64 << 10
 _MAX_REDIRECTS = 5
@@ -31,10 +33,18 @@ _SILENCE_S = 30.0
 
 @attrs.frozen
 class Answer:
-    """What a world answered: status and body."""
+    """What a world answered.
+
+    Attributes:
+        status: The status.
+        body: The body.
+        is_delimited: Whether the answer said where its body ends. If not, the end of the
+            connection ended it, and a truncated body looks like a whole one.
+    """
 
     status: int
     body: bytes
+    is_delimited: bool = True
 
     @property
     def body_start(self) -> str:
@@ -112,9 +122,9 @@ class InstanceClient:
             body = b""
             async for chunk in response.aiter_bytes():
                 body += chunk
-                if len(body) > _MAX_ANSWER_BYTES:
+                if len(body) > MAX_ANSWER_BYTES:
                     raise WorldCallError(
-                        f"the answer to POST {route} is larger than {_MAX_ANSWER_BYTES} bytes",
+                        f"the answer to POST {route} is larger than {MAX_ANSWER_BYTES} bytes",
                         status=response.status_code,
                     )
             return Answer(response.status_code, body)

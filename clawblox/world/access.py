@@ -1,7 +1,7 @@
 """Joins agents to a world, rejoins recorded sessions, and takes agents out again.
 
-An access is a plain dict, from which scripts build their prompts. The session id of an agent with
-a directory is kept in ``<dir>/world_session.txt``, so that the agent can rejoin after a resume.
+The session id of an agent with a directory is kept in ``<dir>/world_session.txt``, so that the
+agent can rejoin after a resume.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from clawblox import protocol
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_path
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import Access
+from clawblox.rundir.manifest_updates import agent_update
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.http import Answer, InstanceClient
+from clawblox.world.fleet import Fleet
 
-__all__ = ["AgentLike", "Member", "join", "leave", "make_member"]
+__all__ = ["AgentLike", "Member", "admit", "join", "leave", "make_member"]
 
 SESSION_FILE = "world_session.txt"
+
+_OWN_ITEMS = frozenset(attrs.fields_dict(Access)) - {"more"}
 
 _RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
 """The run suffix of an agent's full name: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
@@ -82,30 +88,85 @@ def make_member(agent: str | AgentLike) -> Member:
     )
 
 
+async def admit(
+    fleet: Fleet,
+    supervisor: Supervisor,
+    member: Member,
+    *,
+    session: str | None = None,
+    timeout: float,
+) -> Access:
+    """Let an agent join an instance, and list it in the manifest of the instance.
+
+    Args:
+        fleet: The fleet of the instance.
+        supervisor: The instance.
+        member: The agent.
+        session: The session that it already has; None means the one that its directory records,
+            if any.
+        timeout: Seconds for the call.
+
+    Raises:
+        WorldExitedError: The instance has ended.
+        ManifestError: The agent cannot be listed in the manifest.
+        ClawbloxError: As :func:`join`.
+
+    Cancellation: the agent may have joined the world; its session may not be recorded.
+    """
+    url = supervisor.instance.url
+
+    async def call() -> Access:
+        async with supervisor.calls.call():
+            client = fleet.clients.get(supervisor)
+            return await join(
+                client, member, session=session, url=url, local_url=url, timeout=timeout
+            )
+        raise AssertionError("unreachable: the block returns or raises")
+
+    access = await fleet.tasks.own(call)
+    world_agent_id = access.agent_id if isinstance(access.agent_id, str) else None
+    if member.dir is not None or world_agent_id:
+        update = agent_update(
+            id=world_agent_id if member.dir is None else None,
+            dir=member.dir,
+            name=member.name,
+            run_name=member.run_name,
+            world_agent_id=world_agent_id,
+            run_id=supervisor.instance.run_id,
+        )
+        await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
+    return access
+
+
 async def join(
-    client: InstanceClient, member: Member, *, url: str, local_url: str, timeout: float
-) -> dict[str, Any]:
-    """Join a world, or rejoin it with the session that the agent's directory records.
+    client: InstanceClient,
+    member: Member,
+    *,
+    session: str | None,
+    url: str,
+    local_url: str,
+    timeout: float,
+) -> Access:
+    """Join a world, or rejoin it with a known session.
 
     Args:
         client: The HTTP client of the instance.
         member: The agent.
+        session: The session that it already has; None means the one that its directory records,
+            if any.
         url: Address of the instance for the agent.
         local_url: Address of the instance on this machine.
         timeout: Seconds for the call.
 
-    Returns:
-        The access.
-
     Raises:
-        WorldSessionError: The world answered with another session than the recorded one, or does
+        WorldSessionError: The world answered with another session than the known one, or does
             not know it.
         WorldCallError: The world did not answer, or its answer has no session.
         ConfigError: The agent's directory cannot be used, or its recorded session is not valid.
 
     Cancellation: the agent may have joined the world; its session may not be recorded.
     """
-    known = await run_blocking(_recorded_session, member)
+    known = session or await run_blocking(_recorded_session, member)
     headers = {protocol.SESSION_HEADER: known} if known else {}
     answer = await client.post(
         protocol.JOIN_ROUTE, params={"name": member.name}, headers=headers, timeout=timeout
@@ -115,15 +176,15 @@ async def join(
         raise WorldSessionError(f"expected session {known}, got {joined.session}")
     if known is None and member.session_file is not None:
         await run_blocking(_record_session, member.session_file, joined.session)
-    return {
-        **joined.fields,
-        "session": joined.session,
-        "agent_id": joined.fields.get("agent_id"),
-        "name": member.name,
-        "headers": {protocol.SESSION_HEADER: joined.session},
-        "base_url": url,
-        "internal_base_url": local_url,
-    }
+    return Access(
+        session=joined.session,
+        agent_id=joined.fields.get("agent_id"),
+        name=member.name,
+        headers={protocol.SESSION_HEADER: joined.session},
+        base_url=url,
+        internal_base_url=local_url,
+        more={key: value for key, value in joined.fields.items() if key not in _OWN_ITEMS},
+    )
 
 
 async def leave(client: InstanceClient, access: Mapping[str, Any], *, timeout: float) -> None:
@@ -131,7 +192,7 @@ async def leave(client: InstanceClient, access: Mapping[str, Any], *, timeout: f
 
     Args:
         client: The HTTP client of the instance.
-        access: What :func:`join` returned.
+        access: What ``connect`` returned, or an access.
         timeout: Seconds for the call.
 
     Raises:

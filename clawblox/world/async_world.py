@@ -40,7 +40,7 @@ from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch, plan_launch, plan_many
 from clawblox.results import RestartMode, SavedSnapshot, SnapshotLike, StartedWorld, StopResult
-from clawblox.rundir.manifest_updates import RunStatus, agent_update, run_update
+from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.paths import make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
 from clawblox.rundir.snapshot_files import find_parent, source_run_dir
@@ -49,7 +49,8 @@ from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.access import AgentLike, join, leave, make_member
+from clawblox.world.access import AgentLike, admit, leave, make_member
+from clawblox.world.agent_client import AsyncAgentClient, join_instance
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.properties import WorldMetadata
@@ -569,30 +570,51 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the agent may have joined the world; its session may not be recorded.
         """
         fleet = self._open_fleet()
-        supervisor = fleet.find(instance)
-        member = make_member(agent)
-        url = supervisor.instance.url
+        supervisor, member = fleet.find(instance), make_member(agent)
         check_seconds(timeout, "timeout")
+        return dict(await admit(fleet, supervisor, member, timeout=timeout))
 
-        async def call() -> dict[str, Any]:
-            async with supervisor.calls.call():
-                client = fleet.clients.get(supervisor)
-                return await join(client, member, url=url, local_url=url, timeout=timeout)
-            raise AssertionError("unreachable: the block returns or raises")
+    async def join(
+        self,
+        agent: str | AgentLike,
+        *,
+        instance: str | None = None,
+        timeout: float = 30.0,
+        wait_restart: float | None = None,
+    ) -> AsyncAgentClient:
+        """Let an agent join an instance, and return a client to act as that agent.
 
-        access = await fleet.tasks.own(call)
-        world_agent_id = access["agent_id"] if isinstance(access["agent_id"], str) else None
-        if member.dir is not None or world_agent_id:
-            update = agent_update(
-                id=world_agent_id if member.dir is None else None,
-                dir=member.dir,
-                name=member.name,
-                run_name=member.run_name,
-                world_agent_id=world_agent_id,
-                run_id=supervisor.instance.run_id,
-            )
-            await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
-        return access
+        The agent joins as with :meth:`connect`, whose result is the client's ``access``.
+
+        Args:
+            agent: An agent, or a plain name.
+            instance: Name of the instance; not needed while there is only one.
+            timeout: Seconds for this call, and for each call of the client.
+            wait_restart: Seconds that a call of the client waits for an instance that is being
+                restarted. None or 0 does not wait: the call raises WorldExitedError at once. An
+                input, chat message or leave that was sent before the instance died raises it in
+                any case, as it is never sent again.
+
+        Returns:
+            The client; as an async context manager it leaves the world at the end of the block.
+
+        Raises:
+            WorldSessionError: The world answered with another session than the recorded one, or
+                does not know it.
+            WorldCallError: The world did not answer, or its answer has no session.
+            WorldExitedError: The instance has ended.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            ConfigError: ``agent`` is neither an agent nor a name, its directory cannot be used, or
+                ``timeout`` or ``wait_restart`` is not a number of seconds.
+            ManifestError: The agent cannot be listed in the manifest.
+
+        Cancellation: the agent may have joined the world; its session may not be recorded.
+        """
+        fleet = self._open_fleet()
+        supervisor = fleet.find(instance)
+        return await join_instance(
+            fleet, supervisor, agent, timeout=timeout, wait_restart=wait_restart
+        )
 
     async def leave(
         self, access: Mapping[str, Any], *, instance: str | None = None, timeout: float = 30.0
@@ -600,7 +622,7 @@ class AsyncWorld(WorldMetadata):
         """Take an agent out of an instance.
 
         Args:
-            access: What :meth:`connect` returned.
+            access: What :meth:`connect` returned, or the ``access`` of a client.
             instance: Name of the instance; not needed while there is only one.
             timeout: Seconds for the call.
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import attrs
+
 from clawblox.concurrency.tasks import Tasks
 from clawblox.instance.supervisor import Supervisor
+from clawblox.system.connection import Connections
 from clawblox.system.http import InstanceClient
 
 __all__ = ["InstanceClients"]
 
 
+@attrs.frozen
+class _Clients:
+    """The clients of one life of an instance; each opens its first connection when needed."""
+
+    life: int
+    client: InstanceClient
+    connections: Connections
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+        await self.connections.aclose()
+
+
 class InstanceClients:
-    """One HTTP client for each instance, made when it is first needed.
+    """The clients of each instance, made when they are first needed.
 
     Args:
         tasks: Close clients that are no longer needed.
@@ -18,25 +34,33 @@ class InstanceClients:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._clients: dict[Supervisor, tuple[int, InstanceClient]] = {}
+        self._clients: dict[Supervisor, _Clients] = {}
 
     def get(self, supervisor: Supervisor) -> InstanceClient:
-        """Return the client of an instance; after each restart it is another one."""
+        """Return the client for our own calls to an instance; after each restart another one."""
+        return self._find(supervisor).client
+
+    def connections(self, supervisor: Supervisor) -> Connections:
+        """Return the connections for the agents of an instance; after each restart others."""
+        return self._find(supervisor).connections
+
+    def _find(self, supervisor: Supervisor) -> _Clients:
         instance = supervisor.instance
-        life, client = self._clients.get(supervisor, (-1, None))
-        if client is not None and life == instance.restarts:
-            return client
-        if client is not None:
-            self._tasks.start_soon(client.aclose)
-        client = InstanceClient(instance.url)
-        self._clients[supervisor] = instance.restarts, client
-        return client
+        known = self._clients.get(supervisor)
+        if known is not None:
+            if known.life == instance.restarts:
+                return known
+            self._tasks.start_soon(known.aclose)
+        url = instance.url
+        made = _Clients(instance.restarts, InstanceClient(url), Connections(url))
+        self._clients[supervisor] = made
+        return made
 
     async def close(self, supervisor: Supervisor) -> None:
-        """Close the client of an instance; a second call does nothing."""
-        _, client = self._clients.pop(supervisor, (0, None))
-        if client is not None:
-            await client.aclose()
+        """Close the clients of an instance; a second call does nothing."""
+        known = self._clients.pop(supervisor, None)
+        if known is not None:
+            await known.aclose()
 
     async def aclose(self) -> None:
         """Close all clients."""

@@ -151,7 +151,10 @@ async def _serve(ready: Future[BlockingPortal]) -> None:
         await blocking.sleep_until_stopped()
 
 
-_HIDDEN_MODULES = (__name__, "anyio", "concurrent.futures", "clawblox.world.sync_world")
+_HIDDEN_MODULES = (
+    *(__name__, "anyio", "concurrent.futures"),
+    *("clawblox.world.sync_agent", "clawblox.world.sync_world", "clawblox.world.synchronous"),
+)
 
 
 def without_portal(traceback: TracebackType | None) -> TracebackType | None:

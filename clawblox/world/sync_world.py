@@ -7,20 +7,22 @@ Ctrl-C. What a script leaves open is closed when the interpreter ends.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial, update_wrapper
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from clawblox.config.world_toml import WorldConfig
 from clawblox.results import StartedWorld
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
+from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.portal import portal, without_portal
+from clawblox.world.portal import portal
 from clawblox.world.properties import WorldMetadata
+from clawblox.world.sync_agent import AgentClient
+from clawblox.world.synchronous import disguised, run, synchronous
 
 __all__ = ["Stream", "World"]
 
@@ -28,31 +30,31 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
+_SELF = f"{__name__}.World"
 
-def _run(function: Callable[[], Awaitable[_T]]) -> _T:
-    """Run ``function()`` in the portal; an error shows the caller's frames and the function's."""
-    try:
-        return portal.run(function)
-    except BaseException as error:
-        error.__traceback__ = without_portal(error.__traceback__)
-        raise
+
+def _opened(world: World) -> AsyncWorld:
+    world.open()
+    return world._world
 
 
 def _sync(
     method: Callable[Concatenate[AsyncWorld, _P], Awaitable[_T]], *, returns: str | None = None
 ) -> Callable[Concatenate[World, _P], _T]:
-    """Return the method that calls an async one and waits for it.
+    """Return the method of ``World`` that calls one of ``AsyncWorld``; see :func:`synchronous`."""
+    return synchronous(method, _SELF, _opened, returns=returns)
 
-    Args:
-        method: The method of ``AsyncWorld``, with the signature, docstring and types to copy.
-        returns: The return annotation; None means that of ``method``.
-    """
 
-    def call(self: World, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        self.open()
-        return _run(partial(method, self._world, *args, **kwargs))
+def _join(
+    method: Callable[Concatenate[AsyncWorld, _P], Awaitable[AsyncAgentClient]],
+) -> Callable[Concatenate[World, _P], AgentClient]:
+    """Return the method of ``World`` that joins, and wraps the client."""
+    join = _sync(method)
 
-    return _disguised(call, method, returns)
+    def call(self: World, /, *args: _P.args, **kwargs: _P.kwargs) -> AgentClient:
+        return AgentClient(join(self, *args, **kwargs))
+
+    return disguised(call, method, _SELF, "AgentClient")
 
 
 def _stream(
@@ -66,23 +68,9 @@ def _stream(
         async def subscribe() -> Stream[_T]:
             return Stream(method(self._world, *args, **kwargs))
 
-        return _run(subscribe)
+        return run(subscribe)
 
-    return _disguised(call, method, returns)
-
-
-_C = TypeVar("_C", bound=Callable[..., Any])
-
-
-def _disguised(call: _C, method: Callable[..., Any], returns: str | None) -> _C:
-    """Give ``call`` the name, docstring and signature of ``method``."""
-    update_wrapper(call, method)
-    call.__qualname__ = f"World.{method.__name__}"
-    call.__module__ = __name__
-    if returns is not None:
-        signature = inspect.signature(method).replace(return_annotation=returns)
-        call.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
-    return call
+    return disguised(call, method, _SELF, returns)
 
 
 class _Source(Protocol[_T_co]):
@@ -115,14 +103,14 @@ class Stream(Generic[_T]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _run(partial(self._source.__aexit__, exc_type, exc, traceback))
+        run(partial(self._source.__aexit__, exc_type, exc, traceback))
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> _T:
         try:
-            return _run(self._next)
+            return run(self._next)
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -220,6 +208,7 @@ class World(WorldMetadata):
     stop_all = _sync(AsyncWorld.stop_all)
     drain = _sync(AsyncWorld.drain)
     connect = _sync(AsyncWorld.connect)
+    join = _join(AsyncWorld.join)
     leave = _sync(AsyncWorld.leave)
     save = _sync(AsyncWorld.save)
     save_all = _sync(AsyncWorld.save_all, returns="Batch[SavedSnapshot]")

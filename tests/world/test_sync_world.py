@@ -14,47 +14,70 @@ import anyio
 import attrs
 import pytest
 
-from clawblox import AsyncWorld, UsageError, World, WorldExitedBeforeReady, read_manifest
+from clawblox import (
+    AgentClient,
+    AsyncAgentClient,
+    AsyncWorld,
+    UsageError,
+    World,
+    WorldExitedBeforeReady,
+    read_manifest,
+)
 from tests.support import is_alive, make_world, marked_processes, wait_until
 
 ROOT = Path(__file__).parents[2]
 
 
 RETURNS_OTHERWISE = {
+    "on": ("AsyncAgentClient", "AgentClient"),
     "logs": ("LogReader", "Stream[LogLine]"),
     "events": ("EventStream", "Stream[WorldEvent]"),
+    "join": ("AsyncAgentClient", "AgentClient"),
     "save_all": ("BatchOperation[SavedSnapshot]", "Batch[SavedSnapshot]"),
 }
 """What is awaited or gone through has another type where nothing is awaited."""
+
+
+TWINS = pytest.mark.parametrize(
+    ("sync", "async_"), [(World, AsyncWorld), (AgentClient, AsyncAgentClient)]
+)
 
 
 def public_members(of: type) -> dict[str, object]:
     return {name: getattr(of, name) for name in dir(of) if not name.startswith("_")}
 
 
-def test_both_classes_have_the_same_public_names() -> None:
+@TWINS
+def test_both_classes_have_the_same_public_names(sync: type, async_: type) -> None:
     only_sync = {"open", "close"}  # an AsyncWorld is opened and closed by its block
-    sync, async_ = public_members(World), public_members(AsyncWorld)
-    assert sync.keys() - only_sync == async_.keys()
+    assert public_members(sync).keys() - only_sync == public_members(async_).keys()
 
 
-def test_methods_have_the_same_parameters_defaults_and_annotations() -> None:
-    for name, method in public_members(AsyncWorld).items():
+@TWINS
+def test_methods_have_the_same_parameters_defaults_and_annotations(
+    sync: type, async_: type
+) -> None:
+    for name, method in public_members(async_).items():
         if not inspect.isfunction(method):
             continue
-        expected, found = inspect.signature(method), inspect.signature(getattr(World, name))
+        expected, found = inspect.signature(method), inspect.signature(getattr(sync, name))
         assert found.parameters == expected.parameters, name
         if name not in RETURNS_OTHERWISE:
             assert found.return_annotation == expected.return_annotation, name
         else:
             returned = expected.return_annotation, found.return_annotation
             assert returned == RETURNS_OTHERWISE[name]
+
+
+def test_both_worlds_are_made_of_the_same_arguments() -> None:
     assert inspect.signature(World).parameters == inspect.signature(AsyncWorld).parameters
 
 
-def test_every_method_of_the_facade_is_documented() -> None:
-    for name, member in public_members(World).items():
-        assert inspect.getdoc(member), name
+@TWINS
+def test_every_method_of_the_facade_is_documented(sync: type, async_: type) -> None:
+    for members in (public_members(sync), public_members(async_)):
+        for name, member in members.items():
+            assert inspect.getdoc(member), name
 
 
 def test_a_script_starts_saves_stops_and_resumes(tmp_path: Path) -> None:

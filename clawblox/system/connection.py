@@ -1,0 +1,435 @@
+"""Kept HTTP/1.1 connections to one address: the only module that knows httptools.
+
+This is the client for what is asked many times a second. It does little: plain HTTP to one
+address, whole answers of limited size, a deadline for each request. It never follows a redirect,
+asks a proxy or decodes a body. What it does not understand in an answer is an error, and a
+connection on which anything unexpected happened is never used again.
+
+httptools is imported when the first connection is opened.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+import attrs
+
+from clawblox.errors import ConfigError, WorldCallError
+from clawblox.system.http import MAX_ANSWER_BYTES, Answer
+
+__all__ = ["Connection", "Connections", "NotSentError", "Request"]
+
+MAX_HEAD_BYTES: Final = 64 << 10
+"""Most bytes of status lines and headers in one answer."""
+
+_CHUNK_BYTES = 6
+"""Size of the smallest chunk, which has one byte of the body."""
+
+_REPEATABLE = frozenset({"GET", "HEAD"})
+_NO_BODY = frozenset({204, 304})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
+_OWN_HEADERS = frozenset(
+    {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
+)
+
+_METHOD = re.compile(r"[A-Z]{1,32}")
+_TARGET = re.compile(r"/[!-~]*")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+
+
+class NotSentError(WorldCallError):
+    """The request was not sent, because there was no connection."""
+
+
+class _ClosedWhileIdleError(WorldCallError):
+    """A kept connection was closed before any byte of the answer arrived."""
+
+
+@attrs.frozen
+class Request:
+    """A request whose bytes are ready, to be sent any number of times.
+
+    Attributes:
+        method: The method.
+        route: The route, for messages.
+        head: Request line and headers, without the length of the body.
+        bare: The whole request when it has no body.
+    """
+
+    method: str
+    route: str
+    head: bytes = attrs.field(repr=False)  # it holds the session
+    bare: bytes = attrs.field(repr=False)
+
+    def encode(self, body: bytes | None) -> bytes:
+        """Return the bytes of the request with ``body``."""
+        if body is None:
+            return self.bare
+        return b"%sContent-Length: %d\r\n\r\n%s" % (self.head, len(body), body)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.route}"
+
+
+class Connections:
+    """The connections to one address; each request under way has one of its own.
+
+    A connection is kept after its answer and serves the next request. One that was closed
+    meanwhile is not used. If it is closed at the very moment of a request, a GET or HEAD is sent
+    once more, on a new connection; any other request fails, since it may have taken effect.
+
+    Args:
+        url: Address, base path included: ``http://127.0.0.1:8080/w1`` or ``http://[::1]:8080``.
+
+    Raises:
+        ConfigError: ``url`` is not a plain HTTP address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._host, self._port, self._base_path = _split_url(url)
+        self._idle: list[Connection] = []
+        self._is_closed = False
+
+    def prepare(
+        self, method: str, route: str, *, query: str = "", headers: Mapping[str, str] | None = None
+    ) -> Request:
+        """Return a request to this address.
+
+        Args:
+            method: The method, in capitals.
+            route: Route below the address.
+            query: Encoded query, without its question mark.
+            headers: Headers besides those that the connection needs itself.
+
+        Raises:
+            ConfigError: One of them cannot be sent in a request.
+        """
+        if _METHOD.fullmatch(method) is None:
+            raise ConfigError("must be capital letters", key="method", value=method)
+        target = f"{self._base_path}{route}{'?' if query else ''}{query}"
+        if _TARGET.fullmatch(target) is None:
+            message = "must begin with / and be printable ASCII without spaces"
+            raise ConfigError(message, key="route", value=target)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        lines = [
+            f"{method} {target} HTTP/1.1",
+            f"Host: {host}:{self._port}",
+            "Accept-Encoding: identity",
+            *(_header_line(name, value) for name, value in (headers or {}).items()),
+        ]
+        head = "".join(f"{line}\r\n" for line in lines).encode("latin-1")
+        length = b"" if method in _REPEATABLE else b"Content-Length: 0\r\n"
+        return Request(method, route, head, b"%s%s\r\n" % (head, length))
+
+    async def send(
+        self,
+        request: Request,
+        body: bytes | None = None,
+        *,
+        timeout: float,
+        max_body_bytes: int = MAX_ANSWER_BYTES,
+    ) -> Answer:
+        """Send a request and return its answer, whatever its status.
+
+        Args:
+            request: What :meth:`prepare` returned.
+            body: Body of the request; None for a request without one.
+            timeout: Seconds for the whole call.
+            max_body_bytes: Most bytes of the answer's body.
+
+        Raises:
+            NotSentError: There is no connection.
+            WorldCallError: There was no answer in time, or none that can be used.
+
+        Cancellation: the connection is closed; the request may have been received.
+        """
+        data = request.encode(body)
+        with anyio.move_on_after(timeout):
+            connection = await self._take_idle()
+            if connection is not None:
+                try:
+                    return await self._exchange(connection, request, data, max_body_bytes)
+                except _ClosedWhileIdleError:
+                    if request.method not in _REPEATABLE:
+                        raise
+            connection = Connection(self._host, self._port)
+            return await self._exchange(connection, request, data, max_body_bytes)
+        raise WorldCallError(f"{request} got no answer within {timeout:g} s")
+
+    async def _exchange(
+        self, connection: Connection, request: Request, data: bytes, max_body_bytes: int
+    ) -> Answer:
+        answer = await connection.exchange(request, data, max_body_bytes)
+        if connection.is_open:
+            if self._is_closed:
+                await connection.aclose()
+            else:
+                self._idle.append(connection)
+        return answer
+
+    async def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_quiet():
+                return connection
+            await connection.aclose()
+        return None
+
+    async def aclose(self) -> None:
+        """Close every idle connection, and each other one when its answer is there.
+
+        Cancellation: a connection may stay open until it is collected.
+        """
+        self._is_closed = True
+        while self._idle:
+            await self._idle.pop().aclose()
+
+
+class Connection:
+    """One connection, for one request at a time; opened by its first.
+
+    Args:
+        host: Host name or address, without brackets.
+        port: Its port.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._stream: anyio.abc.SocketStream | None = None
+        self._reader: _AnswerReader
+        self._poll: select.poll
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can take a request."""
+        return self._stream is not None
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing has arrived since the last answer, not even its end."""
+        return not self._poll.poll(0)
+
+    async def exchange(self, request: Request, data: bytes, max_body_bytes: int) -> Answer:
+        """Send a request and read its answer to the end.
+
+        Args:
+            request: The request.
+            data: Its bytes.
+            max_body_bytes: Most bytes of the answer's body.
+
+        Raises:
+            NotSentError: The connection could not be opened.
+            WorldCallError: There was no usable answer; the connection is closed.
+
+        Cancellation: the connection is closed; the request may have been received.
+        """
+        stream = self._stream or await self._open(request)
+        reader = self._reader
+        reader.begin(request, max_body_bytes)
+        try:
+            await stream.send(data)
+            while not reader.is_complete:
+                reader.feed(await stream.receive())
+        except anyio.EndOfStream:
+            await self.aclose()
+            reader.feed_end()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            await self.aclose()
+            raise reader.closed_early(_reason(error)) from error
+        except BaseException:
+            await self.aclose()
+            raise
+        if not reader.can_continue and self._stream is not None:
+            await self.aclose()
+        return Answer(reader.status, reader.body, is_delimited=reader.is_delimited)
+
+    async def _open(self, request: Request) -> anyio.abc.SocketStream:
+        try:
+            stream = await anyio.connect_tcp(self._host, self._port)
+        except OSError as error:
+            raise NotSentError(f"{request} failed: {_reason(error)}") from error
+        raw_socket = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - no Django
+        raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._poll = select.poll()
+        self._poll.register(raw_socket.fileno(), select.POLLIN)
+        self._reader = _AnswerReader()
+        self._stream = stream
+        return stream
+
+    async def aclose(self) -> None:
+        """Close it; a second call does nothing.
+
+        Cancellation: it is closed all the same.
+        """
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with anyio.CancelScope(shield=True):
+                await stream.aclose()
+
+
+class _AnswerReader:
+    """Reads the answers of one connection; the parser calls the ``on_`` methods."""
+
+    def __init__(self) -> None:
+        import httptools
+
+        self._parser = httptools.HttpResponseParser(self)
+        self._refusals = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+        self._has_answered = False
+        self.is_complete = False
+
+    def begin(self, request: Request, max_body_bytes: int) -> None:
+        """Expect the answer to ``request``."""
+        self._has_answered = self.is_complete
+        self._request = request
+        self._max_body_bytes = max_body_bytes
+        self._received = self._body_bytes = 0
+        self._headers: dict[bytes, bytes] = {}
+        self._chunks: list[bytes] = []
+        self._fault = ""
+        self.status = 0
+        self.is_complete = self.is_delimited = self.can_continue = False
+
+    @property
+    def body(self) -> bytes:
+        """The body so far."""
+        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+
+    def feed(self, data: bytes) -> None:
+        """Read on.
+
+        Raises:
+            WorldCallError: The answer cannot be used.
+        """
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except self._refusals as error:
+            self.can_continue = False
+            if not self.is_complete:
+                self._fault = self._fault or f"is not HTTP: {error}"
+        if self._received > MAX_HEAD_BYTES + _CHUNK_BYTES * self._body_bytes:
+            self._fault = self._fault or f"has more than {MAX_HEAD_BYTES} bytes of headers"
+        if self._fault:
+            # Without a head the world may have died, which would then be the better error.
+            raise WorldCallError(
+                f"the answer to {self._request} {self._fault}", status=self.status or None
+            )
+
+    def feed_end(self) -> None:
+        """Note that the connection was closed by the world.
+
+        Raises:
+            WorldCallError: The answer is not complete.
+        """
+        if self.status == 0:
+            raise self.closed_early("the connection was closed before the answer")
+        if self.is_delimited:
+            raise self.closed_early(
+                f"the connection was closed after {self._body_bytes} bytes of the answer's body"
+            )
+
+    def closed_early(self, reason: str) -> WorldCallError:
+        """Return the error for a connection that broke before the answer was complete."""
+        was_idle = self._has_answered and self._received == 0
+        error = _ClosedWhileIdleError if was_idle else WorldCallError
+        return error(f"{self._request} failed: {reason}")
+
+    # -- called by the parser; what they raised would be lost ---------------------------------
+
+    def on_message_begin(self) -> None:
+        """Take note of bytes that belong to no request."""
+        if self.is_complete:
+            self.can_continue = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep the headers that say what the body is; those after the body do not count."""
+        name = name.lower()
+        if name in _FRAMING and self.status == 0:
+            known = self._headers.get(name)
+            self._headers[name] = value if known is None else b"%s, %s" % (known, value)
+
+    def on_headers_complete(self) -> None:
+        """Decide how the body ends, and whether to read it."""
+        status = self._parser.get_status_code()
+        if status < 200 or self.is_complete:
+            self._headers.clear()
+            return
+        self.status = status
+        headers = self._headers
+        length = headers.get(b"content-length")
+        transfer = headers.get(b"transfer-encoding", b"").lower()
+        coding = headers.get(b"content-encoding", b"identity").lower()
+        has_no_body = self._request.method == "HEAD" or status in _NO_BODY
+        self.is_delimited = length is not None or bool(transfer) or has_no_body
+        self.can_continue = self._parser.should_keep_alive()
+        if self._parser.get_http_version() not in ("1.1", "1.0"):
+            self._fault = f"is HTTP/{self._parser.get_http_version()}"
+        elif transfer not in (b"", b"chunked"):
+            self._fault = f"has the Transfer-Encoding {transfer.decode('latin-1')!r}"
+        elif self._request.method == "HEAD":
+            self.is_complete, self.can_continue = True, False  # the parser awaits the body
+        elif coding != b"identity":
+            self._fault = f"has the Content-Encoding {coding.decode('latin-1')!r}"
+        elif length and not has_no_body and int(length) > self._max_body_bytes:
+            self._refuse_size()
+
+    def on_body(self, data: bytes) -> None:
+        """Keep a piece of the body."""
+        if self.is_complete or self._fault:
+            return
+        self._body_bytes += len(data)
+        self._chunks.append(data)
+        if self._body_bytes > self._max_body_bytes:
+            self._refuse_size()
+
+    def _refuse_size(self) -> None:
+        self._fault = f"is larger than {self._max_body_bytes} bytes"
+
+    def on_message_complete(self) -> None:
+        """End the answer, unless it was an interim one."""
+        self.is_complete = self.status != 0
+
+
+def _split_url(url: str) -> tuple[str, int, str]:
+    """Return host, port and base path of an address."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 80
+    except ValueError as error:
+        raise ConfigError(f"is no address: {error}", key="url", value=url) from error
+    is_plain = parts.scheme == "http" and host and not (parts.query or parts.fragment or "@" in url)
+    if not is_plain or not host or not host.isascii() or _TARGET.fullmatch(f"/{host}") is None:
+        message = "must be a plain HTTP address, such as http://127.0.0.1:8080"
+        raise ConfigError(message, key="url", value=url)
+    return host, port, parts.path.rstrip("/")
+
+
+def _header_line(name: str, value: str) -> str:
+    """Return the line of a header that may come from outside."""
+    if _HEADER_NAME.fullmatch(name) is None:
+        raise ConfigError("is not the name of a header", key="headers", value=name)
+    if name.lower() in _OWN_HEADERS:
+        raise ConfigError(f"must not have {name}: the connection sets it", key="headers")
+    if _HEADER_VALUE.fullmatch(value) is None:
+        message = "must be one line of Latin-1 text without control characters"
+        raise ConfigError(message, key=f"headers.{name}")  # the value may be a secret
+    return f"{name}: {value}"
+
+
+def _reason(error: BaseException) -> str:
+    """Return what broke a connection, as the system says it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__
+    return str(error) or "the connection broke"

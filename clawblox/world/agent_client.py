@@ -1,0 +1,380 @@
+"""AsyncAgentClient: one agent in one instance, as an object with the world's verbs.
+
+The requests of an agent are made once, as bytes. They travel on the connections that the clients of
+an instance share: each call under way has a connection of its own, so any number of tasks can use
+one client, and no call waits for another.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+import anyio
+import attrs
+import msgspec
+
+from clawblox import protocol
+from clawblox.config.arguments import check_count, check_seconds
+from clawblox.errors import (
+    ActionRefusedError,
+    ClawbloxError,
+    ConfigError,
+    UsageError,
+    WorldCallError,
+    WorldExitedError,
+)
+from clawblox.errors.general import VALUE_CHARS, shorten
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import Access
+from clawblox.system.connection import NotSentError, Request
+from clawblox.system.http import Answer
+from clawblox.world.access import AgentLike, Member, admit, make_member
+from clawblox.world.fleet import Fleet
+
+__all__ = ["AsyncAgentClient", "join_instance"]
+
+_LEAVE_TIMEOUT_S = 2.0
+"""Longest wait for the world when a block is left with an exception, in seconds."""
+
+_MAX_REFUSAL_CHARS = 4000
+
+_JSON_BODY: Final = {"Content-Type": "application/json"}
+_encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
+@attrs.frozen
+class _Waits:
+    """How long calls may take, in seconds.
+
+    Attributes:
+        timeout: For an answer.
+        restart: For an instance that is being restarted; 0 does not wait.
+    """
+
+    timeout: float
+    restart: float
+
+
+@attrs.frozen
+class _Requests:
+    """The requests that an agent sends again and again."""
+
+    observe: Request
+    act: Request
+    say: Request
+    leave: Request
+    api: Request
+
+
+async def join_instance(
+    fleet: Fleet,
+    supervisor: Supervisor,
+    agent: str | AgentLike,
+    *,
+    timeout: float,
+    wait_restart: float | None,
+) -> AsyncAgentClient:
+    """Let an agent join an instance; fails, and is cancelled, as ``AsyncWorld.join`` says."""
+    member = make_member(agent)
+    restart = check_seconds(wait_restart or 0.0, "wait_restart", may_be_zero=True)
+    waits = _Waits(check_seconds(timeout, "timeout"), restart)
+    access = await admit(fleet, supervisor, member, timeout=timeout)
+    return AsyncAgentClient(fleet, supervisor, member, access, waits, is_proven=True)
+
+
+class AsyncAgentClient:
+    """An agent that has joined an instance; what :meth:`AsyncWorld.join` returns.
+
+    Several tasks may use one client at the same time; each call has a connection of its own. As an
+    async context manager it leaves the world at the end of the block, if the instance still runs.
+
+    When the instance dies, every call raises ``WorldExitedError``, those under way too. Once it
+    has been restarted, the client goes on with the same session, which the world knows again if
+    the snapshot that it was restored from has it.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        supervisor: Supervisor,
+        member: Member,
+        access: Access,
+        waits: _Waits,
+        *,
+        is_proven: bool,
+    ) -> None:
+        self._fleet = fleet
+        self._supervisor = supervisor
+        self._member = member
+        self._access = access
+        self._waits = waits
+        self._is_proven = is_proven
+        self._proving = anyio.Lock()
+        self._has_left = False
+        self._requests = _Requests(
+            observe=self._prepare("GET", protocol.OBSERVE_ROUTE),
+            act=self._prepare("POST", protocol.INPUT_ROUTE, **_JSON_BODY),
+            say=self._prepare("POST", protocol.CHAT_ROUTE, **_JSON_BODY),
+            leave=self._prepare("POST", protocol.LEAVE_ROUTE),
+            api=self._prepare("GET", protocol.API_ROUTE),
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} in {self.instance}>"
+
+    @property
+    def name(self) -> str:
+        """The name that the world shows."""
+        return self._access.name
+
+    @property
+    def instance(self) -> str:
+        """Name of the instance."""
+        return self._supervisor.instance.name
+
+    @property
+    def access(self) -> Access:
+        """What other programs need to act as this agent."""
+        return self._access
+
+    def on(self, instance: str) -> AsyncAgentClient:
+        """Return a client with the same session in another instance, such as a fork of this one.
+
+        Nothing is sent. The first call rejoins with the session, and fails if the world does not
+        know it.
+
+        Args:
+            instance: Name of the instance.
+
+        Returns:
+            The client. Its first call raises WorldSessionError if the instance does not know the
+            session.
+
+        Raises:
+            UsageError: There is no such instance.
+        """
+        supervisor = self._fleet.find(instance)
+        url = supervisor.instance.url
+        access = attrs.evolve(self._access, base_url=url, internal_base_url=url)
+        return AsyncAgentClient(
+            self._fleet, supervisor, self._member, access, self._waits, is_proven=False
+        )
+
+    # -- the verbs --------------------------------------------------------------------------
+
+    async def observe(self) -> Any:  # noqa: ANN401 - the world decides
+        """Return what the agent sees now: the JSON value that the world answers.
+
+        Raises:
+            ActionRefusedError: The world refused, for example because it does not know the session.
+            WorldCallError: There was no usable answer in time.
+            WorldExitedError: The instance has ended.
+            UsageError: The agent has left, or the world object was closed.
+
+        Cancellation: has no effect on the world.
+        """
+        return await self._call(self._requests.observe)
+
+    async def act(self, type: str, data: Any = None) -> Any:  # noqa: A002, ANN401 - as documented
+        """Send an input and return what the agent sees then.
+
+        An input is sent once. After any error but ActionRefusedError it may have taken effect.
+
+        Args:
+            type: Type of the input, a word of the world.
+            data: A JSON value that goes with it; None sends none.
+
+        Raises:
+            ConfigError: ``type`` is not a text, or ``data`` is not a JSON value.
+            ActionRefusedError: The world refused the input; ``text`` says why.
+            WorldCallError: There was no usable answer in time.
+            WorldExitedError: The instance has ended.
+            UsageError: The agent has left, or the world object was closed.
+
+        Cancellation: the input may have taken effect.
+        """
+        message = {"type": _check_text(type, "type")}
+        if data is not None:
+            message["data"] = data
+        try:
+            body = _encode(message).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"must be a JSON value: {error}", key="data", value=data) from error
+        return await self._call(self._requests.act, body)
+
+    async def say(self, text: str) -> None:
+        """Send a chat message.
+
+        Args:
+            text: The message.
+
+        Raises:
+            ConfigError: ``text`` is not a text.
+            ClawbloxError: As :meth:`act`.
+
+        Cancellation: the message may have been sent.
+        """
+        body = _encode({"content": _check_text(text, "text")}).encode()
+        await self._send(self._requests.say, body)
+
+    async def messages(self, *, after: str | float | None = None, limit: int | None = None) -> Any:  # noqa: ANN401 - the world decides
+        """Return chat messages: the JSON value that the world answers.
+
+        Args:
+            after: Only messages after this one: an id or a time, as the world's documentation says.
+            limit: Most messages to return; None leaves it to the world.
+
+        Raises:
+            ConfigError: ``limit`` is not a whole number above 0.
+            ClawbloxError: As :meth:`observe`.
+
+        Cancellation: has no effect on the world.
+        """
+        query = {} if after is None else {"after": str(after)}
+        if limit is not None:
+            query["limit"] = str(check_count(limit, "limit"))
+        route = protocol.CHAT_MESSAGES_ROUTE
+        return await self._call(self._prepare("GET", route, query=urlencode(query)))
+
+    async def api(self) -> str:
+        """Return the world's documentation for agents, in Markdown.
+
+        Raises:
+            ClawbloxError: As :meth:`observe`.
+
+        Cancellation: has no effect on the world.
+        """
+        answer = await self._send(self._requests.api)
+        if not answer.is_delimited:
+            raise self._unusable(self._requests.api, answer, "does not say where it ends")
+        return answer.body.decode(errors="replace")
+
+    async def leave(self) -> None:
+        """Leave the world; a second call does nothing.
+
+        Raises:
+            ClawbloxError: As :meth:`observe`; the agent has not left.
+
+        Cancellation: the agent may have left the world.
+        """
+        if not self._has_left:
+            await self._send(self._requests.leave)
+            self._has_left = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave the world if the instance still runs.
+
+        Cancellation: the world is told, and gets 2 s to answer.
+        """
+        if exc is None:
+            with suppress(WorldExitedError):
+                await self.leave()
+            return
+        with suppress(ClawbloxError), anyio.move_on_after(_LEAVE_TIMEOUT_S, shield=True):
+            await self.leave()
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def _prepare(self, method: str, route: str, *, query: str = "", **headers: str) -> Request:
+        connections = self._fleet.clients.connections(self._supervisor)
+        headers = {**self._access.headers, **headers}
+        return connections.prepare(method, route, query=query, headers=headers)
+
+    async def _call(self, request: Request, body: bytes | None = None) -> Any:  # noqa: ANN401
+        """Send a request and return the JSON value of its answer."""
+        answer = await self._send(request, body)
+        try:
+            value = msgspec.json.decode(answer.body)
+        except (ValueError, RecursionError) as error:
+            raise self._unusable(request, answer, "is not JSON") from error
+        if not answer.is_delimited and not isinstance(value, dict | list):
+            raise self._unusable(request, answer, "does not say where it ends")
+        return value
+
+    async def _send(self, request: Request, body: bytes | None = None) -> Answer:
+        """Send a request and return its answer, of a status that means success."""
+        if self._has_left:
+            raise UsageError(f"{self.name} has left the world", hint="join again")
+        if not self._is_proven:
+            await self._prove()
+        answer = await self._exchange(request, body)
+        if 400 <= answer.status < 500:
+            raise self._refusal(request, answer)
+        return answer
+
+    async def _exchange(self, request: Request, body: bytes | None) -> Answer:
+        """Exchange a request for an answer; wait for a restart where that is wanted and safe."""
+        calls, restart = self._supervisor.calls, self._waits.restart
+        give_up_at = anyio.current_time() + restart if restart else 0.0
+        while True:
+            life = calls.life
+            try:
+                return await self._exchange_once(request, body)
+            except WorldExitedError as error:
+                was_sent = life is not None and not isinstance(error.__cause__, NotSentError)
+                if not restart or (was_sent and request.method != "GET"):
+                    raise
+                if not await calls.wait_serving(after=life, until=give_up_at):
+                    raise
+
+    async def _exchange_once(self, request: Request, body: bytes | None) -> Answer:
+        async with self._supervisor.calls.call():
+            connections = self._fleet.clients.connections(self._supervisor)
+            answer = await connections.send(request, body, timeout=self._waits.timeout)
+            if not (200 <= answer.status < 300 or 400 <= answer.status < 500):
+                raise _unusable(request, answer, f"has the status {answer.status}")
+            return answer
+        raise AssertionError("unreachable: the block returns or raises")
+
+    async def _prove(self) -> None:
+        """Rejoin with the session, once."""
+        async with self._proving:
+            if not self._is_proven:
+                self._access = await admit(
+                    self._fleet,
+                    self._supervisor,
+                    self._member,
+                    session=self._access.session,
+                    timeout=self._waits.timeout,
+                )
+                self._is_proven = True
+
+    def _refusal(self, request: Request, answer: Answer) -> ActionRefusedError:
+        text = answer.body[: 4 * _MAX_REFUSAL_CHARS].decode(errors="replace")[:_MAX_REFUSAL_CHARS]
+        reason = shorten(" ".join(text.split()), VALUE_CHARS)
+        message = f"{request} was refused{': ' if reason else ''}{reason}"
+        error = ActionRefusedError(message, status=answer.status, text=text)
+        self._locate(error)
+        return error
+
+    def _unusable(self, request: Request, answer: Answer, fault: str) -> WorldCallError:
+        error = _unusable(request, answer, fault)
+        self._locate(error)
+        return error
+
+    def _locate(self, error: WorldCallError) -> None:
+        error.locate(instance=self.instance, url=self._supervisor.instance.url)
+
+
+def _unusable(request: Request, answer: Answer, fault: str) -> WorldCallError:
+    return WorldCallError(
+        f"the answer to {request} {fault}", status=answer.status, body_start=answer.body_start
+    )
+
+
+def _check_text(value: object, key: str) -> str:
+    if not isinstance(value, str):
+        raise ConfigError("must be a text", key=key, value=value)
+    return value
