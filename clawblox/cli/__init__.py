@@ -43,6 +43,10 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "fork": "Start new instances from a snapshot.",
         "stop": "Stop instances; with --save, save them first.",
     },
+    "Playing": {
+        "play": "Play in a world: look, act and chat from a shell.",
+        "act": "Send one input as an agent, and print what the agent sees then.",
+    },
     "Checkpoint archives": {
         "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",
     },

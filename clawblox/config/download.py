@@ -112,6 +112,11 @@ def is_world_url(text: str) -> bool:
     return re.match(r"https?://", text, re.IGNORECASE) is not None
 
 
+def home_dir() -> Path:
+    """Return the directory of clawblox's files of a user: ``CLAWBLOX_HOME``, or ``~/.clawblox``."""
+    return Path(os.environ.get(HOME_ENV) or Path.home() / ".clawblox").absolute()
+
+
 def fetch_world(
     url: str,
     *,
@@ -138,7 +143,7 @@ def fetch_world(
             cannot be unpacked safely, or the download failed. Nothing of it is left.
     """
     hosts, limits = hosts or GitHubHosts(), limits or FetchLimits()
-    home = Path(home or os.environ.get(HOME_ENV) or Path.home() / ".clawblox").absolute()
+    home = Path(home or home_dir()).absolute()
     folder = _resolve(_parse(url), hosts, limits)
     destination = folder.path_in(home)
     if not _is_complete(destination):

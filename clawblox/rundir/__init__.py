@@ -12,6 +12,7 @@
 - ``records``: which instances run in a run directory.
 - ``claims``: the exclusive right to a name, or to a run directory.
 - ``status``: what runs or ran in a run directory.
+- ``life``: whether an instance lives, and how it ended.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``requests``: what it can be asked, and how it tells the outcomes.

@@ -73,7 +73,7 @@ def is_harmless(line: str) -> bool:
     [
         (
             "examples/marbles/API.md",
-            ['Steer {"direction": [x, y]}', "Brake", "Wait", 'Steer {"direction": [1, 0]}'],
+            ['Steer {"direction": [1, 0]}', 'Steer {"direction": [x, y]}', "Brake", "Wait"],
         ),
         ("examples/mujoco_carts/API.md", ['Push {"force": f}', "Wait"]),
         (

@@ -38,7 +38,7 @@ class InputExample:
 
 
 def find_examples(text: str) -> tuple[InputExample, ...]:
-    """Return the inputs that a Markdown text shows, each once, in their order.
+    """Return the inputs that a Markdown text shows, each once, by type in their order.
 
     An input is an object with ``type`` and perhaps ``data`` and nothing else, in code or in the
     body of a ``curl`` command; or a row of a table whose columns begin with *type* and *data*.
@@ -53,7 +53,9 @@ def find_examples(text: str) -> tuple[InputExample, ...]:
             found[example] = None
     # A bare type of a table is not needed beside an example with data.
     with_data = {example.type for example in found if example.data}
-    return tuple(example for example in found if example.data or example.type not in with_data)
+    kept = [example for example in found if example.data or example.type not in with_data]
+    types = list(dict.fromkeys(example.type for example in kept))
+    return tuple(sorted(kept, key=lambda one: (types.index(one.type), not _is_json(one.data))))
 
 
 def _split_code(lines: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -136,8 +138,10 @@ def _in_row(kind: str, data: str) -> Iterator[InputExample]:
 
 
 def _looks_like_data(text: str) -> bool:
-    if text.startswith(("{", "[")):
-        return True
+    return text.startswith(("{", "[")) or _is_json(text)
+
+
+def _is_json(text: str) -> bool:
     try:
         json.loads(text)
     except (ValueError, RecursionError):

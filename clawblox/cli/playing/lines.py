@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from clawblox.errors import UsageError
 
-__all__ = ["NO_DATA", "VERBS", "Line", "Verb", "parse_data", "parse_line"]
+__all__ = ["NO_DATA", "VERBS", "Line", "Verb", "complete_line", "parse_data", "parse_line"]
 
 Verb: TypeAlias = Literal["act", "observe", "changes", "show", "say", "chat", "api", "help", "quit"]
 
@@ -101,3 +101,15 @@ def parse_data(text: str) -> Any:  # noqa: ANN401 - JSON
         place = f"after {read!r}" if read else "at its start"
         hint = 'data looks like {"direction": [1, 0]}, "north" or 3'
         raise UsageError(f"the data is not JSON: {error.msg} {place}", hint=hint) from None
+
+
+def complete_line(typed: str, examples: Sequence[str]) -> list[str]:
+    """Return the lines that what was typed so far can become: commands, and inputs.
+
+    Args:
+        typed: The text before the cursor.
+        examples: The inputs of the world, as they can be typed.
+    """
+    known = [*examples, *VERBS, *(f"act {example}" for example in examples)]
+    start = typed.casefold()
+    return [line for line in known if line.casefold().startswith(start)]

@@ -17,7 +17,7 @@ from clawblox.cli.tables.formatting import printable
 
 __all__ = ["Kind", "Paint", "format_inline", "format_value", "no_paint"]
 
-Kind: TypeAlias = Literal["plain", "key", "string", "literal", "note"]
+Kind: TypeAlias = Literal["plain", "key", "string", "literal", "note", "error"]
 """What a piece of text is, which decides its colour."""
 
 Paint: TypeAlias = Callable[[Kind, str], str]

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from itertools import cycle
 from pathlib import Path
 
@@ -14,9 +14,11 @@ import anyio
 
 from clawblox.cli.tables.formatting import format_seconds, printable
 from clawblox.cli.terminal.output import note
+from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule
 from clawblox.instance.health import Probe, look_once
+from clawblox.results import StartedWorld
 from clawblox.rundir.records import InstanceRecord
 from clawblox.telemetry.logs import last_lines
 
@@ -77,6 +79,21 @@ class StartProgress:
             parts = await self._describe(anyio.current_time() - begun_at)
             self._show(mark, " | ".join(parts))
             await anyio.sleep(_TERMINAL_INTERVAL_S if self._is_terminal else self._plain_interval)
+
+    async def accompany(self, start: Callable[[], Awaitable[StartedWorld]]) -> StartedWorld:
+        """Start the instance and return it; show the progress meanwhile.
+
+        Raises:
+            ClawbloxError: What ``start`` raised.
+
+        Cancellation: as that of ``start``.
+        """
+        try:
+            async with Tasks() as tasks:
+                tasks.start_soon(self.run)
+                return await start()
+        finally:
+            self.clear()
 
     def clear(self) -> None:
         """Remove the line from the terminal."""

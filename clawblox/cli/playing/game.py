@@ -1,0 +1,160 @@
+"""``play`` from start to end: the world, if it has to be started; the agent; signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from clawblox.cli.playing.agents import TIMEOUT_S, Player
+from clawblox.cli.playing.choices import choose_record
+from clawblox.cli.playing.consoles import Console, StreamConsole
+from clawblox.cli.playing.examples import InputExample, find_examples
+from clawblox.cli.playing.lines import complete_line
+from clawblox.cli.playing.session import Session
+from clawblox.cli.running.foreground import stop_signals
+from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.tables.formatting import format_seconds, shorten_path
+from clawblox.cli.terminal.output import OutputGone, note
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.download import home_dir
+from clawblox.config.world_toml import read_world_config
+from clawblox.errors import ClawbloxError
+from clawblox.rundir.records import InstanceRecord
+from clawblox.rundir.status import own_start
+from clawblox.world.agent_client import join_place
+from clawblox.world.async_world import AsyncWorld
+from clawblox.world.recorded import RecordedPlace
+
+__all__ = ["Game"]
+
+_HISTORY_FILE = "play_history"
+_EXTRA = "pip install 'clawblox[play]'"
+
+
+class Game:
+    """One agent in one instance, for as long as this program.
+
+    Args:
+        run_dir: The run directory.
+        instance: Name of the instance; None for the only one.
+        agent: Name of the agent.
+        world: The world to start there; None joins what runs there.
+    """
+
+    _scope: anyio.CancelScope
+
+    def __init__(
+        self, run_dir: Path, instance: str | None, agent: str, world: AsyncWorld | None = None
+    ) -> None:
+        self._run_dir = run_dir
+        self._instance = instance
+        self._agent = agent
+        self._world = world
+        self._session: Session | None = None
+        self._console: Console | None = None
+        self._signal: signal.Signals | None = None
+
+    async def run(self) -> int:
+        """Play until the lines end, the world does, or a signal arrives.
+
+        Returns:
+            The exit status.
+
+        Raises:
+            ClawbloxError: The world could not be started or joined.
+
+        Cancellation: the agent leaves; a world that was started for it is stopped.
+        """
+        status = 1
+        self._scope = anyio.CancelScope()
+        with anyio.open_signal_receiver(*stop_signals()) as received:
+            async with Tasks() as tasks:
+                tasks.start_soon(self._obey, received)
+                with self._scope:
+                    status = await self._play()
+        return status if self._signal is None else 128 + self._signal
+
+    async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
+        """Let Ctrl-C end a command, and any other signal everything."""
+        async for number in received:
+            if self._signal is not None:
+                if self._world is not None:
+                    await self._world.stop_all(grace_seconds=0.0)
+            elif not (number == signal.SIGINT and await self._interrupt()):
+                self._signal = number
+                self._scope.cancel()
+
+    async def _interrupt(self) -> bool:
+        """End the command that is under way, or clear the line; return False without a person."""
+        if self._console is None or self._session is None or not self._console.is_interactive:
+            return False
+        if not self._session.interrupt():
+            await self._console.show([])
+        return True
+
+    async def _play(self) -> int:
+        if self._world is None:
+            record = await run_blocking(choose_record, self._run_dir, self._instance)
+            status = await self._join(record)
+            if self._session is not None and not self._session.has_world_ended:
+                note(f"Left {record.name}, which goes on.")
+            return status
+        note(f"Run directory: {shorten_path(self._run_dir)}")
+        async with self._world:
+            try:
+                record = await self._start(self._world)
+                return await self._join(record)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._world.stop_all()
+                note("The world is stopped.")
+
+    async def _start(self, world: AsyncWorld) -> InstanceRecord:
+        find = partial(own_start, self._run_dir)
+        progress = StartProgress(world.name, find, read_world_config(world.dir).ready, ())
+        started = await progress.accompany(partial(world.start, run_dir=self._run_dir))
+        note(f"World {world.name!r} is ready at {started.url} ({format_seconds(started.ready_s)})")
+        return await run_blocking(choose_record, self._run_dir, started.name)
+
+    async def _join(self, record: InstanceRecord) -> int:
+        async with RecordedPlace(self._run_dir, record) as place:
+            client = await join_place(place, self._agent, timeout=TIMEOUT_S)
+            async with Player(place, client, await place.look()) as player:
+                try:
+                    examples = find_examples(await client.api())
+                except ClawbloxError:
+                    examples = ()
+                with _open_console(f"{client.name}@{record.name}> ", examples) as self._console:
+                    self._session = Session(player, self._console, examples)
+                    if self._console.is_interactive:
+                        note(f"You are {client.name!r} in {record.name}. Type help for help.\n")
+                    try:
+                        return await self._session.run()
+                    except OutputGone:
+                        return 1
+
+
+def _open_console(
+    prompt: str, examples: tuple[InputExample, ...]
+) -> AbstractContextManager[Console]:
+    """Return a line editor on a terminal, if it is installed; else the standard streams."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if is_terminal and os.environ.get("TERM", "dumb") != "dumb":
+        try:
+            from clawblox.cli.playing.editor import EditorConsole
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "prompt_toolkit":
+                raise
+            note(f"For history, completion and line editing: {_EXTRA}")
+        else:
+            complete = partial(complete_line, examples=tuple(map(str, examples)))
+            return EditorConsole(prompt, home_dir() / _HISTORY_FILE, complete)
+    return StreamConsole(prompt)
