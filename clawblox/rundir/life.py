@@ -72,13 +72,12 @@ def exited_error(life: Life, log_start: int) -> WorldExitedError:
         log_start: Where the log of the life that has ended begins.
     """
     record = life.record
-    text = f"the world has ended: {life.end}"
-    if life.state == "away":
-        text = (
-            "the world has died and is being restarted"
-            if life.will_restart
-            else "the world is not ready"
-        )
+    if life.state == "over":
+        text = f"the world has ended: {life.end}"
+    elif life.state == "serving" or life.will_restart:
+        text = "the world has died and is being restarted"
+    else:
+        text = "the world is not ready"
     return WorldExitedError(
         text,
         instance=record.name,

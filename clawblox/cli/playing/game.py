@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.download import home_dir
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError
+from clawblox.rundir.life import Life
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import own_start
 from clawblox.world.agent_client import join_place
@@ -59,8 +60,8 @@ class Game:
         self._agent = agent
         self._world = world
         self._session: Session | None = None
-        self._console: Console | None = None
         self._signal: signal.Signals | None = None
+        self._status = 1
 
     async def run(self) -> int:
         """Play until the lines end, the world does, or a signal arrives.
@@ -73,14 +74,15 @@ class Game:
 
         Cancellation: the agent leaves; a world that was started for it is stopped.
         """
-        status = 1
         self._scope = anyio.CancelScope()
         with anyio.open_signal_receiver(*stop_signals()) as received:
             async with Tasks() as tasks:
                 tasks.start_soon(self._obey, received)
-                with self._scope:
-                    status = await self._play()
-        return status if self._signal is None else 128 + self._signal
+                if self._world is None:
+                    await self._visit()
+                else:
+                    await self._host(self._world)
+        return self._status if self._signal is None else 128 + self._signal
 
     async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
         """Let Ctrl-C end a command, and any other signal everything."""
@@ -88,33 +90,34 @@ class Game:
             if self._signal is not None:
                 if self._world is not None:
                     await self._world.stop_all(grace_seconds=0.0)
-            elif not (number == signal.SIGINT and await self._interrupt()):
+            elif number != signal.SIGINT or not (
+                self._session is not None and await self._session.interrupt()
+            ):
                 self._signal = number
                 self._scope.cancel()
 
-    async def _interrupt(self) -> bool:
-        """End the command that is under way, or clear the line; return False without a person."""
-        if self._console is None or self._session is None or not self._console.is_interactive:
-            return False
-        if not self._session.interrupt():
-            await self._console.show([])
-        return True
-
-    async def _play(self) -> int:
-        if self._world is None:
+    async def _visit(self) -> None:
+        """Play in an instance that runs already."""
+        with self._scope:
             record = await run_blocking(choose_record, self._run_dir, self._instance)
-            status = await self._join(record)
+            await self._join(record)
             if self._session is not None and not self._session.has_world_ended:
                 note(f"Left {record.name}, which goes on.")
-            return status
+
+    async def _host(self, world: AsyncWorld) -> None:
+        """Start a world, play in it, and stop it."""
         note(f"Run directory: {shorten_path(self._run_dir)}")
-        async with self._world:
-            try:
-                record = await self._start(self._world)
-                return await self._join(record)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await self._world.stop_all()
+        async with world:
+            # The scope is within the block: cancelling what is around it would close the world.
+            with self._scope:
+                try:
+                    await self._join(await self._start(world))
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        stops = await world.stop_all()
+            for error in stops.failed.values():
+                raise error
+            if any(stop.rung in ("terminated", "killed") for stop in stops):
                 note("The world is stopped.")
 
     async def _start(self, world: AsyncWorld) -> InstanceRecord:
@@ -124,22 +127,21 @@ class Game:
         note(f"World {world.name!r} is ready at {started.url} ({format_seconds(started.ready_s)})")
         return await run_blocking(choose_record, self._run_dir, started.name)
 
-    async def _join(self, record: InstanceRecord) -> int:
+    async def _join(self, record: InstanceRecord) -> None:
         async with RecordedPlace(self._run_dir, record) as place:
             client = await join_place(place, self._agent, timeout=TIMEOUT_S)
-            async with Player(place, client, await place.look()) as player:
+            # It served a moment ago; had it died since, the session would have to report that.
+            async with Player(place, client, Life(record, "serving")) as player:
                 try:
                     examples = find_examples(await client.api())
                 except ClawbloxError:
                     examples = ()
-                with _open_console(f"{client.name}@{record.name}> ", examples) as self._console:
-                    self._session = Session(player, self._console, examples)
-                    if self._console.is_interactive:
+                with _open_console(f"{client.name}@{record.name}> ", examples) as console:
+                    self._session = Session(player, console, examples)
+                    if console.is_interactive:
                         note(f"You are {client.name!r} in {record.name}. Type help for help.\n")
-                    try:
-                        return await self._session.run()
-                    except OutputGone:
-                        return 1
+                    with suppress(OutputGone):
+                        self._status = await self._session.run()
 
 
 def _open_console(

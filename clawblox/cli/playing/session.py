@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
 
 from clawblox.cli.playing.agents import Player
-from clawblox.cli.playing.chat import Message, read_messages
+from clawblox.cli.playing.chat import Chat, Message
 from clawblox.cli.playing.consoles import Console
 from clawblox.cli.playing.differences import find_differences, format_difference
 from clawblox.cli.playing.examples import InputExample
@@ -52,9 +53,10 @@ class Session:
         self._console = console
         self._examples = examples
         self._seen: Any = None
-        self._heard: set[str | int] = set()
+        self._talk = Chat()
         self._lines = 0
         self._has_failed = False
+        self._has_ended = False
         self._life = player.life
         self._looking = anyio.Lock()
         self._end = anyio.CancelScope()
@@ -79,6 +81,7 @@ class Session:
                 while (text := await self._console.read_line()) is not None:
                     if not await self._obey(text):
                         break
+        self._has_ended = True
         return int(self._has_failed or self.has_world_ended)
 
     @property
@@ -86,11 +89,20 @@ class Session:
         """Whether the world has ended, and the session with it."""
         return self._end.cancelled_caught
 
-    def interrupt(self) -> bool:
-        """Cancel the command that is under way; return whether there was one."""
-        if self._command is None:
+    async def interrupt(self) -> bool:
+        """Cancel the command that is under way, or clear the line that is typed.
+
+        Returns:
+            Whether the session goes on: it does when a person types, until it has ended.
+
+        Cancellation: the prompt may not be shown again.
+        """
+        if self._has_ended or not self._console.is_interactive:
             return False
-        self._command.cancel()
+        if self._command is not None:
+            self._command.cancel()
+        else:
+            await self._console.show([])
         return True
 
     async def _begin(self) -> None:
@@ -186,10 +198,10 @@ class Session:
         await self._player.agent.say(line.text)
 
     async def _chat(self, _line: Line) -> None:
-        messages = read_messages(await self._player.agent.messages())
-        self._heard.update(message.key for message in messages)
+        await self._talk.listen(self._player.agent)
+        messages = list(self._talk.messages)[-_MAX_MESSAGES:]
         note = self._console.paint("note", "no messages")
-        await self._console.show(list(map(self._format, messages[-_MAX_MESSAGES:])) or [note])
+        await self._console.show(list(map(self._format, messages)) or [note])
 
     async def _api(self, _line: Line) -> None:
         await self._console.show(printable_lines(await self._player.agent.api()).splitlines())
@@ -209,27 +221,24 @@ class Session:
         is_first = True
         while True:
             try:
-                messages = read_messages(await self._player.agent.messages())
+                new = await self._talk.listen(self._player.agent)
             except WorldCallError as error:
                 if error.status in _NO_SUCH_ROUTE:
                     return
             except ClawbloxError:
                 pass  # a command, or the look at its life, tells more
             else:
-                await self._report_new(messages, is_first=is_first)
+                await self._report_new(new, is_first=is_first)
                 is_first = False
             await anyio.sleep(_CHAT_INTERVAL_S)
 
-    async def _report_new(self, messages: Sequence[Message], *, is_first: bool) -> None:
-        new = [one for one in messages if one.key not in self._heard]
-        self._heard.update(one.key for one in new)
+    async def _report_new(self, new: Sequence[Message], *, is_first: bool) -> None:
         if is_first and new and self._console.is_interactive:
             text = f"{len(new)} chat message{'s'[: len(new) != 1]} so far: chat"
             await self._console.show([self._console.paint("note", text)])
-        elif not is_first:
-            foreign = [one for one in new if not self._is_own(one)]
-            if foreign:
-                await self._console.show(list(map(self._format, foreign)))
+        foreign = [] if is_first else [one for one in new if not self._is_own(one)]
+        if foreign:
+            await self._console.show(list(map(self._format, foreign)))
 
     def _is_own(self, message: Message) -> bool:
         access = self._player.agent.access
@@ -285,6 +294,9 @@ class Session:
         except ClawbloxError as error:
             await self._complain(f"{name} serves again, but: {describe_error(error)}")
             return
+        self._talk = Chat()
+        with suppress(ClawbloxError):  # what was said before the restart is not new
+            await self._talk.listen(self._player.agent)
         how = "with your session" if is_known else "afresh: you have joined as a new agent"
         await self._console.complain(f"{name} serves again, {how}")
 
