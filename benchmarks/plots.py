@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import attrs
+
 from benchmarks.charts import Bar, Panel, draw_bars, draw_lines, format_number
 from docs.pictures.svg import Canvas, Colour
 
-__all__ = ["draw"]
+__all__ = ["case_title", "draw"]
 
 _FLOOR: Final = (1.0, "the floor")
 _WIDE: Final = 30
@@ -46,7 +48,27 @@ def draw(document: Mapping[str, Any]) -> Canvas:
         return draw_bars(title, [_tools_panel(document["tools"])])
     if "pairs" in document:
         return draw_bars(title, _pair_panels(document["pairs"]))
+    if "clients" in document:
+        return draw_bars(title, _client_panels(document["rows"], document["cases"]))
     return draw_bars(title, _row_panels(document["rows"]))
+
+
+def case_title(case: str) -> str:
+    """Return the title of a case of the agents' benchmark, such as ``16 observe``."""
+    count, verb = case.split()
+    return f"{count} {'agent' if count == '1' else 'agents'}, {verb}"
+
+
+def _client_panels(rows: list[dict[str, Any]], cases: list[str]) -> list[Panel]:
+    panels = []
+    for title in map(case_title, cases):
+        here = [row for row in rows if row["what"].startswith(f"{title}: ")]
+        bars = [
+            attrs.evolve(_ratio_bar(row), label=row["what"].removeprefix(f"{title}: "))
+            for row in sorted(here, key=lambda row: float(row["value"]))
+        ]
+        panels.append(Panel(title, "multiple of http.client", bars, reference=_FLOOR))
+    return panels
 
 
 def _tools_panel(tools: list[dict[str, Any]]) -> Panel:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.charts import format_number
-from benchmarks.plots import draw
+from benchmarks.plots import case_title, draw
 
 __all__ = ["BENCHMARKS", "MARKED", "PAGE", "RESULTS", "render_page", "write_page"]
 
@@ -39,6 +39,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "peers": [*_MANY, "peers"],
     "checkpoints": ["-m", "benchmarks.checkpoints"],
     "secret_scan": ["-m", "benchmarks.secret_scan"],
+    "agents_io": ["-m", "benchmarks.agents_io"],
     "luau": [str(_HERE / "luau.py")],
     "paired": ["-m", "benchmarks.paired"],
 }
@@ -106,6 +107,8 @@ def _table(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         return _tools_table(document["tools"])
     if "pairs" in document:
         return _pairs_table(document["pairs"])
+    if "clients" in document:
+        return _clients_table(document["clients"], document["cases"])
     heads = ["what", "median", "floor", "times the floor", "goal"]
     rows = [
         [
@@ -159,6 +162,17 @@ def _pairs_table(pairs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[li
             f"{before / floor:.2f}" if floor else "",
             f"{after / floor:.2f}" if floor else "",
         ])  # fmt: skip
+    return heads, rows
+
+
+def _clients_table(
+    clients: Mapping[str, Mapping[str, float]], cases: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    heads = ["µs for each call", *(case_title(case) for case in cases)]
+    rows = [
+        [client, *(format_number(taken[case]) for case in cases)]
+        for client, taken in clients.items()
+    ]
     return heads, rows
 
 

@@ -49,6 +49,7 @@ _HERE = Path(__file__).parent
 PROGRAMS = {
     "light": [sys.executable, "-I", "-S", str(_HERE / "light_world.py")],
     "heavy": [sys.executable, "-I", str(_HERE / "heavy_world.py")],
+    "agents": [sys.executable, "-I", "-S", str(_HERE / "agents_world.py")],
 }
 """The commands of the worlds, by kind."""
 

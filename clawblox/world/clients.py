@@ -21,8 +21,8 @@ class _Clients:
     connections: Connections
 
     async def aclose(self) -> None:
+        self.connections.close()
         await self.client.aclose()
-        await self.connections.aclose()
 
 
 class InstanceClients:

@@ -233,3 +233,48 @@ def test_joining_answers_more_than_asked(tmp_path: Path) -> None:
 def test_joining_hangs(tmp_path: Path) -> None:
     with running_world(tmp_path, "--join", "hang") as world, pytest.raises(TimeoutError):
         world.ask("POST", "/join", timeout=0.1)
+
+
+# ------------------------------------------------------------------------- acting
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "body"),
+    [
+        ("status-500", 500, b"Traceback (most recent call last): ..."),
+        ("redirect", 302, b""),
+        ("not-json", 200, b"{oops"),
+        ("unsized-number", 200, b"12"),
+    ],
+)
+def test_an_input_is_applied_and_answered_badly(
+    tmp_path: Path, fault: str, status: int, body: bytes
+) -> None:
+    with running_world(tmp_path) as world:
+        session = world.join()
+        world.set(acting=fault)
+        message = b'{"type": "add", "data": 3}'
+        answer = world.ask("POST", "/input", headers=session, body=message)
+        assert (answer.status, answer.body) == (status, body)
+        assert ("content-length" in answer.headers) == (not fault.startswith("unsized"))
+        world.set(acting="unsized")
+        assert world.ask("GET", "/observe", headers=session).json()["counter"] == 3
+        world.set(acting="unsized-truncated")
+        assert world.ask("GET", "/observe", headers=session).body.endswith(b'"counter": 3')
+
+
+def test_it_dies_in_the_head_of_an_answer(tmp_path: Path) -> None:
+    with running_world(tmp_path, "--acting", "die") as world:
+        assert world.ask("GET", "/observe", headers=world.join()).body == b""
+        assert world.wait() == -signal.SIGKILL
+
+
+def test_it_leaves_an_observation_unanswered(tmp_path: Path) -> None:
+    with running_world(tmp_path, "--acting", "hang") as world, pytest.raises(TimeoutError):
+        world.ask("GET", "/observe", headers=world.join(), timeout=0.2)
+
+
+def test_it_sends_a_document_without_a_length(tmp_path: Path) -> None:
+    with running_world(tmp_path) as world:
+        world.set(doc="unsized")
+        assert world.ask("GET", "/api.md").body == b"# Coun"

@@ -103,6 +103,7 @@ def add_serving_faults(group: argparse._ArgumentGroup) -> None:
     add("--health", action="store_true", help="serve /health; /api.md is not there")
     add("--say-ready", type=float, metavar="S", help="log 'READY to serve' after S seconds")
     add("--join", choices=JOIN_FAULTS, help="break POST /join")
+    add("--acting", choices=ACTING_FAULTS, help="break the answers to GET /observe, POST /input")
     add("--ungated", action="store_true", help="serve the snapshot to everybody")
 
 
@@ -498,6 +499,7 @@ DOC_FAULTS: dict[str, Callable[[Peer], None]] = {
     ),
     "status-500": lambda peer: peer.answer(b"Traceback (most recent call last): ...", 500),
     "hang": lambda peer: peer.linger(),
+    "unsized": lambda peer: send_unsized(peer, b"# Coun"),
 }
 """How `GET /api.md` can be answered, by the value of `--doc`; a liveness probe sees it."""
 
@@ -512,6 +514,32 @@ JOIN_FAULTS: dict[str, Callable[[Peer, dict[str, str]], None]] = {
     "hang": lambda peer, _: peer.linger(),
 }
 """What can go wrong with `POST /join`, by the value of `--join`."""
+
+
+def send_unsized(peer: Peer, body: bytes) -> None:
+    """Send a body that only the end of the connection ends."""
+    peer.send_head(200, Connection="close")
+    peer.send(body)
+    peer.is_open = False
+
+
+def die_in_head(peer: Peer) -> None:
+    peer.send(b"HTTP/1.1 200 -\r\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+ACTING_FAULTS: dict[str, Callable[[Peer, bytes], None]] = {
+    "none": lambda peer, seen: peer.answer(seen, kind="application/json"),
+    "hang": lambda peer, _: peer.linger(),
+    "die": lambda peer, _: die_in_head(peer),
+    "status-500": lambda peer, _: peer.answer(b"Traceback (most recent call last): ...", 500),
+    "redirect": lambda peer, _: peer.send_head(302, Location="/api.md", Content_Length=0),
+    "not-json": lambda peer, _: peer.answer(b"{oops"),
+    "unsized": lambda peer, seen: send_unsized(peer, seen),
+    "unsized-number": lambda peer, _: send_unsized(peer, b"12"),
+    "unsized-truncated": lambda peer, seen: send_unsized(peer, seen[:-1]),
+}
+"""How an observation can be answered, by the value of `--acting`; the input was applied."""
 
 
 # --------------------------------------------------------------------------------- server
@@ -607,7 +635,11 @@ class Server:
 
     def observe(self, peer: Peer, request: Request) -> None:
         if session := self.session_of(peer, request):
-            peer.answer_json(self.counter.observe(session))
+            self.show(peer, session)
+
+    def show(self, peer: Peer, session: str) -> None:
+        seen = json.dumps(self.counter.observe(session)).encode()
+        ACTING_FAULTS[self.options.acting or "none"](peer, seen)
 
     def act(self, peer: Peer, request: Request) -> None:
         session = self.session_of(peer, request)
@@ -615,7 +647,7 @@ class Server:
             return
         if self.counter.act(json.loads(request.body)):
             self.record(request)
-            peer.answer_json(self.counter.observe(session))
+            self.show(peer, session)
         else:
             peer.answer(b"unknown type of input", 400)
 

@@ -1,0 +1,57 @@
+"""A world for many agents that costs next to nothing: every request is answered with one text.
+
+It serves all connections at once, keeps them, and reads bodies by their length. An observation has
+the size of one of the marbles example. Run as ``python -I``; standard library only.
+"""
+
+import asyncio
+import json
+import os
+import time
+
+BODY = {"id": "marble-1", "entity_type": "marble", "position": [5.803849440710332, 8.478695047]}
+SEEN = {"tick": 17, "time": 0.85, "game_status": "active", "entities": [BODY] * 12}
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+SEEN_ANSWER, JOINED_ANSWER = (
+    ANSWER % (len(body), body)
+    for body in (json.dumps(SEEN).encode(), b'{"session": "s-1", "agent_id": "a-1"}')
+)
+
+
+class Peer(asyncio.Protocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to read."""
+        self.transport = transport
+        self.received = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Answer every request that is complete."""
+        self.received += data
+        while b"\r\n\r\n" in self.received:
+            head, _, rest = self.received.partition(b"\r\n\r\n")
+            lines = head.lower().split(b"\r\n")
+            sizes = [int(line[15:]) for line in lines if line.startswith(b"content-length:")]
+            size = sizes[0] if sizes else 0
+            if len(rest) < size:
+                return
+            self.received = rest[size:]
+            is_join = head.startswith(b"POST /join")
+            self.transport.write(JOINED_ANSWER if is_join else SEEN_ANSWER)
+            if b"connection: close" in lines:
+                self.transport.close()
+
+
+async def main() -> None:
+    """Serve until TERM."""
+    loop = asyncio.get_running_loop()
+    host, port = os.environ["WORLD_HOST"], int(os.environ["WORLD_PORT"])
+    server = await loop.create_server(Peer, host, port, backlog=512)
+    if ready := os.environ.get("BENCH_READY"):
+        with open(ready, "w") as fifo:
+            fifo.write(f"{time.monotonic():.9f}\n")
+    await server.serve_forever()
+
+
+asyncio.run(main())
