@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 from urllib.parse import urlencode
 
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import WorldCallError, WorldExitedError
+from clawblox.errors import UsageError, WorldCallError, WorldExitedError
 from clawblox.results import Access
 from clawblox.rundir.life import Life, exited_error, look
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord
-from clawblox.rundir.status import select_records
 from clawblox.system.connection import Connections, Request
 from clawblox.system.http import Answer
 from clawblox.world.access import Member, join
@@ -31,7 +30,7 @@ _NOTICE_TIMEOUT_S = 0.5
 
 
 class RecordedPlace:
-    """An instance that is known by its record; an async context manager, which closes connections.
+    """An instance that is known by its record; a context manager, which closes its connections.
 
     It does not wait for a restart: calls meanwhile fail.
 
@@ -45,16 +44,16 @@ class RecordedPlace:
         self._record = record
         self._connections = Connections(record.url)
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._connections.aclose()
+        self._connections.close()
 
     @property
     def name(self) -> str:
@@ -78,14 +77,13 @@ class RecordedPlace:
         """
         return await run_blocking(look, self._run_dir, self._record)
 
-    def find(self, instance: str) -> RecordedPlace:
-        """Return another instance of the run directory; reads its record.
+    def find(self, instance: str) -> NoReturn:
+        """Refuse: no other instance is known here.
 
         Raises:
-            UsageError: There is no such instance.
+            UsageError: Always.
         """
-        (record,) = select_records(self._run_dir, [instance])
-        return RecordedPlace(self._run_dir, record)
+        raise UsageError(f"instance {instance!r} is not known here, only {self.name!r} is")
 
     async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
         """Let an agent join, and list it in the manifest of the instance.

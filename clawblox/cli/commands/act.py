@@ -116,7 +116,7 @@ async def _act(run_dir: Path, instance: str, agent: str, wish: _Wish) -> None:
     if session is None and wish.only_leaves:
         note(f"{agent!r} is not in {instance}")
         return
-    async with RecordedPlace(run_dir, record) as place:
+    with RecordedPlace(run_dir, record) as place:
         client = await _join(place, agent, session)
         if client.access.session != session:
             await run_blocking(kept.write, client.access.session)

@@ -128,7 +128,7 @@ class Game:
         return await run_blocking(choose_record, self._run_dir, started.name)
 
     async def _join(self, record: InstanceRecord) -> None:
-        async with RecordedPlace(self._run_dir, record) as place:
+        with RecordedPlace(self._run_dir, record) as place:
             client = await join_place(place, self._agent, timeout=TIMEOUT_S)
             # It served a moment ago; had it died since, the session would have to report that.
             async with Player(place, client, Life(record, "serving")) as player:
