@@ -127,17 +127,26 @@ def test_what_others_say_is_shown_as_it_arrives(run: str, pipe: Start) -> None:
     wait_until(lambda: "/observe" in paths_of(run), what="the session has begun")
     type_line(command, "chat")
     command.wait_for("rocky: before")
-    for number in range(60):  # more than a page
+    for number in range(60):
         say(run, rocky, f"\x1b[31mmessage {number}\nhas two lines")
     command.wait_for("rocky: message 59 has two lines")
     type_line(command, "say mine")
-    type_line(command, "chat")
-    command.wait_for("lena: mine")
+    wait_until(lambda: paths_of(run).count("/chat") == 62, what="it is said")
+    say(run, rocky, "after")
+    command.wait_for("rocky: after")
+    assert "lena: mine" not in command.out
     type_line(command, "quit")
     assert command.wait() == 0
     assert "\x1b" not in command.out
     assert command.out.count("rocky: message 30 has two lines") == 1
-    assert command.out.count("lena: mine") == 1
+
+
+def test_the_last_messages_are_shown_however_many_there_are(run: str, call: Start) -> None:
+    rocky = join(run)
+    for number in range(60):  # more than a page
+        say(run, rocky, f"message {number}")
+    shown = call("play", run, typed="chat\n").out.splitlines()
+    assert shown == [f"rocky: message {number}" for number in range(40, 60)]
 
 
 def test_a_world_is_started_for_the_session_and_stopped_after_it(
