@@ -5,6 +5,7 @@ click. The commands' summaries are here for the same reason.
 
 - ``commands``: one module for each command.
 - ``doctor``: what ``clawblox doctor`` checks.
+- ``playing``: acting in a running world from a shell.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``tables``: tables, event lines and archives as text.
 - ``terminal``: writing to terminals and pipes without blocking.
@@ -45,6 +46,10 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "fork": "Start new instances from a snapshot.",
         "stop": "Stop instances; with --save, save them first.",
         "wait": "Wait until instances have ended, and exit as they did.",
+    },
+    "Playing": {
+        "play": "Play in a world: look, act and chat from a shell.",
+        "act": "Send one input as an agent, and print what the agent sees then.",
     },
     "Checkpoint archives": {
         "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",

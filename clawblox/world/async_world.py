@@ -68,10 +68,11 @@ from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
 from clawblox.world.access import AgentLike, admit, leave, make_member
-from clawblox.world.agent_client import AsyncAgentClient, join_instance
+from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.archives import ArchiveArguments, ArchiveStart, Snapshots, save_archive
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
+from clawblox.world.places import FleetPlace
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.resume import resume_all
 from clawblox.world.save import Autosave, save, save_all
@@ -803,10 +804,8 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the agent may have joined the world; its session may not be recorded.
         """
         fleet = self._open_fleet()
-        supervisor = fleet.find(instance)
-        return await join_instance(
-            fleet, supervisor, agent, timeout=timeout, wait_restart=wait_restart
-        )
+        place = FleetPlace(fleet, fleet.find(instance))
+        return await join_place(place, agent, timeout=timeout, wait_restart=wait_restart)
 
     async def leave(
         self, access: Mapping[str, Any], *, instance: str | None = None, timeout: float = 30.0

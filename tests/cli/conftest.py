@@ -89,17 +89,21 @@ def start(tmp_path: Path, template: Template) -> Iterator[Start]:
     """Start ``clawblox`` commands; what still runs at the end is killed.
 
     A command with a prefix, or options of :class:`subprocess.Popen`, is an interpreter of its own.
+    Any other one finds what is ``typed`` on its standard input.
     """
     commands: list[Command] = []
 
-    def start_one(*words: str, env: Mapping[str, str] | None = None, **options: Any) -> Command:
+    def start_one(
+        *words: str, env: Mapping[str, str] | None = None, typed: str = "", **options: Any
+    ) -> Command:
         directory = tmp_path / f"command-{len(commands)}"
         directory.mkdir()
+        (directory / "in").write_text(typed)
         process: subprocess.Popen[bytes] | ForkedProgram
         with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
             if options.keys() <= {"cwd"}:
-                with open(os.devnull, "rb") as nothing:
-                    streams = [stream.fileno() for stream in (nothing, out, err)]
+                with (directory / "in").open("rb") as lines:
+                    streams = [stream.fileno() for stream in (lines, out, err)]
                     process = template.start(
                         COMMAND_LINE, words, streams, environment(env), **options
                     )

@@ -91,7 +91,7 @@ class Foreground:
             async with Tasks() as tasks, self._world, self._world.events() as events:
                 tasks.start_soon(self._obey, received)
                 with self._starting:
-                    started = await self._start_world()
+                    started = await self._progress.accompany(self._start)
                     tasks.start_soon(self._print_output, started)
                     tasks.start_soon(self._follow, events, started)
                 if self._starting.cancelled_caught:
@@ -119,14 +119,6 @@ class Foreground:
             else:
                 # Shortens the grace of the stop under way, which prints what was killed.
                 await self._world.stop_all(grace_seconds=0.0)
-
-    async def _start_world(self) -> StartedWorld:
-        try:
-            async with Tasks() as tasks:
-                tasks.start_soon(self._progress.run)
-                return await self._start()
-        finally:
-            self._progress.clear()
 
     async def _print_output(self, started: StartedWorld) -> None:
         """Print the address, then what the world writes, until it has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from itertools import cycle
 
 import anyio
@@ -13,8 +13,10 @@ import anyio
 from clawblox.cli.running.start_probe import StartProbe
 from clawblox.cli.tables.formatting import format_seconds
 from clawblox.cli.terminal.output import note
+from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule
+from clawblox.results import StartedWorld
 from clawblox.rundir.records import InstanceRecord
 
 __all__ = ["StartProgress"]
@@ -73,6 +75,21 @@ class StartProgress:
             elapsed = format_seconds(anyio.current_time() - begun_at)
             self._show(mark, " | ".join((f"Starting {self._world}, {elapsed}", *seen)))
             await anyio.sleep(_TERMINAL_INTERVAL_S if self._is_terminal else self._plain_interval)
+
+    async def accompany(self, start: Callable[[], Awaitable[StartedWorld]]) -> StartedWorld:
+        """Start the instance and return it; show the progress meanwhile.
+
+        Raises:
+            ClawbloxError: What ``start`` raised.
+
+        Cancellation: as that of ``start``.
+        """
+        try:
+            async with Tasks() as tasks:
+                tasks.start_soon(self.run)
+                return await start()
+        finally:
+            self.clear()
 
     def clear(self) -> None:
         """Remove the line from the terminal."""
