@@ -7,10 +7,9 @@ from typing import Protocol
 from clawblox.errors import ManifestError
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
-from clawblox.instance.restarts import RestartCause
 from clawblox.results import WorldExit
 from clawblox.rundir.manifest import Update
-from clawblox.rundir.manifest_updates import RunStatus, restart_update, run_update
+from clawblox.rundir.manifest_updates import RestartedBy, RunStatus, restart_update, run_update
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.own_log import OwnLog
 
@@ -55,25 +54,25 @@ class Bookkeeping:
             reason = "it did not respond"
         self._note_end("exited", f"exited: {reason}")
 
-    def note_restart(self, launch: Launch, by: RestartCause) -> None:
+    def note_restart(self, launch: Launch, by: RestartedBy) -> None:
         """Note in the index of the log that the instance is about to be started again.
 
         Args:
             launch: How it is started.
-            by: Why it is restarted.
+            by: Who restarts it.
         """
         event = "stopped" if by == "request" else "exited"
         self._note_end(event, f"{event}: {_brief(self._instance.exit)}")
         if self._instance.log_index is not None:
-            self._instance.log_index.note("restarted", f"restarted {describe_source(launch)}")
+            self._instance.log_index.note("restarted", f"restarted {launch.source}")
 
-    def register_restart(self, exit_before: str, launch: Launch, by: RestartCause) -> None:
+    def register_restart(self, exit_before: str, launch: Launch, by: RestartedBy) -> None:
         """Register in the manifest that the instance was brought back.
 
         Args:
             exit_before: How it had ended, in words.
             launch: How it was started.
-            by: Why it was restarted.
+            by: Who restarted it.
         """
         update = restart_update(
             number=self._instance.restarts,
@@ -130,15 +129,6 @@ class Bookkeeping:
             self._write(update, durable=durable)
         except ManifestError as error:
             _log.warning("manifest not written", instance=self._instance.name, error=str(error))
-
-
-def describe_source(launch: Launch) -> str:
-    """Return what an instance is started from, in words: ``from checkpoints/w000-….json``."""
-    path = launch.resume_path
-    if path is None:
-        return "fresh"
-    inside = path.is_relative_to(launch.instance_dir)
-    return f"from {path.relative_to(launch.instance_dir) if inside else path}"
 
 
 def _brief(found: WorldExit | None) -> str:

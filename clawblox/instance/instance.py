@@ -41,8 +41,8 @@ from clawblox.system.guard import guard
 from clawblox.system.ports import Lease, connect_host, open_listener, take_free_port, wait_for_port
 from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
 from clawblox.system.process_tree import boot_id, read_variables
-from clawblox.telemetry.log_index import LogIndex
-from clawblox.telemetry.logs import last_lines, log_size
+from clawblox.telemetry.log_index import LogIndex, begin_index
+from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Instance", "new_run_id", "rename_runs"]
@@ -61,6 +61,7 @@ class Instance:
         control: Name of its orchestrator's control socket; '' for none.
         register: Called before its first process is started; registers it in the manifest. Blocks.
         run_id: Id of its run; '' makes one from its name and the time.
+        past: The ended instance that this one brings back; None for a new one.
 
     Attributes:
         launch: The plan of its latest start.
@@ -83,13 +84,14 @@ class Instance:
         control: str = "",
         register: Callable[[], None] = lambda: None,
         run_id: str = "",
+        past: Instance | None = None,
     ) -> None:
         self.launch = launch
         self.record = record
         self.name = launch.options.name or ""
         self.port = 0
-        self.restarts = 0
-        self.run_id = run_id
+        self.restarts: int = past.restarts + 1 if past else 0
+        self.run_id: str = past.run_id if past else run_id
         self.exit: WorldExit | None = None
         self.halt: str | None = None
         self.log_index: LogIndex | None = None
@@ -102,7 +104,7 @@ class Instance:
         self._running: Running | None = None
         self._may_have_survivors = False
         self._begun_at = utc_now()
-        self._started_at = format_utc(self._begun_at)
+        self._started_at: str = past._started_at if past else format_utc(self._begun_at)
         self._orchestrator_pid = os.getpid()
         self._written: InstanceRecord | None = None
         self._record_lock = threading.Lock()
@@ -261,8 +263,8 @@ class Instance:
         self._register()
         self._running = running = self._begin_running(named, environment)
         if self.log_index is None:
-            self.log_index = LogIndex(named.log_file, log_size(named.log_file))
-            self.log_index.begin_run()
+            back = f"restarted {launch.source}" if self.restarts else None
+            self.log_index = begin_index(named.log_file, back)
         guard.watch(running.mark)  # before they exist
         self._may_have_survivors = True
         processes = running.processes
@@ -342,9 +344,8 @@ class Instance:
             spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token),
         )
         running = self._begin_running(self.take_name(), environment, record.cookie)
-        log = Path(record.log_file)
-        running.processes.adopt_world(world, log, record.log_start)
-        self.log_index = LogIndex(log, log_size(log))
+        running.processes.adopt_world(world, Path(record.log_file), record.log_start)
+        self.log_index = LogIndex(Path(record.log_file))
         self._running = running
         self._started_at, self.restarts = record.started_at, record.restarts
         self._written, self.run_id = record, record.run_id

@@ -68,6 +68,15 @@ class Launch:
         return files_dir(self.config.dir, self.instance_dir)
 
     @property
+    def source(self) -> str:
+        """What it starts from, in words: ``fresh``, or ``from checkpoints/w000-….json``."""
+        path = self.resume_path
+        if path is None:
+            return "fresh"
+        is_inside = path.is_relative_to(self.instance_dir)
+        return f"from {path.relative_to(self.instance_dir) if is_inside else path}"
+
+    @property
     def hands_listener_over(self) -> bool:
         """Whether the world inherits its listening socket; impossible under tmux."""
         return self.config.inherits_listener and self.tmux_session is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Literal, TypeAlias
 
 import anyio
 import attrs
@@ -15,10 +14,9 @@ from clawblox.results import SavedSnapshot
 from clawblox.system.files import has_digest
 from clawblox.system.process import Grace
 
-__all__ = ["RestartCause", "RestartRequest", "RestartSource"]
+__all__ = ["NO_GOOD_SAVE", "RestartRequest", "RestartSource"]
 
-RestartCause: TypeAlias = Literal["policy", "request"]
-"""Why an instance is restarted: by its restart policy, or because somebody asked for it."""
+NO_GOOD_SAVE = "there is no good save"
 
 
 @attrs.define(eq=False)
@@ -55,10 +53,9 @@ class RestartSource:
         self.first = first
         self._saves = list(saves)
 
-    @property
-    def saves(self) -> tuple[SavedSnapshot, ...]:
-        """The saves that a restart may restore, the oldest first."""
-        return tuple(self._saves)
+    def moved_to(self, launch: Launch) -> RestartSource:
+        """Return one with the same saves, for an instance with the options of ``launch``."""
+        return RestartSource(attrs.evolve(self.first, options=launch.options), self._saves)
 
     def add(self, saved: SavedSnapshot) -> None:
         """Remember a save."""

@@ -27,10 +27,12 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
-from clawblox.instance.restarts import RestartCause, RestartRequest, RestartSource
+from clawblox.instance.restarts import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
+from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace, Process, TreeEnd
+from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Emit", "Supervisor", "start_stopped"]
@@ -54,12 +56,14 @@ class Supervisor:
         emit: Emits an event.
         write: Writes an update to the manifest of the instance. Blocks.
         on_settled: Called when it is ready, or when nothing is left of a failed start.
+        source: What it is restarted from; None means the launch of the instance, without saves.
 
     Attributes:
         instance: The instance.
         lifecycle: Its state.
         started: Its public facts; None before it is ready.
         calls: Calls to it that are under way.
+        source: What it is restarted from.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Supervisor:
         emit: Emit,
         write: Write,
         on_settled: Callable[[Supervisor], None],
+        source: RestartSource | None = None,
     ) -> None:
         self.instance = instance
         self.lifecycle = Lifecycle()
@@ -78,7 +83,7 @@ class Supervisor:
         self._emit = emit
         self._books = Bookkeeping(instance, write)
         self._on_settled = on_settled
-        self._source = RestartSource(instance.launch)
+        self.source = source or RestartSource(instance.launch)
         self._budget = RestartBudget(instance.launch.options)
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
@@ -154,7 +159,7 @@ class Supervisor:
         Cancellation: a restart that has begun goes on.
         """
         async with self._restart_lock:
-            launch = await self._source.require_launch(from_save=not fresh)
+            launch = await self.source.require_launch(from_save=not fresh)
             if self.lifecycle.state not in (State.READY, State.RESTARTING):
                 raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
             self._request = request = RestartRequest(launch, Grace(grace_seconds), fresh=fresh)
@@ -165,13 +170,22 @@ class Supervisor:
         assert self.started is not None, "it was ready before"
         return self.started
 
+    def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
+        """Return the lines of its log; see ``AsyncWorld.logs``."""
+        return self.instance.running.log_reader(
+            follow=follow,
+            tail=tail,
+            was_restarted=self.instance.restarts > 0,
+            is_over=lambda: self.lifecycle.is_over,
+        )
+
     def note_saved(self, saved: SavedSnapshot) -> None:
         """Remember a snapshot that a restart may restore."""
-        self._source.add(saved)
+        self.source.add(saved)
 
     def note_removed(self, spent: Collection[SavedSnapshot]) -> None:
         """Forget snapshots whose files are gone."""
-        self._source.remove(spent)
+        self.source.remove(spent)
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
@@ -287,7 +301,7 @@ class Supervisor:
             delay = self._budget.take(anyio.current_time())
             if delay is None:
                 return self._give_up("it died too often")
-            launch = await self._source.next_launch(from_save=self._asks_for_save)
+            launch = await self.source.next_launch(from_save=self._asks_for_save)
             if launch is None:
                 return self._give_up("there is no good snapshot")
             await anyio.sleep(delay)
@@ -332,19 +346,19 @@ class Supervisor:
         return self.instance.launch.options.restart == "checkpoint"
 
     async def _restart(
-        self, launch: Launch, by: RestartCause, *, asks_for_save: bool
+        self, launch: Launch, by: RestartedBy, *, asks_for_save: bool
     ) -> Exception | None:
         """Start the instance again, which has no processes any more; return why that failed."""
         begun_at = anyio.current_time()
         exit_before, halt_before = self.instance.exit, self.instance.halt
         try:
             await run_blocking(self._prepare_restart, launch, by)
-            lacks_save = asks_for_save and launch is self._source.first
+            lacks_save = asks_for_save and launch is self.source.first
             self._tell(
                 "restarting",
                 exit=exit_before,
                 resume_path=launch.resume_path,
-                reason="there is no good save" if lacks_save else None,
+                reason=NO_GOOD_SAVE if lacks_save else None,
                 by=by,
             )
             await start_up(self.instance, self._launcher, _stay, self._tell)
@@ -355,7 +369,7 @@ class Supervisor:
             return await self._note_failed_restart(error, launch)
         return None
 
-    def _prepare_restart(self, launch: Launch, by: RestartCause) -> None:
+    def _prepare_restart(self, launch: Launch, by: RestartedBy) -> None:
         """Release the last processes, and note the restart in the index of the log. Blocks."""
         instance = self.instance
         self._books.note_restart(launch, by)
@@ -376,7 +390,7 @@ class Supervisor:
         _log.warning("restart failed", instance=self.instance.name, error=str(failure))
         self._tell("start_failed", error=failure)
         if isinstance(error, SnapshotRefusedError):
-            self._source.refuse(launch)
+            self.source.refuse(launch)
         return failure
 
     # -- the end ------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class Update:
     """What one program knows about a run. Its paths are absolute until it is merged.
 
     Attributes:
-        run: Fields for the section ``run``.
+        run: Fields for the section ``run``; None removes a field.
         instances: Entries for ``instances``, in a run directory with many.
         agents: Entries for ``agents``.
         recordings: Entries for ``recordings``.
@@ -215,7 +215,8 @@ _Keys: TypeAlias = dict[str, str]
 def _merge_run(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
     if "id" in new and "id" in old and old["id"] != new["id"]:
         old = {key: value for key, value in old.items() if key not in _RUN_FIELDS}
-    return {**old, **new}
+    gone = {key for key, value in new.items() if value is None}
+    return {key: value for key, value in {**old, **new}.items() if key not in gone}
 
 
 def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> list[object]:

@@ -18,18 +18,23 @@ from clawblox.rundir.manifest import ManifestEntry, Update
 from clawblox.system.clock import format_utc
 
 __all__ = [
+    "RestartedBy",
     "RunStatus",
     "agent_update",
     "checkpoint_update",
     "instances_update",
     "recording_update",
     "removal_update",
+    "reopened_update",
     "restart_update",
     "run_update",
 ]
 
 RunStatus: TypeAlias = Literal["running", "complete", "failed", "interrupted"]
 """How far a run is."""
+
+RestartedBy: TypeAlias = Literal["policy", "request", "resume"]
+"""Who brought an instance back: the restart policy, a person, or a new orchestrator."""
 
 
 def run_update(
@@ -150,20 +155,20 @@ def restart_update(
     at: str,
     exit: str,  # noqa: A002 - the documented name
     resume_from: Path | None,
-    by: str,
     parent_sha256: str | None = None,
     run_id: str | None = None,
+    by: RestartedBy,
 ) -> Update:
-    """Note that an instance was brought back.
+    """Note that an instance was brought back, which makes the lineage of its run.
 
     Args:
         number: How many times by now, from 1.
         at: UTC time.
         exit: How its process had ended, in words.
         resume_from: Snapshot that it was brought back from; None for a fresh start.
-        by: Why: ``policy`` for its restart policy, ``request`` when somebody asked for it.
         parent_sha256: Digest of that snapshot; None if not known.
         run_id: Id of its run.
+        by: Who brought it back.
     """
     entry = {
         "number": number,
@@ -175,6 +180,11 @@ def restart_update(
         "by": by,
     }
     return Update(restarts=(_known(entry),))
+
+
+def reopened_update() -> Update:
+    """Note that a run goes on, after its end was noted."""
+    return Update(run={"status": "running", "ended_at": None})
 
 
 def checkpoint_update(

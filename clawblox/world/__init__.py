@@ -6,6 +6,7 @@
 - ``properties``: what a world says of itself without a call.
 - ``fleet``: the instances of an open world, and what serves them.
 - ``starts``: the starts of one batch.
+- ``restart``: restarts that somebody asked for.
 - ``save``: one save, many, and autosave.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.

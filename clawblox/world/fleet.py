@@ -31,7 +31,7 @@ from clawblox.results import EventKind, StartedWorld, StopResult
 from clawblox.rundir.claims import RunClaim, claim_run, free_names
 from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
 from clawblox.rundir.manifest import Update
-from clawblox.rundir.manifest_updates import instances_update, run_update
+from clawblox.rundir.manifest_updates import instances_update, reopened_update, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
@@ -320,6 +320,18 @@ class Fleet:
         self._put_in_order(started.name for started in attached)
         return attached
 
+    async def revive(self, dead: Supervisor, launch: Launch) -> StartedWorld:
+        """Start an instance that has died again, under its name and as a part of its run."""
+        control = await self._controls.open(launch.run_dir)
+        is_member = launch.index is not None  # the run of a lone instance is labelled by the caller
+        update = reopened_update() if is_member else Update()
+        supervisor = self._begin(launch, control, update=update, past=dead)
+        try:
+            return await supervisor.wait_started()
+        except BaseException:
+            await self._end([supervisor])
+            raise
+
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
         """End an instance if it runs; fails, and is cancelled, as ``AsyncWorld.stop`` says."""
         known = self._supervisors
@@ -365,21 +377,29 @@ class Fleet:
         durable: bool = True,
         run_id: str = "",
         on_settled: Callable[[Supervisor], None] | None = None,
+        past: Supervisor | None = None,
     ) -> Supervisor:
-        """Begin the start of an instance, or the attachment to that of ``record``."""
+        """Begin a start, the attachment to that of ``record``, or the return of ``past``."""
         write = partial(self.writers.apply, launch.instance_dir)
         register = partial(write, update or Update(), durable=durable)
         instance = Instance(
-            launch, record, names=self._names, control=control, register=register, run_id=run_id
+            launch,
+            record,
+            names=self._names,
+            control=control,
+            register=register,
+            run_id=run_id,
+            past=past.instance if past else None,
         )
+        source = past.source.moved_to(launch) if past else None
 
         def note_settled(supervisor: Supervisor) -> None:
             self._note_settled(supervisor)
             if on_settled is not None:
                 on_settled(supervisor)
 
-        supervisor = Supervisor(instance, self._launcher, self.emit, write, note_settled)
-        if record is None:
+        supervisor = Supervisor(instance, self._launcher, self.emit, write, note_settled, source)
+        if record is None and past is None:
             self.recorder.add("starts")
         self._starting.add(supervisor)
         self.tasks.start_soon(supervisor.run)

@@ -217,6 +217,7 @@ class World(WorldMetadata):
     start_many = _sync(AsyncWorld.start_many)
     fork = _sync(AsyncWorld.fork)
     stop = _sync(AsyncWorld.stop)
+    restart = _sync(AsyncWorld.restart)
     stop_all = _sync(AsyncWorld.stop_all)
     drain = _sync(AsyncWorld.drain)
     connect = _sync(AsyncWorld.connect)
