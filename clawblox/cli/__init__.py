@@ -44,6 +44,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "logs": "Print the logs of instances.",
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
+        "restart": "Restart instances; they go on from where they were.",
         "stop": "Stop instances; with --save, save them first.",
         "wait": "Wait until instances have ended, and exit as they did.",
     },

@@ -74,12 +74,12 @@ class Bookkeeping:
 
         Args:
             launch: How it is started.
-            by: Why it is restarted.
+            by: Who restarts it.
         """
         event = "stopped" if by == "request" else "exited"
         self._note_end(event, f"{event}: {_brief(self._instance.exit)}")
         if self._instance.log_index is not None:
-            self._instance.log_index.note("restarted", f"restarted {launch.describe_source()}")
+            self._instance.log_index.note("restarted", f"restarted {launch.source}")
 
     def register_restart(self, exit_before: str, launch: Launch, by: RestartedBy) -> None:
         """Register in the manifest that the instance was brought back.
@@ -87,7 +87,7 @@ class Bookkeeping:
         Args:
             exit_before: How it had ended, in words.
             launch: How it was started.
-            by: Why it was restarted.
+            by: Who restarted it.
         """
         update = restart_update(
             number=self._instance.restarts,

@@ -41,8 +41,8 @@ from clawblox.system.guard import guard
 from clawblox.system.ports import Lease, connect_host, open_listener, take_free_port, wait_for_port
 from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
 from clawblox.system.process_tree import boot_id, read_variables
-from clawblox.telemetry.log_index import LogIndex
-from clawblox.telemetry.logs import last_lines, log_size
+from clawblox.telemetry.log_index import LogIndex, begin_index
+from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Instance"]
@@ -69,6 +69,7 @@ class Instance:
         port: Its port, once leased; 0 before.
         restarts: Number of its restarts.
         run_id: Id of its run, once it has a name.
+        started_at: UTC time at which its run began.
         exit: How the world's process ended; None while it runs.
         halt: Why the world has halted; None if it has not.
         keeps_port: Whether it must have the port that it has, or asks for.
@@ -108,7 +109,7 @@ class Instance:
         self._may_have_survivors = False
         self._cookie = secrets.token_hex(16) if record is None else record.cookie
         self._begun_at = utc_now()
-        self._started_at = past.started_at if past else format_utc(self._begun_at)
+        self.started_at = past.started_at if past else format_utc(self._begun_at)
         self._wanted_port = past.port if past else 0
         self._orchestrator_pid = os.getpid()
         self._written: InstanceRecord | None = None
@@ -263,10 +264,7 @@ class Instance:
         self._register()
         self._running = running = self._begin_running(named, environment)
         if self.log_index is None:
-            self.log_index = LogIndex(named.log_file, log_size(named.log_file))
-            self.log_index.begin_run()
-            if launch.past is not None and launch.past.number:
-                self.log_index.note("resumed", f"resumed {launch.describe_source()}")
+            self.log_index = begin_index(named.log_file, launch.how_back)
         guard.watch(running.mark)  # before they exist
         self._may_have_survivors = True
         processes = running.processes
@@ -344,11 +342,10 @@ class Instance:
             spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token),
         )
         running = self._begin_running(self.take_name(), environment)
-        log = Path(record.log_file)
-        running.processes.adopt_world(world, log, record.log_start)
-        self.log_index = LogIndex(log, log_size(log))
+        running.processes.adopt_world(world, Path(record.log_file), record.log_start)
+        self.log_index = LogIndex(Path(record.log_file))
         self._running = running
-        self._started_at, self.restarts = record.started_at, record.restarts
+        self.started_at, self.restarts = record.started_at, record.restarts
         self._written, self.run_id = record, record.run_id
 
     # -- watching and releasing ---------------------------------------------------------
@@ -456,7 +453,7 @@ class Instance:
             command_file=str(command_file),
             log_file=str(log_file),
             log_start=running.processes.log_start if running else 0,
-            started_at=self._started_at,
+            started_at=self.started_at,
             ended_at=None if state in ("planned", "starting", "ready") else format_utc(utc_now()),
             resume_path=str(launch.resume_path) if launch.resume_path else None,
             is_detached=launch.options.detach,

@@ -23,6 +23,7 @@ from clawblox.errors import ConfigError
 from clawblox.protocol import SECRET_ENV, SEEDS
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.interrupted import Interrupted
+from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.rundir.paths import files_dir, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.snapshot_files import find_resume
@@ -56,6 +57,7 @@ class Past:
         saves: Its saves that may be good, the last one last.
         reason: Why it does not go on from its newest save; None if it does.
         port: The port that it had; 0 if it had none.
+        by: Who brings it back: a new orchestrator, or a person who asked this one.
         is_labelled: Whether the manifest tells of the run.
     """
 
@@ -67,6 +69,7 @@ class Past:
     saves: tuple[SavedSnapshot, ...] = ()
     reason: str | None = None
     port: int = 0
+    by: RestartedBy = "resume"
     is_labelled: bool = True
 
 
@@ -125,14 +128,6 @@ class Launch:
             first=self.begun,
         )
 
-    def describe_source(self) -> str:
-        """Return what it is started from, in words: ``from checkpoints/w000-….json``."""
-        path = self.resume_path
-        if path is None:
-            return "fresh"
-        inside = path.is_relative_to(self.instance_dir)
-        return f"from {path.relative_to(self.instance_dir) if inside else path}"
-
     @property
     def files_dir(self) -> Path:
         """The default directory for logs, launch scripts and checkpoints."""
@@ -145,6 +140,22 @@ class Launch:
             options.command_file or files / "runtime" / f"{name}.sh",
             options.log_file or files / "logs" / f"{name}.log",
         )
+
+    @property
+    def source(self) -> str:
+        """What it starts from, in words: ``fresh``, or ``from checkpoints/w000-….json``."""
+        path = self.resume_path
+        if path is None:
+            return "fresh"
+        is_inside = path.is_relative_to(self.instance_dir)
+        return f"from {path.relative_to(self.instance_dir) if is_inside else path}"
+
+    @property
+    def how_back(self) -> str | None:
+        """How it comes back after its end, in words; None for a new run."""
+        if self.past is None or not self.past.number:
+            return None
+        return f"{'resumed' if self.past.by == 'resume' else 'restarted'} {self.source}"
 
     @property
     def hands_listener_over(self) -> bool:

@@ -14,7 +14,9 @@ from clawblox.results import SavedSnapshot
 from clawblox.system.files import has_digest
 from clawblox.system.process import Grace
 
-__all__ = ["RestartRequest", "RestartSource"]
+__all__ = ["NO_GOOD_SAVE", "RestartRequest", "RestartSource"]
+
+NO_GOOD_SAVE = "there is no good save"
 
 
 @attrs.define(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -118,12 +118,21 @@ class Running:
             operator_token=self.environment.operator_token,
         )
 
-    def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
-        """Return the lines of its log since its start.
+    def log_reader(
+        self,
+        *,
+        follow: bool,
+        tail: int | None,
+        was_restarted: bool,
+        is_over: Callable[[], bool],
+    ) -> LogReader:
+        """Return the lines of its log since the start of its run.
 
         Args:
-            follow: Wait for more lines until the world has ended.
+            follow: Wait for more lines until the instance has ended.
             tail: Number of lines before the end to begin with; None begins at the first line.
+            was_restarted: Whether it was restarted since the run began.
+            is_over: Whether the instance has ended.
         """
         return LogReader(
             self.name,
@@ -131,7 +140,8 @@ class Running:
             follow=follow,
             tail=tail,
             start=self.processes.log_start,
-            is_over=lambda: self.is_over,
+            was_restarted=was_restarted,
+            is_over=is_over,
         )
 
     def started_world(self, ready_s: float) -> StartedWorld:

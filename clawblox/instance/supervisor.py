@@ -28,11 +28,12 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
-from clawblox.instance.restarts import RestartRequest, RestartSource
+from clawblox.instance.restarts import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace, Process, TreeEnd
+from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Supervisor"]
@@ -56,6 +57,7 @@ class Supervisor:
         started: Its public facts; None before it is ready.
         calls: Calls to it that are under way.
         ends_on_purpose: Whether its end, if it still lives, is meant: a resume leaves it alone.
+        source: What it is restarted from.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Supervisor:
         self._books = Bookkeeping(instance, write)
         self._on_settled = on_settled
         past = instance.launch.past
-        self._source = RestartSource(instance.launch.begun, past.saves if past else ())
+        self.source = RestartSource(instance.launch.begun, past.saves if past else ())
         self._budget = RestartBudget(instance.launch.options)
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
@@ -162,7 +164,7 @@ class Supervisor:
         Cancellation: a restart that has begun goes on.
         """
         async with self._restart_lock:
-            launch = await self._source.require_launch(from_save=not fresh)
+            launch = await self.source.require_launch(from_save=not fresh)
             if self.lifecycle.state not in (State.READY, State.RESTARTING):
                 raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
             self._request = request = RestartRequest(launch, Grace(grace_seconds), fresh=fresh)
@@ -173,13 +175,22 @@ class Supervisor:
         assert self.started is not None, "it was ready before"
         return self.started
 
+    def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
+        """Return the lines of its log; see ``AsyncWorld.logs``."""
+        return self.instance.running.log_reader(
+            follow=follow,
+            tail=tail,
+            was_restarted=self.instance.restarts > 0,
+            is_over=lambda: self.lifecycle.is_over,
+        )
+
     def note_saved(self, saved: SavedSnapshot) -> None:
         """Remember a snapshot that a restart may restore."""
-        self._source.add(saved)
+        self.source.add(saved)
 
     def note_removed(self, spent: Collection[SavedSnapshot]) -> None:
         """Forget snapshots whose files are gone."""
-        self._source.remove(spent)
+        self.source.remove(spent)
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
@@ -207,7 +218,7 @@ class Supervisor:
         """Start the instance; return whether it is ready."""
         try:
             if self.instance.record is None:
-                self._tell_resume()
+                self._tell_return()
                 await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
             else:
                 await run_blocking(self.instance.attach, self.instance.record)
@@ -224,14 +235,15 @@ class Supervisor:
         self._settle()
         return True
 
-    def _tell_resume(self) -> None:
+    def _tell_return(self) -> None:
         launch = self.instance.launch
         if launch.past is not None and launch.past.number:
             self._tell(
-                "resuming",
+                "resuming" if launch.past.by == "resume" else "restarting",
                 exit=launch.past.exit,
                 resume_path=launch.resume_path,
                 reason=launch.past.reason,
+                by=launch.past.by,
             )
 
     def _settle(self) -> None:
@@ -304,7 +316,7 @@ class Supervisor:
             delay = self._budget.take(anyio.current_time())
             if delay is None:
                 return self._give_up("it died too often")
-            launch = await self._source.next_launch(from_save=self._asks_for_save)
+            launch = await self.source.next_launch(from_save=self._asks_for_save)
             if launch is None:
                 return self._give_up("there is no good snapshot")
             await anyio.sleep(delay)
@@ -356,12 +368,12 @@ class Supervisor:
         exit_before, halt_before = self.instance.exit, self.instance.halt
         try:
             await run_blocking(self._prepare_restart, launch, by)
-            lacks_save = asks_for_save and launch is self._source.first
+            lacks_save = asks_for_save and launch is self.source.first
             self._tell(
                 "restarting",
                 exit=exit_before,
                 resume_path=launch.resume_path,
-                reason="there is no good save" if lacks_save else None,
+                reason=NO_GOOD_SAVE if lacks_save else None,
                 by=by,
             )
             await start_up(self.instance, self._launcher, _stay, self._tell)
@@ -393,7 +405,7 @@ class Supervisor:
         _log.warning("restart failed", instance=self.instance.name, error=str(failure))
         self._tell("start_failed", error=failure)
         if isinstance(error, SnapshotRefusedError):
-            self._source.refuse(launch)
+            self.source.refuse(launch)
         return failure
 
     # -- the end ------------------------------------------------------------------------

@@ -34,7 +34,12 @@ from clawblox.rundir.control_client import control_dir, find_sockets, request
 from clawblox.rundir.leftovers import is_left_open, remove_leftovers
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.records import InstanceRecord, read_record, write_record
+from clawblox.rundir.records import (
+    InstanceRecord,
+    note_end_without_owner,
+    read_record,
+    write_record,
+)
 from clawblox.rundir.requests import read_outcome
 from clawblox.rundir.save import save_snapshot
 from clawblox.rundir.status import OVER, is_over, is_ready, make_mark, run_owner, select_records
@@ -346,6 +351,7 @@ def _close_record(
     try:
         record = read_record(run_dir, name)
         if record is not None and record.state not in OVER:
+            note_end_without_owner(record, was_interrupted=was_interrupted)
             write_record(run_dir, record.ended(was_interrupted=was_interrupted))
             _label_end(record, writers, was_interrupted=was_interrupted)
     except ManifestError as error:

@@ -22,12 +22,14 @@ from clawblox.rundir.paths import name_lock, records_dir, records_journal
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import lock_file, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
+from clawblox.telemetry.log_index import note_end
 
 __all__ = [
     "InstanceRecord",
     "RecordState",
     "close_stale_records",
     "has_records",
+    "note_end_without_owner",
     "read_record",
     "read_records",
     "read_running",
@@ -232,8 +234,21 @@ def _close(run_dir: Path, name: str) -> bool:
         record = read_record(run_dir, name) if is_locked else None
         if record is None or not _is_stale(record):
             return False
+        note_end_without_owner(record, was_interrupted=True)
         write_record(run_dir, record.ended(was_interrupted=True))
         return True
+
+
+def note_end_without_owner(record: InstanceRecord, *, was_interrupted: bool) -> None:
+    """Note in the index of its log that an instance ended without its orchestrator. Blocks.
+
+    Args:
+        record: The record of the instance.
+        was_interrupted: Whether it had ended before anyone looked, in an unknown way.
+    """
+    event = "interrupted" if was_interrupted else "stopped"
+    text = "interrupted: its orchestrator was killed" if was_interrupted else event
+    note_end(Path(record.log_file), event, text, was_watched=not record.is_detached)
 
 
 @contextlib.contextmanager

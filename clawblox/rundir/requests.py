@@ -4,6 +4,7 @@
 |---|---|---|
 | ``save`` | ``instances``, ``SaveOptions`` | ``saved`` or ``failed`` |
 | ``stop`` | ``instances``, ``grace_seconds`` | ``stopped`` or ``failed`` |
+| ``restart`` | ``instances``, ``fresh``, ``save``, ``grace_seconds`` | ``restarted``, ``failed`` |
 | ``fork`` | ``checkpoint``, ``count``, ``ManyOptions`` | ``progress``; ``started`` or ``failed`` |
 
 Both sides read and write the members and events here. A member that is None or missing is one that
@@ -25,9 +26,11 @@ from clawblox.config.options import DEFAULT_GRACE_S, ManyOptions, SaveOptions
 from clawblox.errors import ClawbloxError, UsageError
 
 __all__ = [
+    "Restarted",
     "check_members",
     "describe_error",
     "describe_outcome",
+    "read_flag",
     "read_fork_options",
     "read_grace",
     "read_names",
@@ -42,12 +45,32 @@ _SAVE_OPTIONS: Final = tuple(attrs.fields_dict(SaveOptions))
 _FORK_OPTIONS: Final = tuple(
     name for name in attrs.fields_dict(ManyOptions) if name not in ("resume", "detach")
 )
-_NEEDED: Final[Mapping[str, Sequence[str]]] = {"fork": ("checkpoint", "count")}
+_NEEDED: Final[Mapping[str, Sequence[str]]] = {
+    "fork": ("checkpoint", "count"),
+}
 _ALLOWED: Final[Mapping[str, Sequence[str]]] = {
     "save": ("instances", *_SAVE_OPTIONS),
     "stop": ("instances", "grace_seconds"),
+    "restart": ("instances", "fresh", "save", "grace_seconds"),
     "fork": _FORK_OPTIONS,
 }
+
+
+@attrs.frozen
+class Restarted:
+    """What a restart came to.
+
+    Attributes:
+        url: Address of the instance.
+        pid: Process of the world.
+        resume_path: Snapshot that it went on from; None if it began afresh.
+        ready_s: Seconds that the restart took, without the save and the end before it.
+    """
+
+    url: str
+    pid: int
+    resume_path: Path | None
+    ready_s: float
 
 
 def check_members(op: str, asked: Mapping[str, Any]) -> None:
@@ -103,6 +126,18 @@ def read_grace(asked: Mapping[str, Any]) -> float:
         if grace is None
         else check_seconds(grace, "grace_seconds", may_be_zero=True)
     )
+
+
+def read_flag(asked: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    """Return a member that is true or false.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    value = asked.get(key)
+    if value is None or isinstance(value, bool):
+        return default if value is None else value
+    raise UsageError(f"{key} is true or false, not {value!r}")
 
 
 def read_fork_options(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Writes the index of a log: how long the log was at which time, and what happened then.
 
-The log itself is only looked at, twice a second. What a world wrote between two looks has one time:
+The log itself is only looked at, once a second. What a world wrote between two looks has one time:
 that of the last write, which the file system knows. ``log_times`` defines the file and reads it.
 """
 
@@ -20,12 +20,12 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.files import publish_bytes, write_all
 from clawblox.telemetry.log_times import LEFT, STARTED, Entry, index_path, read_entries
-from clawblox.telemetry.logs import Cut, trim_log, trim_logs
+from clawblox.telemetry.logs import Cut, log_size, trim_log, trim_logs
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["FindLogs", "LogIndex", "note_end", "watch_logs"]
+__all__ = ["FindLogs", "LogIndex", "begin_index", "note_end", "watch_logs"]
 
-_LOOK_INTERVAL_S: Final = 0.5
+_LOOK_INTERVAL_S: Final = 1.0
 _MAX_BYTES: Final = 1 << 20
 """Size at which an index is thinned out."""
 _TAIL_BYTES: Final = 4096
@@ -42,14 +42,15 @@ class LogIndex:
 
     Args:
         log: The log.
-        size: Its length in bytes. The times of what the index does not cover up to there are not
-            known.
+        size: Its length in bytes; None looks. The times of what the index does not cover up to
+            there are not known.
     """
 
-    def __init__(self, log: Path, size: int) -> None:
+    def __init__(self, log: Path, size: int | None = None) -> None:
         self._log = log
+        self._log_name = os.fspath(log)  # it is looked at once a second
         self._path = index_path(log)
-        self._size = self._first_size = size
+        self._size = self._first_size = log_size(log) if size is None else size
         self._looked_at = utc_now_ns()
         self._lock = threading.Lock()
         self._unwritten: list[Entry] = []
@@ -111,11 +112,11 @@ class LogIndex:
         """Return whether there is something to write."""
         now = utc_now_ns()
         try:
-            status = self._log.stat()
+            status = os.stat(self._log_name)  # noqa: PTH116 - half as expensive
         except OSError:
             return False
         size_before = self._size
-        if status.st_size != self._size and stat.S_ISREG(status.st_mode):
+        if status.st_size != size_before and stat.S_ISREG(status.st_mode):
             if status.st_size < self._size:  # cut by somebody else
                 self._write_anew([Entry(status.st_size, None)])
             else:
@@ -200,6 +201,21 @@ class LogIndex:
             _log.warning(what, path=str(self._path), error=str(error))
 
 
+def begin_index(log: Path, back: str | None) -> LogIndex:
+    """Return the index of a log to which an instance is about to write. Blocks.
+
+    Args:
+        log: The log.
+        back: How it comes back, in words; None if a run begins.
+    """
+    index = LogIndex(log)
+    if back is None:
+        index.begin_run()
+    else:
+        index.note("restarted", back)
+    return index
+
+
 def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
     """Note how an instance ended that has no orchestrator. Blocks.
 
@@ -211,13 +227,8 @@ def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
     """
     tail, _ = _read_tail(index_path(log))
     last = read_entries(tail)[-1:]
-    if not last:
-        return
-    try:
-        size = last[0].size if was_watched else log.stat().st_size
-    except OSError:
-        return
-    LogIndex(log, size).note(event, text)
+    if last:
+        LogIndex(log, last[0].size if was_watched else None).note(event, text)
 
 
 def _encode(entries: Iterable[Entry]) -> bytes:
@@ -262,7 +273,7 @@ FindLogs: TypeAlias = Callable[[], Iterable[tuple[LogIndex, Iterable[Path]]]]
 
 
 async def watch_logs(find: FindLogs, max_bytes: int | None) -> None:
-    """Look at logs twice a second, and cut those that are too long, until it is cancelled.
+    """Look at logs once a second, and cut those that are too long, until it is cancelled.
 
     Args:
         find: Returns the logs.

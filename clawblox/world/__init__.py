@@ -12,6 +12,7 @@
 - ``resume``: which instances are brought back, and from what.
 - ``planning``: the run directories and names that starts reserve.
 - ``starts``: the starts of one batch.
+- ``restart``: restarts that somebody asked for.
 - ``save``: one save, many, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.
 - ``progress``: the line that shows how far an operation on many is.

@@ -74,6 +74,7 @@ from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.places import FleetPlace
 from clawblox.world.properties import WorldMetadata
+from clawblox.world.restart import restart
 from clawblox.world.resume import resume_all
 from clawblox.world.save import Autosave, save, save_all
 
@@ -667,6 +668,54 @@ class AsyncWorld(WorldMetadata):
         """
         return await self._open_fleet().find_or_past(instance).wait_ended()
 
+    async def restart(
+        self,
+        instance: str | None = None,
+        *,
+        save: bool = True,
+        fresh: bool = False,
+        grace_seconds: float = DEFAULT_GRACE_S,
+    ) -> StartedWorld:
+        """Restart an instance, and return when it is ready again.
+
+        It keeps its state: one that is ready is saved first, one that has died goes on from its
+        last good save, and one that was never saved begins as the first time. Name, directory,
+        port and run stay the same; sessions survive if the snapshot contains them. Calls under way
+        fail with WorldExitedError. Such a restart does not count against ``max_restarts``.
+
+        Args:
+            instance: Name of the instance; not needed while there is only one.
+            save: Whether to save it first. Without that it goes on from its last good save.
+            fresh: Whether it begins as the first time; nothing is saved then.
+            grace_seconds: Seconds between TERM and KILL.
+
+        Returns:
+            The facts of the instance.
+
+        Raises:
+            ConfigError: ``grace_seconds`` is not a number, or is below 0.
+            UsageError: There is no such instance, several run and ``instance`` is None, it was
+                stopped, or the snapshot that it first began from is gone.
+            SnapshotError: It could not be saved, so it was not restarted.
+            ManifestError: Its save could not be registered, so it was not restarted.
+            WorldStopError: A process survived even SIGKILL.
+            WorldStartError: It did not get ready again, or was stopped meanwhile. What follows is
+                up to its restart policy.
+
+        Cancellation: a restart that has begun goes on, but one that had died is ended.
+        """
+        fleet = self._open_fleet()
+        started = await restart(
+            fleet,
+            fleet.find(instance),
+            wants_save=save,
+            fresh=fresh,
+            grace_seconds=_check_grace(grace_seconds),
+        )
+        if self._latest_started is not None and self._latest_started.name == started.name:
+            self._latest_started = started
+        return started
+
     async def stop_all(
         self, *, grace_seconds: float = DEFAULT_GRACE_S, progress: bool = False
     ) -> Batch[StopResult]:
@@ -1095,7 +1144,7 @@ class AsyncWorld(WorldMetadata):
     def logs(
         self, *, instance: str | None = None, follow: bool = False, tail: int | None = None
     ) -> LogReader:
-        """Return the lines of an instance's log, since its start.
+        """Return the lines of an instance's log since its start, those before a restart included.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
@@ -1111,9 +1160,7 @@ class AsyncWorld(WorldMetadata):
         """
         if tail is not None:
             check_count(tail, "tail", at_least=0)
-        return (
-            self._open_fleet().find(instance).instance.running.log_reader(follow=follow, tail=tail)
-        )
+        return self._open_fleet().find(instance).log_reader(follow=follow, tail=tail)
 
     def events(self) -> EventStream:
         """Return the events of all instances, from now until the world is closed.

@@ -1,8 +1,8 @@
 """The requests that other processes can send to an orchestrator through its control socket.
 
-They save, fork and stop instances of one run directory, as the Python API does, with plain values
-as arguments and results. ``rundir.requests`` defines these values, ``rundir.control_server``
-serves the socket.
+They save, restart, fork and stop instances of one run directory, as the Python API does, with plain
+values as arguments and results. ``rundir.requests`` defines these values,
+``rundir.control_server`` serves the socket.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ import attrs
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import UsageError
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.control_server import Handler, SendEvent
 from clawblox.rundir.requests import (
+    Restarted,
     check_members,
     describe_error,
     describe_outcome,
+    read_flag,
     read_fork_options,
     read_grace,
     read_names,
@@ -33,6 +36,7 @@ from clawblox.rundir.requests import (
 from clawblox.rundir.status import select_records
 from clawblox.telemetry.events import EventStream
 from clawblox.world.fleet import Fleet
+from clawblox.world.restart import restart
 from clawblox.world.save import save_all
 
 __all__ = ["Fork", "make_handlers"]
@@ -50,6 +54,7 @@ def make_handlers(fleet: Fleet, fork: Fork, run_dir: Path) -> dict[str, Handler]
         "save": operations.save,
         "fork": operations.fork,
         "stop": operations.stop,
+        "restart": operations.restart,
     }
     return {op: partial(_check_and_handle, op, handler) for op, handler in handlers.items()}
 
@@ -99,6 +104,30 @@ class _Operations:
             await self._check_names(names, jobs)
             jobs = {name: job for name, job in jobs.items() if name in names}
         return await _send_outcomes(BatchOperation(self.fleet.tasks, jobs), "stopped", send_event)
+
+    async def restart(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+        """Restart the named instances, or all that run or have died."""
+        options = {
+            "wants_save": read_flag(asked, "save", default=True),
+            "fresh": read_flag(asked, "fresh", default=False),
+            "grace_seconds": read_grace(asked),
+        }
+        here = self._named(self.fleet.supervisors)
+        names = read_names(asked)
+        names = list(here) if names is None else names
+        await self._check_names(names, {*here, *self._named(self.fleet.starting)})
+        jobs: dict[str, Job[Restarted]] = {
+            name: partial(self._restart, name, here.get(name), options) for name in names
+        }
+        return await _send_outcomes(BatchOperation(self.fleet.tasks, jobs), "restarted", send_event)
+
+    async def _restart(
+        self, name: str, supervisor: Supervisor | None, options: Mapping[str, Any]
+    ) -> Restarted:
+        if supervisor is None:
+            raise UsageError(f"instance {name!r} is not ready, or was stopped")
+        started = await restart(self.fleet, supervisor, **options)
+        return Restarted(started.url, started.pid, started.resume_path, started.ready_s)
 
     async def fork(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Start instances from a snapshot; send an event for each that is ready or has failed."""

@@ -23,7 +23,7 @@ from clawblox.errors import ManifestError, UsageError, WorldStopError
 from clawblox.instance.bookkeeping import rename_runs
 from clawblox.instance.failures import start_stopped
 from clawblox.instance.instance import Instance
-from clawblox.instance.launch import Launch, new_run_id, plan_attach
+from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import current_ramp
@@ -333,6 +333,18 @@ class Fleet:
         self._put_in_order(started.name for started in attached)
         return attached
 
+    async def revive(self, launch: Launch, past: Past) -> StartedWorld:
+        """Start an instance that has died again, under its name and as a part of its run."""
+        control = await self._controls.open(launch.run_dir)
+        update = member_update(launch, past.run_id, utc_now())
+        supervisor = self._make(launch, control, update=update)
+        self._begin(supervisor)
+        try:
+            return await supervisor.wait_started()
+        except BaseException:
+            await self._end([supervisor])
+            raise
+
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
         """End an instance if it runs; fails, and is cancelled, as ``AsyncWorld.stop`` says."""
         known = self._supervisors
@@ -382,7 +394,8 @@ class Fleet:
 
     def _begin(self, supervisor: Supervisor) -> None:
         """Begin the start of an instance, or the attachment to it."""
-        if supervisor.instance.record is None:
+        past = supervisor.instance.launch.past
+        if supervisor.instance.record is None and (past is None or past.by != "request"):
             self.recorder.add("starts")
         self._starting.add(supervisor)
         self.tasks.start_soon(supervisor.run)
@@ -402,7 +415,12 @@ class Fleet:
         write = partial(self.writers.apply, launch.instance_dir)
         register = partial(write, update or Update(), durable=durable)
         instance = Instance(
-            launch, record, names=self._names, control=control, register=register, run_id=run_id
+            launch,
+            record,
+            names=self._names,
+            control=control,
+            register=register,
+            run_id=run_id,
         )
 
         def note_settled(supervisor: Supervisor) -> None:

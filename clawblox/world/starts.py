@@ -153,6 +153,6 @@ def _resumed_update(launch: Launch, past: Past) -> Update:
         resume_from=launch.resume_path,
         parent_sha256=launch.parent_sha256,
         run_id=past.run_id,
-        by="resume",
+        by=past.by,
     )
     return attrs.evolve(run, restarts=restart.restarts)

@@ -221,6 +221,7 @@ class World(WorldMetadata):
     resume_all = _sync(AsyncWorld.resume_all)
     stop = _sync(AsyncWorld.stop)
     wait = _sync(AsyncWorld.wait)
+    restart = _sync(AsyncWorld.restart)
     stop_all = _sync(AsyncWorld.stop_all)
     drain = _sync(AsyncWorld.drain)
     connect = _sync(AsyncWorld.connect)

@@ -33,6 +33,7 @@ _DRAIN_TIMEOUT_S = 1.0
 _ENDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "exited": describe_end,
     "stopped": lambda detail: f"was stopped by another process: {detail['exit']}",
+    "gave_up": lambda detail: f"will not be restarted: {detail['reason']}",
 }
 
 _Start: TypeAlias = Callable[[], Awaitable[StartedWorld]]
@@ -167,7 +168,7 @@ class Foreground:
             command_file=started.command_file,
             log_file=started.log_file,
             url=started.url,
-            exit=self._end.detail["exit"],
+            exit=self._end.detail.get("exit"),
             log_lines=tuple(self._mask(line) for line in self._tail),
         )
 

@@ -105,6 +105,7 @@ async def test_a_fresh_restart_keeps_only_the_address(tmp_path: Path, run: Path)
         assert ask(first.port, "GET", "/observe", headers={"X-Session": session}).status == 401
         (entry,) = manifest_of(first.instance_dir)["restarts"]
         assert entry.keys() == {"at", "by", "exit", "number", "run_id"}
+        assert entry["by"] == "policy"
         assert (await world.save())["time"] == 0.0
         metrics = world.metrics
         assert (metrics.starts, metrics.exits, metrics.restarts, metrics.ready_s.count) == (
@@ -159,6 +160,7 @@ async def test_a_restart_restores_the_last_save_with_its_sessions(
         restarts = manifest_of(started.instance_dir)["restarts"]
         assert [one["number"] for one in restarts] == [1, 2]
         assert restarts[1]["resume_from"] == f"checkpoints/{saved.path.name}"
+        assert restarts[1]["parent_sha256"] == saved.sha256
         assert registered(started.instance_dir) == on_disk(started.instance_dir)
         assert manifest_of(started.instance_dir)["run"]["status"] == "running"
     assert manifest_of(started.instance_dir)["run"]["status"] == "complete"

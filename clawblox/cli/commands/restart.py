@@ -1,0 +1,126 @@
+"""``clawblox restart``: restart the instances of a run directory."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import anyio
+import attrs
+import click
+
+from clawblox.cli.field_options import OptionsCommand, options_from
+from clawblox.cli.options import StopOptions
+from clawblox.cli.parameters import existing_run_dir, json_option, run_dir_arguments
+from clawblox.cli.tables.formatting import format_seconds, printable_lines, shorten_path
+from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.progress_bar import progress_bar
+from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.concurrency.batch import Outcome
+from clawblox.errors import UsageError
+from clawblox.rundir.requests import Restarted
+from clawblox.rundir.restarts import restart_instances
+from clawblox.rundir.status import select_records
+
+__all__ = ["command"]
+
+
+@click.command(
+    "restart",
+    cls=OptionsCommand,
+    epilog="""\
+    \b
+    Examples:
+      clawblox restart runs/r001 w003            save it and go on from there
+      clawblox restart runs/r001 w003 --no-save  go on from its last good save
+      clawblox restart runs/r001 w003 --fresh    begin as the first time
+      clawblox restart runs/r001                 all instances
+
+    The exit status is 1 if an instance could not be restarted.
+    """,
+)
+@run_dir_arguments
+@click.option(
+    "--save/--no-save",
+    "wants_save",
+    default=None,
+    help="Save each instance first; one that cannot be saved is not restarted.",
+    show_default="save",
+)
+@click.option("--fresh", is_flag=True, help="Begin as the first time; nothing is saved.")
+@options_from(StopOptions, "options")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    run_dir: str,
+    names: tuple[str, ...],
+    wants_save: bool | None,
+    fresh: bool,
+    options: StopOptions,
+    as_json: bool,
+) -> None:
+    """Restart instances, and return when they are ready again.
+
+    RUN_DIR is the current directory by default; without an INSTANCE, all instances that run or have
+    died are restarted. Each keeps its name, its port and its state: it is saved, stopped, and
+    started from that save. One that has died goes on from its last good save.
+
+    Their orchestrator restarts them. If it does not run any more, use clawblox resume.
+
+    \f
+    Raises:
+        ClawbloxError: The run directory does not exist, or no orchestrator runs in it.
+        UsageError: There is no instance of one of the names, or the options contradict.
+    """
+    configure_logging()
+    if fresh and wants_save:
+        raise UsageError("--fresh does not keep the state, so nothing is saved", hint="drop --save")
+    run = existing_run_dir(run_dir).absolute()
+    total = len(select_records(run, names))
+    save = wants_save is not False and not fresh
+    outcomes = anyio.run(partial(_restart, run, names, total, save, fresh, options.grace))
+    if as_json:
+        click.echo(
+            json.dumps([_json_object(outcome) for outcome in outcomes], indent=2, default=str)
+        )
+    else:
+        for outcome in outcomes:
+            _show(outcome)
+    ctx.exit(1 if any(outcome.error is not None for outcome in outcomes) else 0)
+
+
+async def _restart(
+    run_dir: Path, names: tuple[str, ...], total: int, save: bool, fresh: bool, grace: float
+) -> list[Outcome[Restarted]]:
+    outcomes: list[Outcome[Restarted]] = []
+    async with progress_bar("Restarting", total) as bar:
+
+        def on_restarted(outcome: Outcome[Restarted]) -> None:
+            outcomes.append(outcome)
+            bar.advance(is_failed=outcome.value is None)
+
+        await restart_instances(
+            run_dir, names, save=save, fresh=fresh, grace_seconds=grace, on_restarted=on_restarted
+        )
+    return sorted(outcomes, key=lambda outcome: outcome.instance)
+
+
+def _show(outcome: Outcome[Restarted]) -> None:
+    done = outcome.value
+    if done is None:
+        note(f"{outcome.instance}: not restarted: {printable_lines(str(outcome.error))}")
+        return
+    source = "fresh" if done.resume_path is None else f"from {shorten_path(done.resume_path)}"
+    click.echo(
+        f"{outcome.instance}: restarted {source}, ready at {done.url} "
+        f"({format_seconds(done.ready_s)})"
+    )
+
+
+def _json_object(outcome: Outcome[Restarted]) -> dict[str, object]:
+    if outcome.value is None:
+        return {"instance": outcome.instance, "error": str(outcome.error)}
+    return {"instance": outcome.instance, **attrs.asdict(outcome.value), "error": None}

@@ -1,0 +1,75 @@
+"""Restarts an instance because somebody asked for it: saved first, from its last save, or anew.
+
+An instance that runs is restarted by its supervisor. For one that has died a new supervisor is
+begun, which goes on with its name, its run and its count of restarts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+
+from clawblox.config.options import SaveOptions
+from clawblox.errors import ManifestError, SnapshotError, WorldExitedError
+from clawblox.instance.launch import Past
+from clawblox.instance.lifecycle import State
+from clawblox.instance.restarts import NO_GOOD_SAVE
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import StartedWorld
+from clawblox.system.clock import format_utc, utc_now
+from clawblox.world.fleet import Fleet
+from clawblox.world.save import save
+
+__all__ = ["restart"]
+
+
+async def restart(
+    fleet: Fleet, supervisor: Supervisor, *, wants_save: bool, fresh: bool, grace_seconds: float
+) -> StartedWorld:
+    """Restart an instance; fails, and is cancelled, as ``AsyncWorld.restart`` says.
+
+    Args:
+        fleet: The fleet.
+        supervisor: That of the instance.
+        wants_save: Whether to save it first if it is ready.
+        fresh: Whether to start it as the first time.
+        grace_seconds: Seconds between TERM and KILL.
+    """
+    if wants_save and not fresh and supervisor.lifecycle.state is State.READY:
+        await _save_first(fleet, supervisor)
+    if supervisor.lifecycle.is_over:
+        revive = partial(_revive, fleet, supervisor, fresh=fresh)
+        return await fleet.tasks.own(revive, undo=fleet.undo_start)
+    restart = partial(supervisor.restart, fresh=fresh, grace_seconds=grace_seconds)
+    return await fleet.tasks.own(restart)
+
+
+async def _save_first(fleet: Fleet, supervisor: Supervisor) -> None:
+    try:
+        await save(fleet, supervisor, SaveOptions())
+    except WorldExitedError:
+        pass  # it has just died, so there is nothing to save any more
+    except (SnapshotError, ManifestError) as error:
+        error.hint = "without a save first, it goes on from its last good save, or begins anew"
+        raise
+
+
+async def _revive(fleet: Fleet, dead: Supervisor, *, fresh: bool) -> StartedWorld:
+    """Start an instance again that has died."""
+    instance = dead.instance
+    launch = await dead.source.require_launch(from_save=not fresh)
+    lacks_save = not fresh and launch is dead.source.first
+    past = Past(
+        run_id=instance.run_id,
+        started_at=instance.started_at,
+        number=instance.restarts + 1,
+        exit=str(instance.exit),
+        at=format_utc(utc_now()),
+        saves=dead.source.saves,
+        reason=NO_GOOD_SAVE if lacks_save else None,
+        port=instance.port,
+        by="request",
+    )
+    options = attrs.evolve(launch.options, name=instance.name)
+    return await fleet.revive(attrs.evolve(launch, options=options, past=past), past)

@@ -1,0 +1,159 @@
+"""``clawblox restart``, and the lines with which ``logs`` tells of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Served, Start, look
+from tests.support import ask, is_alive, is_listening, wait_until
+
+Serve = Callable[..., Served]
+NAMES = ["w000", "w001", "w002"]
+
+
+def saves_of(run_dir: Path, name: str) -> list[Path]:
+    return sorted((run_dir / "worlds" / name / "checkpoints").glob("*.json"))
+
+
+def test_restart_brings_the_named_instance_back_from_a_save_of_now(
+    up: Start, start: Start, call: Start, run_dir: Path
+) -> None:
+    command = up()
+    following = start("logs", str(run_dir), "-f")
+    wait_until(lambda: following.out.count("Spectator frontend") == 3, what="all logs are read")
+    before = look(run_dir)
+    restarted = call("restart", str(run_dir), "w001")
+    assert (restarted.wait(), restarted.err) == (0, "")
+    (save,) = saves_of(run_dir, "w001")
+    url = re.escape(before["w001"]["url"])
+    line = rf"w001: restarted from \S*{save.name}, ready at {url} \([\d.]+s\)\n"
+    assert re.fullmatch(line, restarted.out)
+    after = look(run_dir)
+    assert [after[name]["restarts"] for name in NAMES] == [0, 1, 0]
+    assert not is_alive(before["w001"]["pid"])
+    command.wait_for(f" w001 restarting from {save.name}")
+    following.wait_for(f"w001 -- restarted from checkpoints/{save.name} --")
+    wait_until(lambda: following.out.count("Spectator frontend") == 4, what="its log goes on")
+    assert command.interrupt() == 130
+    assert following.wait() == 0
+    ours = [line for line in following.out.splitlines() if re.match(r"w\d+ -- ", line)]
+    assert ours[:2] == [
+        "w001 -- stopped: exit status 0 --",
+        f"w001 -- restarted from checkpoints/{save.name} --",
+    ]
+    assert sorted(ours[2:]) == [f"{name} -- stopped: exit status 0 --" for name in NAMES]
+    merged = call("logs", str(run_dir), "-t").out.splitlines()
+    times = [found[1] for line in merged if (found := re.search(r" (\d{4}-\S+Z) ", line))]
+    assert len(times) == len(merged) == len(following.out.splitlines())
+    assert times == sorted(times)
+
+
+def test_restart_without_names_restarts_all_and_what_died(
+    up: Start, call: Start, run_dir: Path
+) -> None:
+    command = up()
+    os.kill(look(run_dir)["w002"]["pid"], signal.SIGKILL)
+    command.wait_for(" w002 ended by itself")
+    wait_until(lambda: look(run_dir)["w002"]["state"] == "exited", what="it is put away")
+    restarted = call("restart", str(run_dir), "--fresh", "--json")
+    assert (restarted.wait(), restarted.err) == (0, "")
+    found = json.loads(restarted.out)
+    assert [one["instance"] for one in found] == NAMES
+    assert all(one["error"] is None and one["resume_path"] is None for one in found)
+    after = look(run_dir)
+    assert {name: after[name]["state"] for name in NAMES} == dict.fromkeys(NAMES, "ready")
+    assert [one["url"] for one in found] == [after[name]["url"] for name in NAMES]
+    assert not any(saves_of(run_dir, name) for name in NAMES)
+    lines = call("logs", str(run_dir), "w002", "--json").out.splitlines()
+    events = [event for line in lines if (event := json.loads(line)["event"])]
+    assert events == ["exited", "restarted"]
+    assert call("logs", str(run_dir), "w002", "--grep", "SIGKILL").out == (
+        "-- exited: killed by SIGKILL --\n"
+    )
+    assert command.interrupt() == 130
+
+
+def test_an_instance_that_cannot_be_saved_keeps_running(
+    up: Start, call: Start, run_dir: Path
+) -> None:
+    command = up()
+    before = look(run_dir)
+    ask(before["w001"]["port"], "POST", "/__set?snapshot=empty")
+    restarted = call("restart", str(run_dir), "w000", "w001")
+    assert restarted.wait() == 1
+    assert restarted.err.startswith("w001: not restarted: ")
+    assert restarted.out.startswith("w000: restarted from ")
+    assert look(run_dir)["w001"]["pid"] == before["w001"]["pid"]
+    again = call("restart", str(run_dir), "w001", "--no-save")
+    assert (again.wait(), again.err) == (0, "")
+    assert again.out.startswith("w001: restarted fresh, ready at ")
+    assert command.interrupt() == 130
+
+
+def test_a_world_in_the_foreground_is_restarted_and_its_output_goes_on(
+    serve: Serve, call: Start
+) -> None:
+    served = serve()
+    restarted = call("restart", served.run_dir)
+    assert (restarted.wait(), restarted.err) == (0, "")
+    wait_until(lambda: served.command.out.count("counter world, process") == 2, what="its output")
+    assert is_listening(served.port)
+    assert served.command.interrupt() == 130
+
+
+def test_without_an_orchestrator_nothing_is_restarted(serve: Serve, call: Start) -> None:
+    served = serve()
+    served.command.interrupt()
+    named = call("restart", served.run_dir, "w000")
+    assert named.wait() == 1
+    assert named.err.startswith("w000: not restarted: its orchestrator does not run any more")
+    assert f"clawblox resume {served.run_dir} w000" in named.err
+    every = call("restart", served.run_dir)
+    assert every.wait() == 1
+    assert every.err.startswith("Error: no orchestrator runs in it")
+    contradiction = call("restart", served.run_dir, "--fresh", "--save")
+    assert contradiction.wait() == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--grep", "("), "'(' is not a regular expression: missing ), unterminated subpattern"),
+        (("--since", "yesterday"), "'yesterday' is neither a duration like 90s, 10m, 2h or 1d nor"),
+        (("--since", "10"), "'10' is neither a duration"),
+        (("--since", "999999999d"), "'999999999d' is neither a duration"),
+    ],
+)
+def test_wrong_selections_are_refused(
+    serve: Serve, call: Start, words: tuple[str, ...], message: str
+) -> None:
+    served = serve()
+    refused = call("logs", served.run_dir, *words)
+    assert refused.wait() == 2
+    assert message in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_logs_selects_by_time_and_by_pattern(serve: Serve, call: Start) -> None:
+    served = serve("--flood-lines", "300")
+    served.command.interrupt()
+    everything = call("logs", served.run_dir).out
+    for since in ("1h30m", "2020-01-01", "2020-01-01T00:00:00Z"):
+        assert call("logs", served.run_dir, "--since", since).out == everything
+    assert call("logs", served.run_dir, "--since", "2999-01-01").out == ""
+    assert call("logs", served.run_dir, "--since", "0s").out == ""
+    found = call("logs", served.run_dir, "--grep", "(?i)SPECTATOR|stopped$", "-n", "2").out
+    assert found.splitlines()[0].startswith("Spectator frontend")
+    assert found.splitlines()[1:] == ["stopped"]
+    (index,) = Path(served.world, ".clawblox", "logs").glob("*.index")
+    index.unlink()
+    blank = call("logs", served.run_dir, "-t", "-n", "1")
+    assert blank.out == f"{'':24} stopped\n"
+    assert blank.err == "No times are known for the logs of: w000\n"

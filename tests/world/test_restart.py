@@ -1,0 +1,319 @@
+"""``world.restart``: an instance is restarted because somebody asked for it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+
+from clawblox import AsyncWorld, World
+from clawblox.errors import (
+    SnapshotError,
+    UsageError,
+    WorldExitedError,
+    WorldStartError,
+)
+from clawblox.instance.lifecycle import State
+from tests.crowd import act, join, kinds, look, on_disk, past, registered, until
+from tests.instance.supervision.support import LIFE, kill, now
+from tests.running import HANG_S, manifest_of, running, switch
+from tests.support import ask, is_alive, make_world, marked_processes, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+def restarts_of(directory: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = manifest_of(directory)["restarts"]
+    return found
+
+
+async def test_a_restart_keeps_state_name_port_and_run_and_is_counted(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run)
+        session = await join(world, started)
+        act(started.port, session, 5)
+        await past(events)
+        before = await now(run)
+        again = await world.restart()
+        assert kinds(await past(events), "w000") == ["saved", *LIFE]
+        assert (again.name, again.url, again.port) == (started.name, started.url, started.port)
+        assert (again.instance_dir, again.pid != started.pid) == (started.instance_dir, True)
+        assert not is_alive(started.pid)
+        assert await join(world, again) == session
+        assert look(again.port, session)["counter"] == 5
+        status = await now(run)
+        assert (status.state, status.restarts, status.pid) == ("ready", 1, again.pid)
+        assert (status.run_id, status.started_at) == (before.run_id, before.started_at)
+        assert world.metrics.restarts == 1
+        ((path, digest),) = on_disk(started.instance_dir).items()
+        assert again.resume_path == path
+        (entry,) = restarts_of(started.instance_dir)
+        assert {key: entry[key] for key in ("number", "by", "parent_sha256", "run_id")} == {
+            "number": 1,
+            "by": "request",
+            "parent_sha256": digest,
+            "run_id": before.run_id,
+        }
+        assert entry["resume_from"] == f"checkpoints/{path.name}"
+        assert registered(started.instance_dir) == on_disk(started.instance_dir)
+        assert world.url == again.url
+    assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
+
+
+async def test_a_fresh_restart_begins_as_the_first_time_and_saves_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        session = (await world.connect("Rocky"))["session"]
+        act(started.port, session, 5)
+        await world.save()
+        again = await world.restart(fresh=True)
+        assert again.resume_path is None
+        assert ask(again.port, "GET", "/observe", headers={"X-Session": session}).status == 401
+        assert len(manifest_of(started.run_dir)["checkpoints"]) == 1
+        (entry,) = restarts_of(started.run_dir)
+        assert entry.keys() == {"at", "by", "exit", "number", "run_id"}
+
+
+async def test_without_a_save_it_goes_on_from_the_last_good_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started), world.events() as events:
+        session = (await world.connect("Rocky"))["session"]
+        assert (await world.restart(save=False)).resume_path is None
+        (event,) = [one for one in await past(events) if one.kind == "restarting"]
+        assert (event.detail["by"], event.detail["reason"]) == ("request", "there is no good save")
+        session = (await world.connect("Rocky"))["session"]
+        act(started.port, session, 5)
+        good = await world.save()
+        act(started.port, session, 5)
+        bad = await world.save()
+        bad.path.write_bytes(b"{}")
+        again = await world.restart(save=False)
+        assert again.resume_path == good.path
+        assert look(again.port, session)["counter"] == 5
+
+
+async def test_an_instance_that_cannot_be_saved_is_not_restarted(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        good = await world.save()
+        switch(started, snapshot="empty")
+        with pytest.raises(SnapshotError, match=r"hint: .*without a save"):
+            await world.restart()
+        assert is_alive(started.pid)
+        assert world.instances == ("w000",)
+        again = await world.restart(save=False)
+        assert again.resume_path == good.path
+
+
+async def test_calls_under_way_fail_as_when_a_world_dies(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        switch(started, snapshot="hang-before-headers")
+        failures: list[Exception] = []
+
+        async def save() -> None:
+            with pytest.raises(WorldExitedError) as caught:
+                await world.save()
+            failures.append(caught.value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(save)
+            (supervisor,) = world._open_fleet().supervisors
+            await wait_until_async(lambda: bool(supervisor.calls._scopes))
+            await world.restart(save=False)
+            with anyio.fail_after(HANG_S):
+                await wait_until_async(lambda: bool(failures))
+        assert await world.save()
+
+
+async def test_an_instance_that_died_is_brought_back_under_its_name_and_port(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run)
+        started = batch["w000"]
+        session = await join(world, started)
+        act(started.port, session, 5)
+        saved = await world.save(instance="w000")
+        for number in (1, 2):
+            before = await now(run)
+            await kill(run)
+            await wait_until_async(lambda: world.instances == ("w001",))
+            assert world._open_fleet().find("w000").lifecycle.state in (
+                State.STOPPING,
+                State.EXITED,
+            )
+            await wait_until_async(lambda: world._open_fleet().find("w000").lifecycle.is_over)
+            assert manifest_of(started.instance_dir)["run"]["status"] == "failed"
+            again = await world.restart("w000")
+            assert (again.port, again.resume_path) == (started.port, saved.path)
+            assert look(again.port, session)["counter"] == 5
+            status = await now(run)
+            assert (status.state, status.restarts) == ("ready", number)
+            assert (status.run_id, status.started_at) == (before.run_id, before.started_at)
+            labels = manifest_of(started.instance_dir)["run"]
+            assert labels["status"] == "running"
+            assert "ended_at" not in labels
+        assert [entry["by"] for entry in restarts_of(started.instance_dir)] == ["request"] * 2
+        seen = [event for event in await past(events) if event.kind == "restarting"]
+        assert [event.detail["by"] for event in seen] == ["request"] * 2
+        texts = [line.text async for line in world.logs(instance="w000")]
+        assert len([text for text in texts if "restored" in text]) == 2
+    assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
+    assert not marked_processes()
+
+
+async def test_requests_do_not_count_against_the_restart_budget(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start_many(1, run_dir=run, restart="checkpoint", max_restarts=1)
+        for _ in range(2):
+            await world.restart()
+        await kill(run)
+        await until(events, "exited", ["w000"])
+        await until(events, "ready", ["w000"])
+        assert [entry["by"] for entry in restarts_of(run / "worlds" / "w000")] == [
+            "request",
+            "request",
+            "policy",
+        ]
+
+
+async def test_a_restart_does_not_wait_for_the_pause_of_the_restart_policy(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start_many(1, run_dir=run, restart="fresh", max_restarts=50)
+        for _ in range(3):
+            await kill(run)
+            await until(events, "exited", ["w000"])
+            await until(events, "restarting", ["w000"])
+            await until(events, "ready", ["w000"])
+        await kill(run)  # the next restart comes after a pause
+        await until(events, "exited", ["w000"])
+        again = await world.restart()
+        assert (await now(run)).pid == again.pid
+        entries = restarts_of(run / "worlds" / "w000")
+        assert entries[-1]["by"] == "request"
+
+
+async def test_a_failed_restart_is_an_error_and_ends_the_instance(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started), world.events() as events:
+        saved = await world.save()
+        foreign = saved.path.read_bytes().replace(b"scene-plain", b"scene-other")
+        (supervisor,) = world._open_fleet().supervisors
+        assert foreign != saved.path.read_bytes()
+        await anyio.Path(saved.path).write_bytes(foreign)
+        supervisor.note_removed([saved])
+        digest = hashlib.sha256(foreign).hexdigest()
+        supervisor.note_saved(attrs.evolve(saved, sha256=digest))
+        with pytest.raises(WorldStartError, match="ended while restoring"):
+            await world.restart(save=False)
+        seen = await until(events, "gave_up", ["w000"])
+        assert seen[-1].detail["reason"] == "its restart failed"
+        await wait_until_async(lambda: supervisor.lifecycle.is_over)
+        assert world.instances == ()
+        again = await world.restart()  # without the save that the world refuses
+        assert (again.resume_path, again.port) == (None, started.port)
+
+
+async def test_after_a_failed_restart_the_policy_decides(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, restart="fresh")
+        (supervisor,) = world._open_fleet().supervisors
+        command_file = started.command_file
+        command_file.unlink()
+        command_file.mkdir()
+        (command_file / "blocks").touch()
+        with pytest.raises(WorldStartError):
+            await world.restart(fresh=True)
+        (command_file / "blocks").unlink()
+        command_file.rmdir()
+        await until(events, "ready", ["w000"])
+        await wait_until_async(lambda: supervisor.lifecycle.state is State.READY)
+        assert restarts_of(started.instance_dir)[-1]["by"] == "policy"
+
+
+async def test_a_stop_during_a_restart_wins(tmp_path: Path) -> None:
+    async with running(tmp_path, "--slow-stop", "30") as (world, _):
+        failures: list[Exception] = []
+
+        async def restart() -> None:
+            with pytest.raises(WorldStartError, match="stopped") as caught:
+                await world.restart(save=False, grace_seconds=60)
+            failures.append(caught.value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(restart)
+            (supervisor,) = world._open_fleet().supervisors
+            await wait_until_async(lambda: supervisor.lifecycle.state is State.RESTARTING)
+            stopped = await world.stop(grace_seconds=0)
+        assert len(failures) == 1
+        assert stopped.rung in ("killed", "already_exited")
+        assert not marked_processes()
+        with pytest.raises(UsageError, match="no instance"):
+            await world.restart("w000")
+
+
+async def test_concurrent_restarts_take_turns(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        pids: list[int] = []
+
+        async def restart(fresh: bool) -> None:
+            pids.append((await world.restart(fresh=fresh, save=False)).pid)
+
+        async with anyio.create_task_group() as tasks:
+            for fresh in (True, False, True):
+                tasks.start_soon(restart, fresh)
+        assert len({started.pid, *pids}) == 4
+        assert len(restarts_of(started.run_dir)) == 3
+        assert marked_processes() == {pids[-1]}
+
+
+async def test_a_cancelled_restart_goes_on(tmp_path: Path) -> None:
+    async with running(tmp_path, "--slow-stop", "0.2") as (world, started):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.restart)
+            (supervisor,) = world._open_fleet().supervisors
+            await wait_until_async(lambda: supervisor.lifecycle.state is State.RESTARTING)
+            tasks.cancel_scope.cancel()
+        await wait_until_async(lambda: supervisor.lifecycle.state is State.READY)
+        assert len(restarts_of(started.run_dir)) == 1
+        assert world.instances == ("w000",)
+
+
+async def test_an_instance_that_starts_or_was_stopped_cannot_be_restarted(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, _):
+        with pytest.raises(UsageError, match="no instance 'w001'"):
+            await world.restart("w001")
+        await world.stop()
+        with pytest.raises(UsageError, match="there were: w000"):
+            await world.restart("w000")
+
+
+def test_the_sync_world_restarts_too(tmp_path: Path) -> None:
+    with World(dir=make_world(tmp_path)) as world:
+        started = world.start(run_dir=tmp_path / "run")
+        again = world.restart()
+        assert (again.port, again.pid != started.pid) == (started.port, True)
+
+
+async def test_the_log_of_a_restarted_instance_is_read_from_its_first_line(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        follower = world.logs(follow=True)
+        again = await world.restart(fresh=True)
+        texts = [line.text async for line in world.logs()]
+        first, second = (f"counter world, process {pid}" for pid in (started.pid, again.pid))
+        assert [text for text in texts if text.startswith("counter")] == [first, second]
+        with anyio.fail_after(HANG_S):
+            while (await anext(follower)).text != second:
+                pass
+        os.kill(again.pid, signal.SIGKILL)
+        with anyio.fail_after(HANG_S):
+            rest = [line async for line in follower]
+        assert all(re.fullmatch(r"[-\dT:.]+Z", line.at or "") for line in rest)
