@@ -142,6 +142,8 @@ def _leave_nothing_behind(_session_directory: Path) -> Iterator[None]:
         before = Resources.now(temporary, working)
         yield
         fail_on_leaks(before, temporary, working)
+    with contextlib.suppress(OSError):
+        (directories.home / "runs.jsonl").unlink()  # the index, which every start writes to
     if directories.are_untouched:
         _untouched.append(directories)
 

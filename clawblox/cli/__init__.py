@@ -5,6 +5,7 @@ click. The commands' summaries are here for the same reason.
 
 - ``commands``: one module for each command.
 - ``doctor``: what ``clawblox doctor`` checks.
+- ``playing``: acting in a running world from a shell.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``tables``: tables, event lines and archives as text.
 - ``terminal``: writing to terminals and pipes without blocking.
@@ -38,13 +39,17 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "resume": "Go on with an interrupted run, from its last saves.",
     },
     "Runs, from any terminal": {
-        "ps": "Show the instances of a run directory, running or ended.",
+        "ps": "Show what runs on this machine, or runs or ran in a directory.",
         "lineage": "Show saves, deaths, restarts and forks of a run over simulated time.",
         "logs": "Print the logs of instances.",
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
         "stop": "Stop instances; with --save, save them first.",
         "wait": "Wait until instances have ended, and exit as they did.",
+    },
+    "Playing": {
+        "play": "Play in a world: look, act and chat from a shell.",
+        "act": "Send one input as an agent, and print what the agent sees then.",
     },
     "Checkpoint archives": {
         "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",
@@ -132,13 +137,14 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
       clawblox run worlds/panda --record --run-dir runs/r001
       clawblox up worlds/panda -n 32 --run-dir runs/r002
       clawblox resume runs/r002
-      clawblox ps -f runs/r002
+      clawblox ps
+      clawblox ps -w runs/r002
       clawblox logs -f runs/r002 w003
       clawblox fork runs/r002 w003 -n 8
       clawblox stop --save runs/r002
 
     A world is a directory with a world.toml. Each run has a run directory, which holds its logs,
-    checkpoints and recordings: by default the world directory, or what --run-dir says.
+    checkpoints and recordings: what --run-dir says, by default runs/<world>-<time>.
     """,
 )
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")

@@ -88,7 +88,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
         _FILES,
         "Run directory.",
         "DIR",
-        none="parent of --record-dir, else the world directory",
+        none="parent of --record-dir, else runs/<world>-<time>",
     ),
     "name": OptionHelp(
         _FILES, "Name of the instance.", "NAME", none="the first free of w000, w001, ..."

@@ -11,8 +11,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from clawblox.cli.field_options import SectionOption
+from clawblox.cli.tables.formatting import shorten_path
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError
+from clawblox.rundir.find_runs import find_runs_below
 from clawblox.rundir.status import select_records
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.ports import MAX_LEASES
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_RUNS_NAMED: Final = 5
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}[smhd])+")
 _DURATION_PART: Final = re.compile(r"([0-9]+)([smhd])")
@@ -174,11 +177,19 @@ def existing_run_dir(text: str) -> Path:
     """
     path = existing_path(text)
     if not select_records(path, ()):
-        raise ClawbloxError(
-            f"Nothing has run in '{text}'",
-            hint="give the run directory: what --run-dir was, or the world directory",
-        )
+        raise ClawbloxError(f"Nothing has run in '{text}'", hint=_name_runs_below(path))
     return path
+
+
+def _name_runs_below(directory: Path) -> str:
+    """Return the hint which run directory may be meant, the latest first."""
+    runs = find_runs_below(directory.absolute())
+    if not runs:
+        return "give the run directory; clawblox ps shows what runs"
+    latest = sorted(runs, key=lambda run: run.stat().st_mtime, reverse=True)
+    shown = ", ".join(map(shorten_path, latest[:_RUNS_NAMED]))
+    more = f" and {len(runs) - _RUNS_NAMED} more" if len(runs) > _RUNS_NAMED else ""
+    return f"give the run directory; there are: {shown}{more}"
 
 
 def run_dir_arguments(command: _F) -> _F:

@@ -4,5 +4,6 @@
 - ``schema``: its keys and their types.
 - ``options``: every option of a start, by its name.
 - ``download``: worlds in GitHub repositories.
+- ``home``: where a user's own files are.
 - ``arguments``: checks of arguments, and the complaint that names the argument.
 """

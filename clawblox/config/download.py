@@ -23,15 +23,13 @@ from urllib.parse import quote, unquote, urlsplit
 import attrs
 
 from clawblox.config.arguments import describe_mismatch
+from clawblox.config.home import home_dir
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ConfigError, FetchError
 from clawblox.system.files import PRIVATE_DIR, fsync_directory, partial_name, sweep_partials
 from clawblox.system.http import download, fetch_text
 
-__all__ = ["HOME_ENV", "FetchLimits", "GitHubHosts", "fetch_world", "is_world_url"]
-
-HOME_ENV: Final = "CLAWBLOX_HOME"
-"""Variable that names the directory for downloaded worlds, in place of ``~/.clawblox``."""
+__all__ = ["FetchLimits", "GitHubHosts", "fetch_world", "is_world_url"]
 
 _FORM: Final = "https://github.com/<owner>/<repo>/tree/<ref>/<folder>"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
@@ -138,7 +136,7 @@ def fetch_world(
             cannot be unpacked safely, or the download failed. Nothing of it is left.
     """
     hosts, limits = hosts or GitHubHosts(), limits or FetchLimits()
-    home = Path(home or os.environ.get(HOME_ENV) or Path.home() / ".clawblox").absolute()
+    home = Path(home).absolute() if home else home_dir()
     folder = _resolve(_parse(url), hosts, limits)
     destination = folder.path_in(home)
     if not _is_complete(destination):

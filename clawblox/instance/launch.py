@@ -117,7 +117,12 @@ class Launch:
     def restored(self, path: Path, sha256: str) -> Launch:
         """Return the launch that goes on from a save of the run, which contains its seed."""
         return attrs.evolve(
-            self, resume_path=path, parent_sha256=sha256, reseed=None, first=self.begun
+            self,
+            resume_path=path,
+            parent_sha256=sha256,
+            archive=None,
+            reseed=None,
+            first=self.begun,
         )
 
     def describe_source(self) -> str:

@@ -16,6 +16,9 @@
 - ``lineage``: what the instances of a run directory began from.
 - ``lives``: the lives of an instance, and which of its saves belong to each.
 - ``interrupted``: which instances can go on, and from what.
+- ``run_index``: which run directories a user has.
+- ``find_runs``: finding them, running or ended.
+- ``presence``: whether an instance serves, or how it ended.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``requests``: what it can be asked, and how it tells the outcomes.

@@ -18,7 +18,7 @@ import fcntl
 import functools
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ import msgspec
 from clawblox.rundir.locks import lock_descriptor
 from clawblox.system.files import publish_bytes, write_all
 
-__all__ = ["append_line", "read_line", "read_lines"]
+__all__ = ["append_line", "drop_lines", "read_line", "read_lines"]
 
 _COMPACT_STEP_BYTES: Final = 1 << 20
 """Size at which, and at whose multiples, a writer looks whether history can be dropped."""
@@ -35,7 +35,7 @@ _LOCK_WAIT_S: Final = 10.0
 _JOURNALS_REMEMBERED: Final = 64
 
 
-def append_line(path: Path, line: bytes) -> None:
+def append_line(path: Path, line: bytes, *, lock_wait: float | None = None) -> None:
     """Append an object, or several lines of them, to a journal; create it if it is missing.
 
     It is there for every reader when this returns, but not durable against a loss of power.
@@ -43,12 +43,13 @@ def append_line(path: Path, line: bytes) -> None:
     Args:
         path: The journal; its directory must exist.
         line: The object, without a newline at the end.
+        lock_wait: How long to wait for the lock, in seconds; None waits for 10 s.
 
     Raises:
         OSError: The journal is as it was. A TimeoutError when another process, one that is
-            suspended for example, keeps the lock for 10 s.
+            suspended for example, keeps the lock for longer.
     """
-    with _locked(path) as fd:
+    with _locked(path, lock_wait) as fd:
         size = os.fstat(fd).st_size
         is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         text = b"%s%s\n" % (b"\n" if is_torn else b"", line)
@@ -63,6 +64,22 @@ def append_line(path: Path, line: bytes) -> None:
                 _compact(path)
 
 
+def drop_lines(path: Path, names: Collection[str], *, lock_wait: float | None = None) -> None:
+    """Drop the objects of some names, and the history of all others.
+
+    Args:
+        path: The journal.
+        names: The names.
+        lock_wait: How long to wait for the lock, in seconds; None waits for 10 s.
+
+    Raises:
+        OSError: The journal is as it was. A TimeoutError when another process keeps the lock.
+    """
+    with _locked(path, lock_wait):
+        latest = _latest_lines(path)
+        publish_bytes(path, b"".join(latest[name] for name in latest if name not in names))
+
+
 def read_lines(path: Path) -> dict[str, bytes]:
     """Return the last line of each name; empty without a journal that can be read."""
     return _remembered(path).read()
@@ -74,13 +91,13 @@ def read_line(path: Path, name: str) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[int]:
+def _locked(path: Path, lock_wait: float | None = None) -> Iterator[int]:
     """Open a journal and lock it; yield a descriptor that appends."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
         fd = os.open(path, flags, 0o600)
         try:
-            if not lock_descriptor(fd, _LOCK_WAIT_S):
+            if not lock_descriptor(fd, _LOCK_WAIT_S if lock_wait is None else lock_wait):
                 raise TimeoutError(f"another process keeps the lock of {path}")
             if os.fstat(fd).st_nlink == 0:
                 continue  # it was compacted meanwhile, and this is the old file
@@ -94,12 +111,16 @@ def _locked(path: Path) -> Iterator[int]:
 
 def _compact(path: Path) -> None:
     """Drop the history if that halves the file; the caller holds its lock."""
-    data = path.read_bytes()
-    latest: dict[str, bytes] = {}
-    _note_lines(latest, data.splitlines(keepends=True))
-    kept = b"".join(latest.values())
-    if 2 * len(kept) <= len(data):
+    kept = b"".join(_latest_lines(path).values())
+    if 2 * len(kept) <= path.stat().st_size:
         publish_bytes(path, kept)
+
+
+def _latest_lines(path: Path) -> dict[str, bytes]:
+    latest: dict[str, bytes] = {}
+    data = path.read_bytes()
+    _note_lines(latest, data[: data.rfind(b"\n") + 1].splitlines(keepends=True))
+    return latest
 
 
 class _Named(msgspec.Struct):

@@ -20,6 +20,7 @@ __all__ = [
     "records_dir",
     "records_journal",
     "resolve_run_dir",
+    "run_dir_candidates",
     "run_lock",
     "state_dir",
 ]
@@ -65,6 +66,14 @@ def resolve_run_dir(path: str | Path) -> Path:
         ConfigError: A record cannot hold this path.
     """
     return check_path(os.path.realpath(check_path(path, "run_dir")), "run_dir")
+
+
+def run_dir_candidates(instance_dir: Path) -> tuple[Path, ...]:
+    """Return where the run directory of an instance may be, given the directory of its manifest.
+
+    One of many has its manifest in ``worlds/<name>``, which may be below ``.clawblox``.
+    """
+    return (instance_dir, *instance_dir.parents[:3])
 
 
 def make_run_dir(run_dir: Path) -> Path:

@@ -15,6 +15,7 @@ from clawblox.config.arguments import check_path, check_snapshot
 from clawblox.errors import ConfigError
 from clawblox.results import SnapshotLike
 from clawblox.rundir.manifest import find_checkpoint
+from clawblox.rundir.paths import run_dir_candidates
 from clawblox.rundir.records import has_records
 from clawblox.system.files import digest_file, has_digest
 
@@ -161,10 +162,8 @@ def source_run_dir(snapshot: Path) -> Path | None:
     found = find_checkpoint(snapshot)
     if found is None:
         return None
-    # One of many has its manifest in worlds/<name>, which may be below .clawblox.
     home = found[0].state_root
-    candidates = (home, *home.parents[:3])
-    return next((path for path in candidates if has_records(path)), home)
+    return next((path for path in run_dir_candidates(home) if has_records(path)), home)
 
 
 def _no_snapshot(places: Sequence[Path], key: str, given: object) -> ConfigError:

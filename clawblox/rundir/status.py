@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -51,6 +51,7 @@ __all__ = [
     "own_start",
     "read_instances",
     "read_logs",
+    "read_runs",
     "run_owner",
     "select_records",
 ]
@@ -82,6 +83,7 @@ class InstanceStatus:
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
         instance_dir: Directory with its manifest and its files.
+        run_dir: The run directory.
         pid: Process of the world; None if it does not live.
         host: Address it was told to bind.
         port: Its port.
@@ -112,6 +114,7 @@ class InstanceStatus:
     world: str
     world_dir: Path
     instance_dir: Path
+    run_dir: Path
     pid: int | None
     host: str
     port: int
@@ -161,13 +164,21 @@ def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceSta
     Raises:
         UsageError: One of ``names`` is not there.
     """
-    records = [one for one in select_records(run_dir, names) if not is_waiting(one)]
-    usages = _measure_usages([record for record in records if record.is_alive])
-    saves = _last_saves(records)
-    return [
-        _describe_status(record, usages.get(record.name), saves.get(record.name))
-        for record in records
-    ]
+    records = [record for record in select_records(run_dir, names) if not is_waiting(record)]
+    return _describe_runs({run_dir: records})
+
+
+def read_runs(run_dirs: Iterable[Path]) -> list[InstanceStatus]:
+    """Return what runs or ran in run directories, by directory and name. Blocks.
+
+    It costs little more than one of them: one pass over the processes serves all. Instances that
+    wait for their turn to start are left out.
+    """
+    begun = {
+        run_dir: [record for record in read_records(run_dir) if not is_waiting(record)]
+        for run_dir in run_dirs
+    }
+    return _describe_runs(begun)
 
 
 def count_waiting(run_dir: Path) -> int:
@@ -299,11 +310,29 @@ class _Ending:
         return is_another or is_over(latest)
 
 
+def _describe_runs(runs: Mapping[Path, Sequence[InstanceRecord]]) -> list[InstanceStatus]:
+    records = [record for found in runs.values() for record in found]
+    usages = _measure_usages([record for record in records if record.is_alive])
+    statuses = []
+    for run_dir, found in runs.items():
+        saves = _last_saves(found)
+        statuses += [
+            _describe_status(run_dir, record, usages.get(record.cookie), saves.get(record.name))
+            for record in found
+        ]
+    return statuses
+
+
 def _measure_usages(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:
-    """Return memory and processor time of live instances, all in one pass over the processes."""
+    """Return memory and processor time of live instances by cookie.
+
+    All are measured in one pass over the processes.
+    """
+    if not alive:
+        return {}
     trees = find_trees([Search((make_mark(record),)) for record in alive])
     return {
-        record.name: measure_usage(proc.pid for proc in tree)
+        record.cookie: measure_usage(proc.pid for proc in tree)
         for record, tree in zip(alive, trees, strict=True)
     }
 
@@ -385,7 +414,10 @@ def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[Instance
 
 
 def _describe_status(
-    record: InstanceRecord, usage: tuple[int, float] | None, save: InstanceSave | None
+    run_dir: Path,
+    record: InstanceRecord,
+    usage: tuple[int, float] | None,
+    save: InstanceSave | None,
 ) -> InstanceStatus:
     is_alive = usage is not None
     return InstanceStatus(
@@ -394,6 +426,7 @@ def _describe_status(
         world=record.world,
         world_dir=Path(record.world_dir),
         instance_dir=Path(record.instance_dir),
+        run_dir=run_dir,
         pid=record.pid if is_alive else None,
         host=record.host,
         port=record.port,

@@ -26,6 +26,7 @@ __all__ = [
     "command_line",
     "find_tree",
     "find_trees",
+    "find_variables",
     "is_same_process",
     "is_suspended",
     "kill_tree",
@@ -230,6 +231,29 @@ def read_variables(pid: int) -> dict[str, str]:
     """
     entries = (os.fsdecode(entry).partition("=") for entry in _read_environment(pid))
     return {name: value for name, is_variable, value in entries if is_variable}
+
+
+def find_variables(name: str) -> Iterator[dict[str, str]]:
+    """Yield the variables of each live process of this user that was started with one of them.
+
+    Args:
+        name: The variable.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
+    for pid in all_processes():
+        if _is_own(pid):
+            variables = read_variables(pid)
+            if name in variables:
+                yield variables
+
+
+def _is_own(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()  # noqa: PTH116 - asked many times
+    except OSError:
+        return False
 
 
 def command_line(pid: int) -> str:

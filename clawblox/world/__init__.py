@@ -19,4 +19,6 @@
 - ``control_sockets``: the sockets for these requests.
 - ``clients``: the HTTP clients of the instances.
 - ``access``: how agents join and leave.
+- ``places``: an instance as the client of an agent reaches it.
+- ``recorded``: an instance of another process as the client of an agent reaches it.
 """

@@ -22,10 +22,10 @@ from clawblox.instance.supervisor import Supervisor
 from clawblox.results import Access
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.http import Answer, InstanceClient
+from clawblox.system.http import Answer
 from clawblox.world.fleet import Fleet
 
-__all__ = ["AgentLike", "Member", "admit", "join", "leave", "make_member"]
+__all__ = ["AgentLike", "Member", "Poster", "admit", "join", "leave", "make_member"]
 
 SESSION_FILE = "world_session.txt"
 
@@ -138,8 +138,22 @@ async def admit(
     return access
 
 
+class Poster(Protocol):
+    """What :func:`join` and :func:`leave` send their requests with."""
+
+    async def post(
+        self,
+        route: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,
+    ) -> Answer:
+        """Send a POST without a body; see :meth:`clawblox.system.http.InstanceClient.post`."""
+
+
 async def join(
-    client: InstanceClient,
+    client: Poster,
     member: Member,
     *,
     session: str | None,
@@ -150,7 +164,7 @@ async def join(
     """Join a world, or rejoin it with a known session.
 
     Args:
-        client: The HTTP client of the instance.
+        client: Sends requests to the instance.
         member: The agent.
         session: The session that it already has; None means the one that its directory records,
             if any.
@@ -187,11 +201,11 @@ async def join(
     )
 
 
-async def leave(client: InstanceClient, access: Mapping[str, Any], *, timeout: float) -> None:
+async def leave(client: Poster, access: Mapping[str, Any], *, timeout: float) -> None:
     """Leave a world.
 
     Args:
-        client: The HTTP client of the instance.
+        client: Sends requests to the instance.
         access: What ``connect`` returned, or an access.
         timeout: Seconds for the call.
 

@@ -28,14 +28,13 @@ from clawblox.errors import (
     WorldExitedError,
 )
 from clawblox.errors.general import VALUE_CHARS, shorten
-from clawblox.instance.supervisor import Supervisor
 from clawblox.results import Access
-from clawblox.system.connection import NotSentError, Request
 from clawblox.system.http import Answer
-from clawblox.world.access import AgentLike, Member, admit, make_member
-from clawblox.world.fleet import Fleet
+from clawblox.system.request import Request
+from clawblox.world.access import AgentLike, Member, make_member
+from clawblox.world.places import Place, Waits, unusable
 
-__all__ = ["AsyncAgentClient", "join_instance"]
+__all__ = ["AsyncAgentClient", "join_place"]
 
 _LEAVE_TIMEOUT_S = 2.0
 """Longest wait for the world when a block is left with an exception, in seconds."""
@@ -44,19 +43,6 @@ _MAX_REFUSAL_CHARS = 4000
 
 _JSON_BODY: Final = {"Content-Type": "application/json"}
 _encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-
-
-@attrs.frozen
-class _Waits:
-    """How long calls may take, in seconds.
-
-    Attributes:
-        timeout: For an answer.
-        restart: For an instance that is being restarted; 0 does not wait.
-    """
-
-    timeout: float
-    restart: float
 
 
 @attrs.frozen
@@ -70,20 +56,29 @@ class _Requests:
     api: Request
 
 
-async def join_instance(
-    fleet: Fleet,
-    supervisor: Supervisor,
+async def join_place(
+    place: Place,
     agent: str | AgentLike,
     *,
+    session: str | None = None,
     timeout: float,
-    wait_restart: float | None,
+    wait_restart: float | None = None,
 ) -> AsyncAgentClient:
-    """Let an agent join an instance; fails, and is cancelled, as ``AsyncWorld.join`` says."""
+    """Let an agent join an instance; fails, and is cancelled, as ``AsyncWorld.join`` says.
+
+    Args:
+        place: The instance.
+        agent: The agent.
+        session: The session that it already has there; None means the one that its directory
+            records, if any.
+        timeout: Seconds for the answer to each call.
+        wait_restart: Seconds that a call waits for a restart; None does not wait.
+    """
     member = make_member(agent)
     restart = check_seconds(wait_restart or 0.0, "wait_restart", may_be_zero=True)
-    waits = _Waits(check_seconds(timeout, "timeout"), restart)
-    access = await admit(fleet, supervisor, member, timeout=timeout)
-    return AsyncAgentClient(fleet, supervisor, member, access, waits, is_proven=True)
+    waits = Waits(check_seconds(timeout, "timeout"), restart)
+    access = await place.admit(member, session=session, timeout=timeout)
+    return AsyncAgentClient(place, member, access, waits, is_proven=True)
 
 
 class AsyncAgentClient:
@@ -99,28 +94,27 @@ class AsyncAgentClient:
 
     def __init__(
         self,
-        fleet: Fleet,
-        supervisor: Supervisor,
+        place: Place,
         member: Member,
         access: Access,
-        waits: _Waits,
+        waits: Waits,
         *,
         is_proven: bool,
     ) -> None:
-        self._fleet = fleet
-        self._supervisor = supervisor
+        self._place = place
         self._member = member
         self._access = access
         self._waits = waits
         self._is_proven = is_proven
         self._proving = anyio.Lock()
         self._has_left = False
+        routes = self._place.api
         self._requests = _Requests(
-            observe=self._prepare("GET", protocol.OBSERVE_ROUTE),
-            act=self._prepare("POST", protocol.INPUT_ROUTE, **_JSON_BODY),
+            observe=self._prepare("GET", routes["observe"]),
+            act=self._prepare("POST", routes["input"], **_JSON_BODY),
             say=self._prepare("POST", protocol.CHAT_ROUTE, **_JSON_BODY),
             leave=self._prepare("POST", protocol.LEAVE_ROUTE),
-            api=self._prepare("GET", protocol.API_ROUTE),
+            api=self._prepare("GET", routes["doc_url_path"]),
         )
 
     def __repr__(self) -> str:
@@ -134,7 +128,7 @@ class AsyncAgentClient:
     @property
     def instance(self) -> str:
         """Name of the instance."""
-        return self._supervisor.instance.name
+        return self._place.name
 
     @property
     def access(self) -> Access:
@@ -157,12 +151,10 @@ class AsyncAgentClient:
         Raises:
             UsageError: There is no such instance.
         """
-        supervisor = self._fleet.find(instance)
-        url = supervisor.instance.url
+        place = self._place.find(instance)
+        url = place.url
         access = attrs.evolve(self._access, base_url=url, internal_base_url=url)
-        return AsyncAgentClient(
-            self._fleet, supervisor, self._member, access, self._waits, is_proven=False
-        )
+        return AsyncAgentClient(place, self._member, access, self._waits, is_proven=False)
 
     # -- the verbs --------------------------------------------------------------------------
 
@@ -288,9 +280,8 @@ class AsyncAgentClient:
     # -- calls ------------------------------------------------------------------------------
 
     def _prepare(self, method: str, route: str, *, query: str = "", **headers: str) -> Request:
-        connections = self._fleet.clients.connections(self._supervisor)
         headers = {**self._access.headers, **headers}
-        return connections.prepare(method, route, query=query, headers=headers)
+        return self._place.connections.prepare(method, route, query=query, headers=headers)
 
     async def _call(self, request: Request, body: bytes | None = None) -> Any:  # noqa: ANN401
         """Send a request and return the JSON value of its answer."""
@@ -309,45 +300,17 @@ class AsyncAgentClient:
             raise UsageError(f"{self.name} has left the world", hint="join again")
         if not self._is_proven:
             await self._prove()
-        answer = await self._exchange(request, body)
+        answer = await self._place.exchange(request, body, self._waits)
         if 400 <= answer.status < 500:
             raise self._refusal(request, answer)
         return answer
-
-    async def _exchange(self, request: Request, body: bytes | None) -> Answer:
-        """Exchange a request for an answer; wait for a restart where that is wanted and safe."""
-        calls, restart = self._supervisor.calls, self._waits.restart
-        give_up_at = anyio.current_time() + restart if restart else 0.0
-        while True:
-            life = calls.life
-            try:
-                return await self._exchange_once(request, body)
-            except WorldExitedError as error:
-                was_sent = life is not None and not isinstance(error.__cause__, NotSentError)
-                if not restart or (was_sent and request.method != "GET"):
-                    raise
-                if not await calls.wait_serving(after=life, until=give_up_at):
-                    raise
-
-    async def _exchange_once(self, request: Request, body: bytes | None) -> Answer:
-        async with self._supervisor.calls.call():
-            connections = self._fleet.clients.connections(self._supervisor)
-            answer = await connections.send(request, body, timeout=self._waits.timeout)
-            if not (200 <= answer.status < 300 or 400 <= answer.status < 500):
-                raise _unusable(request, answer, f"has the status {answer.status}")
-            return answer
-        raise AssertionError("unreachable: the block returns or raises")
 
     async def _prove(self) -> None:
         """Rejoin with the session, once."""
         async with self._proving:
             if not self._is_proven:
-                self._access = await admit(
-                    self._fleet,
-                    self._supervisor,
-                    self._member,
-                    session=self._access.session,
-                    timeout=self._waits.timeout,
+                self._access = await self._place.admit(
+                    self._member, session=self._access.session, timeout=self._waits.timeout
                 )
                 self._is_proven = True
 
@@ -360,18 +323,12 @@ class AsyncAgentClient:
         return error
 
     def _unusable(self, request: Request, answer: Answer, fault: str) -> WorldCallError:
-        error = _unusable(request, answer, fault)
+        error = unusable(request, answer, fault)
         self._locate(error)
         return error
 
     def _locate(self, error: WorldCallError) -> None:
-        error.locate(instance=self.instance, url=self._supervisor.instance.url)
-
-
-def _unusable(request: Request, answer: Answer, fault: str) -> WorldCallError:
-    return WorldCallError(
-        f"the answer to {request} {fault}", status=answer.status, body_start=answer.body_start
-    )
+        error.locate(instance=self.instance, url=self._place.url)
 
 
 def _check_text(value: object, key: str) -> str:

@@ -68,10 +68,11 @@ from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
 from clawblox.world.access import AgentLike, admit, leave, make_member
-from clawblox.world.agent_client import AsyncAgentClient, join_instance
+from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.archives import ArchiveArguments, ArchiveStart, Snapshots, save_archive
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
+from clawblox.world.places import FleetPlace
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.resume import resume_all
 from clawblox.world.save import Autosave, save, save_all
@@ -580,8 +581,7 @@ class AsyncWorld(WorldMetadata):
 
     def _use_run_dir(self, given: str | Path | None) -> Path:
         """Return the run directory for many instances, which exists then. Blocks."""
-        if given is None:
-            given = self._run_dir
+        given = self._run_dir if given is None else given
         if given is None:
             given = self._latest.run_dir if self._latest else self.dir
         return make_run_dir(resolve_run_dir(given))
@@ -804,10 +804,8 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the agent may have joined the world; its session may not be recorded.
         """
         fleet = self._open_fleet()
-        supervisor = fleet.find(instance)
-        return await join_instance(
-            fleet, supervisor, agent, timeout=timeout, wait_restart=wait_restart
-        )
+        place = FleetPlace(fleet, fleet.find(instance))
+        return await join_place(place, agent, timeout=timeout, wait_restart=wait_restart)
 
     async def leave(
         self, access: Mapping[str, Any], *, instance: str | None = None, timeout: float = 30.0

@@ -10,6 +10,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.run_index import add_run
 
 __all__ = ["Leftovers"]
 
@@ -28,6 +29,8 @@ class Leftovers:
     async def clear(self, run_dir: Path) -> None:
         """Mark the runs of killed orchestrators as interrupted, and remove what they left.
 
+        The directory is added to the index of the user's runs.
+
         Args:
             run_dir: The run directory.
 
@@ -41,6 +44,7 @@ class Leftovers:
         if run_dir not in self._cleared:
             self._cleared.add(run_dir)
             await run_blocking(remove_leftovers, run_dir)
+            await run_blocking(add_run, run_dir)
 
     async def close_runs(self, run_dir: Path, *, without: Collection[str] = ()) -> None:
         """Mark the runs of killed orchestrators as interrupted; see :meth:`clear`.

@@ -63,6 +63,13 @@ class Command:
 Start: TypeAlias = Callable[..., Command]
 
 
+@pytest.fixture(autouse=True)
+def _in_a_directory_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give commands a current directory, in which they make their run directories."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+
+
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return this process's environment without what an outer world, or a terminal, left in it."""
     left = ("WORLD_", "COLUMNS", "LINES")
@@ -82,17 +89,21 @@ def start(tmp_path: Path, template: Template) -> Iterator[Start]:
     """Start ``clawblox`` commands; what still runs at the end is killed.
 
     A command with a prefix, or options of :class:`subprocess.Popen`, is an interpreter of its own.
+    Any other one finds what is ``typed`` on its standard input.
     """
     commands: list[Command] = []
 
-    def start_one(*words: str, env: Mapping[str, str] | None = None, **options: Any) -> Command:
+    def start_one(
+        *words: str, env: Mapping[str, str] | None = None, typed: str = "", **options: Any
+    ) -> Command:
         directory = tmp_path / f"command-{len(commands)}"
         directory.mkdir()
+        (directory / "in").write_text(typed)
         process: subprocess.Popen[bytes] | ForkedProgram
         with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
             if options.keys() <= {"cwd"}:
-                with open(os.devnull, "rb") as nothing:
-                    streams = [stream.fileno() for stream in (nothing, out, err)]
+                with (directory / "in").open("rb") as lines:
+                    streams = [stream.fileno() for stream in (lines, out, err)]
                     process = template.start(
                         COMMAND_LINE, words, streams, environment(env), **options
                     )
@@ -160,6 +171,12 @@ def choosy_world(parent: Path, name: str, *flags: str) -> Path:
     return directory
 
 
+def only_run(directory: Path) -> Path:
+    """Return the run directory that a command made in its current directory."""
+    (found,) = (directory / "runs").iterdir()
+    return found
+
+
 def look(run_dir: Path) -> dict[str, dict[str, Any]]:
     """Return by name what ``clawblox ps --json`` tells of the instances, without the command."""
     found = json.loads(json.dumps([*map(attrs.asdict, read_instances(run_dir))], default=str))
@@ -186,7 +203,8 @@ def serve(start: Start, tmp_path: Path) -> Callable[..., Served]:
     def serve_one(*flags: str, words: tuple[str, ...] = (), name: str = "counter") -> Served:
         world = make_world(tmp_path, *flags, name=name)
         port = free_port()
-        command = start("run", str(world), "--port", str(port), *words)
+        words = ("--port", str(port), "--run-dir", str(world), *words)
+        command = start("run", str(world), *words)
         command.wait_for("Spectator frontend")
         return Served(command, world, port)
 

@@ -95,10 +95,15 @@ class Terminal:
         self.read()
         return self.process.returncode
 
+    @property
+    def modes_are_restored(self) -> bool:
+        """Whether the terminal is in the mode that it was in before."""
+        return termios.tcgetattr(self._slave) == self.modes_before
+
     def assert_left_clean(self) -> None:
         """Fail unless the terminal is as it was: cursor shown, no mode switched, on a new line."""
         assert "\x1b[?" not in self.written
-        assert termios.tcgetattr(self._slave) == self.modes_before
+        assert self.modes_are_restored
         assert self.screen[-1] == ""
 
     def close(self) -> None:
@@ -133,6 +138,12 @@ def _lines_of(written: str) -> list[str]:
             lines += [""] * (row + 1 - len(lines))
         elif command == "A":
             row = max(0, row - int(arguments or 1))
+        elif command == "B":
+            row = min(len(lines) - 1, row + int(arguments or 1))
+        elif command == "C":
+            column += int(arguments or 1)
+        elif command == "D":
+            column = max(0, column - int(arguments or 1))
         elif command == "K":
             lines[row] = line[:column]
         elif command == "J":

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from clawblox.cli.running.live_table import Look, make_rows, pressure_between
-from clawblox.cli.tables.board import Row, View, make_row, render
+from clawblox.cli.tables.board import View, render
 from clawblox.cli.tables.event_lines import EventLine, RecentEvents, changes_between, describe_event
+from clawblox.cli.tables.instance_rows import Row, make_row
 from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.errors import ClawbloxError, WorldStartError
 from clawblox.results import EventKind, WorldEvent, WorldExit
@@ -31,6 +32,7 @@ def status(name: str, state: InstanceState = "ready", **fields: object) -> Insta
         "world": "counter",
         "world_dir": Path("/w"),
         "instance_dir": Path("/r/worlds") / name,
+        "run_dir": Path("/r"),
         "pid": 4242,
         "host": "127.0.0.1",
         "port": 20001,
@@ -72,12 +74,13 @@ def plain(lines: list[str]) -> list[str]:
 
 def test_every_column_of_an_instance_is_filled() -> None:
     row = make_row(status("w003", restarts=2, sim_time=123.45, saved_at=AT), "ready", 0.5)
-    heading, line = plain(render(view([row]), 100, 30))[3:5]
-    headings = "INSTANCE STATE PID PORT UPTIME RSS CPU SAVED SIM TIME RESTARTS"
+    heading, line = plain(render(view([row]), 160, 30))[3:5]
+    headings = "NAME STATE PID UPTIME RSS CPU CPU TIME SAVED SIM TIME RESTARTS URL"
     assert " ".join(heading.split()) == headings
-    name, state, pid, port, uptime, *rss, cpu, _, sim_time, restarts = line.split()
-    assert (name, state, pid, port) == ("w003", "ready", "4242", "20001")
-    assert (uptime, rss, cpu, sim_time, restarts) == ("3m12s", ["48", "MB"], "50%", "123.5", "2")
+    name, state, pid, uptime, *rss, cpu, cpu_time, _, sim_time, restarts, url = line.split()
+    assert (name, state, pid, url) == ("w003", "ready", "4242", "http://127.0.0.1:20001")
+    assert (uptime, rss, cpu, cpu_time) == ("3m12s", ["48", "MB"], "50%", "1.0s")
+    assert (sim_time, restarts) == ("123.5", "2")
 
 
 def test_the_state_column_shows_how_an_instance_ended() -> None:
@@ -104,11 +107,11 @@ def test_a_long_reason_does_not_push_out_the_other_columns() -> None:
         make_row(one, one.state, None)
         for one in (status("a", "halted", pid=None, halt=halt), status("b"))
     ]
-    headings, *lines = plain(render(view(rows), 100, 30))[3:6]
-    assert lines[0].startswith("a         halted ValueError: xx")
+    headings, *lines = plain(render(view(rows), 79, 30))[3:6]
+    assert lines[0].startswith("a     halted ValueError: xx")
     assert "…" in lines[0]
-    assert all(max(map(len, lines)) <= 100 and "20001" in line for line in lines)
-    assert headings.rstrip().endswith("RESTARTS")
+    assert all(len(line) <= 79 and "20001" in line for line in lines)
+    assert headings.endswith("PORT")
 
 
 def test_every_state_is_counted() -> None:
@@ -132,6 +135,29 @@ def test_if_not_all_fit_those_that_need_attention_come_first_and_the_rest_is_cou
     shown = [line.split()[0] for line in lines[4:-3]]
     assert shown == ["w05", "w98", "w61", "w40", "w00", "w01", "w02"]
     assert lines[-3:] == ["… and 92 more: 91 ready, 1 exited", "", "Ctrl-C"]
+
+
+def test_a_slow_start_is_explained_below_its_row_where_there_is_room() -> None:
+    rows = [Row(f"w{i:02}", "starting", note=f"note {i}") for i in range(3)]
+    rows += [Row(f"w{i:02}", "ready") for i in range(3, 9)]
+    whole = plain(render(view(rows), 100, 30))
+    assert whole[4:8] == ["w00   starting", "      note 0", "w01   starting", "      note 1"]
+    assert [line for line in whole if line.startswith("w08")]
+    # Not all fit: what starts comes first, and a quarter of the room tells how that is going.
+    small = plain(render(view(rows), 100, 14))[4:]
+    assert small == [*whole[4:9], "w03   ready", "w04   ready", "… and 4 more: 4 ready"]
+
+
+def test_events_leave_room_for_rows_and_the_last_line_is_not_cut() -> None:
+    rows = [Row(f"w{i:02}", "ready") for i in range(9)]
+    events = [EventLine(AT, "w003", f"event {number}") for number in range(9)]
+    notice = "9 instances ready after 4.2s. " + "Ctrl-C stops all; " * 5
+    tall = plain(render(view(rows, event_lines=events, notice=notice), 79, 30))
+    assert [line.split()[-1] for line in tall if "event" in line] == list("345678")
+    assert " ".join(tall[-2:]).split() == notice.split()
+    flat = plain(render(view(rows, event_lines=events, notice=notice), 79, 9))
+    assert [line.split()[0] for line in flat[4:7]] == ["w00", "w01", "…"]
+    assert not [line for line in flat if "event" in line]
 
 
 @pytest.mark.parametrize("lines", [1, 2, 5, 8, 14, 30, 200])
@@ -158,16 +184,17 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cpu_share_is_measured_between_two_looks_at_the_same_process() -> None:
-    before = Look(10.0, [status("a", cpu_s=1.0), status("b", cpu_s=1.0, pid=1)], 1.0)
-    now = Look(12.0, [status("a", cpu_s=2.0), status("b", cpu_s=9.0, pid=2)], 2.0)
-    cells = [row.cells[4] for row in make_rows(before, now, {})]
+    old = [status("a", cpu_s=1.0), status("b", cpu_s=1.0, pid=1)]
+    before = Look(old, at=10.0, stall_s=1.0)
+    now = Look([status("a", cpu_s=2.0), status("b", cpu_s=9.0, pid=2)], at=12.0, stall_s=2.0)
+    cells = [row.cells["CPU"] for row in make_rows(before, now, {})]
     assert cells == ["50%", ""]
     assert pressure_between(before, now) == 0.5
     assert pressure_between(None, now) is None
 
 
 def test_states_from_events_win_over_states_on_disk() -> None:
-    rows = make_rows(None, Look(1.0, [status("a")], None), {"a": "stopping", "b": "failed"})
+    rows = make_rows(None, Look([status("a")]), {"a": "stopping", "b": "failed"})
     assert [(row.name, row.state) for row in rows] == [("a", "stopping"), ("b", "failed")]
 
 

@@ -46,7 +46,7 @@ def test_resume_shows_what_goes_on_from_what_and_runs_it(
 ) -> None:
     save_of(run_dir, "w002").unlink()
     preview = call("resume", str(run_dir), "--dry-run")
-    saved = f"worlds/w001/checkpoints/{save_of(run_dir, 'w001').name}"
+    saved = f"checkpoints/{save_of(run_dir, 'w001').name}"
     lost = r"as its run began: w002-\S+\.json is missing"
     expected = (
         rf"Resuming 3 of 4 instances of {run_dir}:\n"

@@ -42,8 +42,8 @@ def test_ps_shows_what_runs(serve: Serve, call: Start) -> None:
     assert uptime[-1] == cpu[-1] == "s"
     assert float(rss) > 1
     assert url == f"http://127.0.0.1:{served.port}"
-    by_default = call("ps", cwd=served.world)
-    assert by_default.out.splitlines()[1].split()[:3] == ["w000", "ready", pid]
+    here = call("ps", ".", cwd=served.world)
+    assert here.out.splitlines()[1].split()[:3] == ["w000", "ready", pid]
 
 
 def test_ps_prints_every_field_for_programs(serve: Serve, call: Start) -> None:
@@ -53,7 +53,7 @@ def test_ps_prints_every_field_for_programs(serve: Serve, call: Start) -> None:
     assert found["state"] == "ready"
     assert found["pid"] in marked_processes()
     assert found["port"] == served.port
-    assert found["world_dir"] == str(served.world)
+    assert found["world_dir"] == found["run_dir"] == str(served.world)
     assert found["orchestrator_pid"] == served.command.process.pid
     assert 0 < found["uptime_s"] < 60
     assert found["exit"] is None
@@ -73,14 +73,14 @@ def test_ps_shows_how_a_finished_run_ended(serve: Serve, call: Start) -> None:
 
 def test_ps_shows_a_start_that_failed(call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--exit-at-once", "4")
-    call("run", str(world), "--port", "0")
+    call("run", str(world), "--port", "0", "--run-dir", str(world))
     (found,) = json.loads(call("ps", str(world), "--json").out)
     assert (found["state"], found["exit"]["status"]) == ("failed", 4)
 
 
 def test_ps_shows_a_start_in_progress(start: Start, call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
-    command = start("run", str(world), "--port", "0")
+    command = start("run", str(world), "--port", "0", "--run-dir", str(world))
     wait_until((world / "pid").exists, what="the world's process has begun")
 
     def found() -> dict[str, object]:
@@ -104,7 +104,7 @@ def test_ps_shows_interrupted_if_the_orchestrator_was_killed(serve: Serve, call:
 def test_ps_of_a_directory_without_runs_is_not_an_error(call: Start, tmp_path: Path) -> None:
     command = call("ps", str(tmp_path))
     assert command.wait() == 0
-    assert command.out == f"Nothing has run in '{tmp_path}'.\n"
+    assert command.out == f"Nothing has run in '{tmp_path}' or below.\n"
     assert json.loads(call("ps", str(tmp_path), "--json").out) == []
 
 
@@ -272,7 +272,7 @@ def test_stopping_twice_is_not_an_error(pair: Path, call: Start) -> None:
 
 def test_stop_ends_a_start_in_progress(start: Start, call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
-    command = start("run", str(world), "--port", "0")
+    command = start("run", str(world), "--port", "0", "--run-dir", str(world))
     wait_until((world / "pid").exists, what="the world's process has begun")
     assert call("stop", str(world)).wait() == 0
     assert command.wait() == 1

@@ -27,7 +27,9 @@ def test_a_slow_start_is_shown_on_one_line_of_the_terminal(tmp_path: Path) -> No
     env = {"WORLD_OPERATOR_TOKEN": "s3cret"}
     with terminal("run", str(world), "--port", "0", env=env) as one:
         wait_until(lambda: one.shows("is ready at"), what="the world is up")
-    *progress, rest = one.written.replace("\r\n", "\n").split(CLEAR)
+    first, _, written = one.written.replace("\r\n", "\n").partition("\n")
+    assert first.startswith("Run directory: runs/counter-")
+    *progress, rest = written.split(CLEAR)
     told = [text for text in progress if text]
     assert len(told) >= 2
     assert all("\n" not in text and len(text) < COLUMNS for text in told)

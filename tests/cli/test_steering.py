@@ -1,4 +1,4 @@
-"""``save``, ``fork``, ``stop --save`` and ``ps -f``: instances controlled from another process."""
+"""``save``, ``fork``, ``stop --save`` and ``ps -w``: instances controlled from another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Command, Start, assert_nothing_runs, choosy_world, look
+from tests.cli.conftest import Command, Start, assert_nothing_runs, choosy_world, look, only_run
 from tests.cli.terminal import CTRL_C, terminal
 from tests.support import ask, is_alive, is_listening, make_world, marked_processes, wait_until
 
@@ -244,7 +244,7 @@ def test_a_fork_can_have_its_own_run_directory_and_run_in_the_background(
     new = tmp_path / "other"
     forked = call("fork", str(run_dir), "w001", "--run-dir", str(new), "--detach")
     assert forked.wait() == 0
-    assert forked.out.startswith("1 instance ready after ")
+    assert forked.out.startswith(f"Run directory: {new}\n1 instance ready after ")
     (one,) = look(new).values()
     assert (one["name"], one["state"]) == ("w000", "ready")
     assert len(list((run_dir / "worlds" / "w001" / "checkpoints").iterdir())) == 1
@@ -301,7 +301,7 @@ def test_a_world_in_the_foreground_of_run_can_be_forked_and_ends_with_its_forks(
     world = make_world(tmp_path)
     command = start("run", str(world), "--port", "0")
     command.wait_for("Spectator frontend")
-    assert call("fork", str(world), "w000", "-n", "2").wait() == 0
+    assert call("fork", str(only_run(Path.cwd())), "w000", "-n", "2").wait() == 0
     assert len(marked_processes()) == 3
     wait_for_end(command)
 
@@ -376,18 +376,18 @@ def test_a_long_stop_shows_a_bar(up: Start, run_dir: Path) -> None:
     assert command.wait() == 0
 
 
-# -------------------------------------------------------------------------------------- ps -f
+# -------------------------------------------------------------------------------------- ps --watch
 
 
 def test_the_live_table_can_be_seen_from_another_terminal(up: Start, run_dir: Path) -> None:
     command = up()
-    with terminal("ps", "-f", str(run_dir)) as one:
-        one.wait_for("w002      ready  ")
+    with terminal("ps", "-w", str(run_dir)) as one:
+        one.wait_for("w002  ready  ")
         assert one.screen[0].startswith(f"counter · {run_dir}"[:60])
         assert one.screen[1] == "3 ready"
         known = look(run_dir)
         ask(known["w001"]["port"], "POST", "/__die?status=9")
-        one.wait_for("w001      exited 9")
+        one.wait_for("w001  exited 9  ")
         one.wait_for("w001  exited 9 | Spectator frontend")
         one.type(CTRL_C)
         assert one.wait() == 130
@@ -400,16 +400,17 @@ def test_a_followed_run_ends_with_its_last_instance(
     up: Start, start: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
-    following = start("ps", "-f", str(run_dir))
+    following = start("ps", "-w", str(run_dir))
     following.wait_for("w002 ready at http://127.0.0.1:")
     call("stop", str(run_dir))
     assert command.wait() == 0
     assert following.wait() == 0
     assert following.out.count(" exited 0\n") == 3
     assert following.err == ""
-    again = call("ps", "-f", str(run_dir))
+    again = call("ps", "-w", str(run_dir))
     assert again.wait() == 0
-    assert re.fullmatch(r"(20\S+Z w00[012] exited 0\n){3}", again.out)
+    ended = r"(20\S+Z w00[012] exited 0\n){3}3 instances: 3 exited 0\.\n"
+    assert re.fullmatch(ended, again.out)
 
 
 def test_following_an_interrupted_run_reports_it_and_ends(
@@ -419,7 +420,7 @@ def test_following_an_interrupted_run_reports_it_and_ends(
     command.send(signal.SIGKILL)
     command.wait()
     assert_nothing_runs()
-    followed = call("ps", "-f", str(run_dir))
+    followed = call("ps", "-w", str(run_dir))
     assert followed.wait() == 0
     assert followed.out.count(" interrupted | ") == 3
 
@@ -438,7 +439,7 @@ def test_ps_shows_saves_and_restarts(up: Start, call: Start, run_dir: Path) -> N
     wait_for_end(command)
 
 
-def test_follow_and_json_cannot_be_combined(call: Start, tmp_path: Path) -> None:
-    command = call("ps", str(tmp_path), "-f", "--json")
+def test_watch_and_json_cannot_be_combined(call: Start, tmp_path: Path) -> None:
+    command = call("ps", str(tmp_path), "-w", "--json")
     assert command.wait() == 2
-    assert command.err.endswith("Error: --follow and --json cannot be combined.\n")
+    assert command.err.endswith("Error: --watch and --json cannot be combined.\n")

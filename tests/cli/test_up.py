@@ -47,7 +47,7 @@ def test_without_a_terminal_there_is_a_line_for_each_event(
 ) -> None:
     command = up()
     first, second, *_ = command.out.splitlines()
-    assert first == f"World 'counter', run directory {run_dir}"
+    assert first == f"Run directory: {run_dir}"
     assert second.startswith("Starting 3 instances.")
     for name in NAMES:
         assert re.search(rf"^20\S+Z {name} started on port \d+$", command.out, re.M)
@@ -60,13 +60,11 @@ def test_without_a_terminal_there_is_a_line_for_each_event(
     assert not marked_processes()
 
 
-def test_the_current_directory_is_the_world_and_its_run_directory(
-    start: Start, tmp_path: Path
-) -> None:
+def test_the_current_directory_is_the_world_by_default(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     command = start("up", cwd=world)
     command.wait_for("1 instance ready after")
-    assert (world / ".clawblox" / "worlds" / "w000").is_dir()
+    assert sorted(path.name for path in world.iterdir()) == [".clawblox", "world.toml"]
     assert command.interrupt() == 130
 
 
@@ -382,24 +380,24 @@ def test_a_terminal_shows_a_live_table_and_is_left_clean(
     world = make_world(tmp_path)
     with terminal("up", str(world), "-n", "3", "--run-dir", str(run_dir)) as one:
         one.wait_for("3 instances ready after")
-        one.wait_for("w002      ready  ")
+        one.wait_for("w002  ready  ")
         known = look(run_dir)
         rows = {line.split()[0]: line.split() for line in one.screen if line.startswith("w0")}
         assert list(rows) == NAMES
-        for name, (_, state, pid, port, *_) in rows.items():
-            assert (state, pid, port) == (
-                "ready",
-                str(known[name]["pid"]),
-                str(known[name]["port"]),
-            )
+        for name, (_, state, pid, *_, url) in rows.items():
+            assert (state, pid, url) == ("ready", str(known[name]["pid"]), known[name]["url"])
         assert one.screen[1] == "3 ready"
         call("save", str(run_dir), "w001")
-        wait_until(lambda: re.search(r"w001 .* MB .* \d+s +0\.0$", "\n".join(one.screen), re.M))
+        wait_until(lambda: re.search(r"w001 .* MB .* \d+s +0\.0 +http", "\n".join(one.screen)))
         one.type(CTRL_C)
         assert one.wait() == 130
         one.assert_left_clean()
         assert one.screen[1] == "3 exited"
-        assert len(one.screen) == 8  # one table, drawn over and over, and the cursor below it
+        below = one.screen[-4:]  # one table, drawn over and over; the end; the cursor's line
+        assert below[0] == "3 instances: 3 stopped."
+        assert re.fullmatch(r"Last saves: 1 of 3, \d+s old, sim time 0\.0\.", below[1])
+        assert below[2:] == [f"resume:  clawblox resume {run_dir}", ""]
+        assert sum("NAME" in line for line in one.screen) == 1
     assert not marked_processes()
 
 
@@ -408,14 +406,26 @@ def test_the_table_shows_why_a_start_failed(tmp_path: Path, run_dir: Path) -> No
     with terminal("up", str(world), "-n", "3", "--run-dir", str(run_dir)) as one:
         one.wait_for("2 of 3 instances ready after")
         one.wait_for("w001  failed: world 'choosy' ended before it was ready: exit status 4 | c")
-        one.wait_for("w001      failed 4")
+        one.wait_for("w001  failed 4")
         assert one.screen[1] == "1 failed · 2 ready"
+
+
+def test_the_table_shows_what_a_slow_start_waits_for(tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--unavailable", "inf")
+    with terminal("up", str(world), columns=80, lines=24) as one:
+        one.wait_for("w000  starting")
+        one.wait_for("      GET /api.md answered 503 | Spectator frontend: http://")
+        assert max(map(len, one.screen)) < 80
+        one.type(CTRL_C)
+        assert one.wait() == 130
+        one.wait_for("1 instance: 1 stopped.")
+        one.wait_for("resume:  clawblox resume runs/counter-")
 
 
 def test_the_table_follows_the_size_of_the_terminal(tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     with terminal("up", str(world), "-n", "8", "--run-dir", str(run_dir)) as one:
-        one.wait_for("w007      ready")
+        one.wait_for("w007  ready")
         one.resize(60, 10)
         one.wait_for("… and 6 more: 6 ready")
         assert "\x1b[H\x1b[2J" in one.written  # for the terminal has moved what was there
@@ -441,7 +451,7 @@ def test_a_stopped_terminal_does_not_delay_ctrl_c(tmp_path: Path, run_dir: Path)
 def test_an_error_before_the_start_is_all_that_is_shown(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     (world / ".clawblox").write_text("a file where a directory should be")
-    with terminal("up", str(world)) as one:
+    with terminal("up", str(world), "--run-dir", str(world)) as one:
         assert one.wait() == 2
         error, *details = filter(None, one.screen)
         assert error == "Error: run_dir: the run directory cannot be used: Not a directory"
@@ -474,12 +484,13 @@ def test_it_goes_to_the_background_when_all_are_ready_and_ends_with_the_last_of_
     command = detach(make_world(tmp_path), "--metrics-port", "0")
     assert command.wait() == 0
     assert command.err == ""
-    summary, metrics, *hints = command.out.splitlines()
+    first, summary, metrics, *hints = command.out.splitlines()
+    assert first == f"Run directory: {run_dir}"
     assert urllib.request.urlopen(metrics.removeprefix("metrics at ")).status == 200
     assert re.fullmatch(r"3 instances ready after [\d.]+s\.", summary)
     pid = orchestrator_of(run_dir)
     assert hints == [
-        f"watch:  clawblox ps -f {run_dir}",
+        f"watch:  clawblox ps -w {run_dir}",
         f"stop:   clawblox stop {run_dir}",
         f"log:    {run_dir}/.clawblox/up.log (pid {pid})",
     ]
@@ -538,7 +549,7 @@ def test_an_orchestrator_that_ends_early_is_reported_with_its_last_lines(
     assert detach(world).wait() == 0
     again = detach(world)
     assert again.wait() == 1
-    assert again.out == ""
+    assert again.out == f"Run directory: {run_dir}\n"
     assert again.err.startswith("The orchestrator in the background has ended:\n")
     assert f"  | Error: the run directory {run_dir} is held by pid " in again.err
 
@@ -552,7 +563,7 @@ def test_ctrl_c_does_not_end_a_start_in_the_background(
     assert command.interrupt() == 130
     assert (
         command.err
-        == f"The start continues in the background. To watch it: clawblox ps -f {run_dir}\n"
+        == f"The start continues in the background. To watch it: clawblox ps -w {run_dir}\n"
     )
     pid = orchestrator_of(run_dir)
     assert is_alive(pid)
@@ -569,6 +580,7 @@ def test_a_long_start_in_the_background_shows_a_bar(
         wait_until(lambda: one.shows("Starting ────────────────────────"), what="a bar")
         assert one.wait() == 0
         one.assert_left_clean()
-        assert one.screen[0].startswith("3 instances ready after")
+        assert one.screen[0] == f"Run directory: {run_dir}"
+        assert one.screen[1].startswith("3 instances ready after")
     assert {found["state"] for found in look(run_dir).values()} == {"ready"}
     assert call("stop", str(run_dir)).wait() == 0

@@ -27,6 +27,7 @@ from clawblox.rundir.manifest_updates import (
     instances_update,
     recording_update,
     removal_update,
+    reopened_update,
     restart_update,
     run_update,
 )
@@ -310,6 +311,14 @@ def test_labels_replace_those_of_an_earlier_start_and_empty_ones_remove_them():
 def restart(number: int, resume_from: Path | None = None, exit_: str = "exit status 3") -> Update:
     at = f"2026-06-22T18:59:{number:02}Z"
     return restart_update(number=number, at=at, exit=exit_, resume_from=resume_from, by="policy")
+
+
+def test_a_run_that_goes_on_has_no_end_and_keeps_the_rest():
+    ended = EMPTY.merged(run_update(id="r", index=2, status="failed", ended_at="2026-06-22"))
+    again = ended.merged(reopened_update())
+    assert again.run == {"id": "r", "index": 2, "status": "running"}
+    assert again.merged(reopened_update()) == again
+    assert EMPTY.merged(reopened_update()).run == {"status": "running"}
 
 
 def test_restarts_stand_in_their_order_and_each_of_them_once():

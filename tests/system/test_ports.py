@@ -223,6 +223,16 @@ def test_an_address_of_another_machine_is_an_error_and_leaves_no_lease() -> None
         take_free_port(NOWHERE)
 
 
+def test_a_port_that_is_asked_for_is_taken_if_it_is_free() -> None:
+    port = free_port()
+    lease = take_free_port(HOST, first=port)
+    other = take_free_port(HOST, first=port)
+    assert lease.port == port
+    assert other.port != port
+    lease.release()
+    other.release()
+
+
 def test_a_port_is_leased_below_the_ephemeral_range() -> None:
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     leases = [take_free_port(HOST) for _ in range(20)]

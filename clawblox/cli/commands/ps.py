@@ -1,49 +1,43 @@
-"""``clawblox ps``: the instances of a run directory."""
+"""``clawblox ps``: what runs on this machine, or runs or ran in a directory."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
 import click
 
 from clawblox.cli.parameters import PATH, existing_path, json_option
-from clawblox.cli.tables.formatting import (
-    format_age,
-    format_bytes,
-    format_end,
-    format_seconds,
-    format_table,
-)
+from clawblox.cli.running.scopes import Scope, make_scope
+from clawblox.cli.tables.columns import fit_columns, format_line
+from clawblox.cli.tables.formatting import printable, shorten_path
+from clawblox.cli.tables.instance_rows import instance_columns, make_row, order_states
 from clawblox.cli.tables.lineage_text import format_forks
+from clawblox.rundir.find_runs import MAX_DEPTH
 from clawblox.rundir.lineage import read_lineage
-from clawblox.rundir.status import InstanceStatus, read_instances
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.status import InstanceStatus
 
 __all__ = ["command"]
-
-_HEADINGS = (
-    "NAME",
-    "STATE",
-    "PID",
-    "UPTIME",
-    "RSS",
-    "CPU TIME",
-    "SAVED",
-    "SIM TIME",
-    "RESTARTS",
-    "URL",
-)
 
 
 @click.command(
     "ps",
-    epilog="""\
+    epilog=f"""\
     \b
     Examples:
-      clawblox ps                     the instances of this directory
-      clawblox ps runs/r001 -f        its live table
-      clawblox ps runs/r001 --tree    which instance was forked from which
+      clawblox ps                     what runs on this machine
+      clawblox ps -a                  and what has ended
+      clawblox ps runs/r001           the instances of a run, running or ended
+      clawblox ps runs                all runs in a directory, up to {MAX_DEPTH} levels down
+      clawblox ps -w runs/r001        its live table
+      clawblox ps --tree runs/r001    which instance was forked from which
       clawblox ps runs/r001 --json    every field, for programs
 
     States: starting, ready, restarting, stopping; exited (with its status or signal), halted
@@ -51,56 +45,69 @@ _HEADINGS = (
     orchestrator was killed). SAVED is the age of the last save, SIM TIME the simulation time in it.
     """,
 )
-@click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
-@click.option("-f", "--follow", is_flag=True, help="Keep showing it until nothing runs any more.")
+@click.argument("directory", type=PATH, default=None, required=False, metavar="[DIR]")
+@click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show what has ended.")
+@click.option("-w", "--watch", is_flag=True, help="Keep showing it until nothing runs any more.")
 @click.option("--tree", is_flag=True, help="Show the instances as a tree of forks.")
 @json_option
-def command(run_dir: str, follow: bool, tree: bool, as_json: bool) -> None:
-    """Show the instances of a run directory, running or ended.
+def command(
+    directory: str | None, wants_ended: bool, watch: bool, tree: bool, as_json: bool
+) -> None:
+    """Show what runs on this machine, or what runs or ran in a directory.
 
-    RUN_DIR is the current directory by default. Watching does not affect the run: Ctrl-C closes
-    the table of --follow, and the run goes on.
+    Without DIR, the instances of all your runs are shown. DIR is a run directory, or a directory
+    that has run directories in it. Watching does not affect a run: Ctrl-C closes the table of
+    --watch, and the run goes on.
 
     \f
     Raises:
-        ClawbloxError: The run directory does not exist.
-        click.UsageError: Two of --follow, --tree and --json were given.
+        ClawbloxError: The directory does not exist.
+        click.UsageError: Two of --watch, --tree and --json were given.
     """
-    directory = existing_path(run_dir).absolute()
-    if follow + tree + as_json > 1:
-        raise click.UsageError("--follow, --tree and --json cannot be combined.")
-    found = read_instances(directory)
+    if watch + tree + as_json > 1:
+        raise click.UsageError("--watch, --tree and --json cannot be combined.")
+    place = None if directory is None else resolve_run_dir(existing_path(directory))
+    scope = make_scope(place, wants_ended=wants_ended, watches=watch)
+    found = scope.read()
     if as_json:
         click.echo(json.dumps([attrs.asdict(status) for status in found], indent=2, default=str))
     elif not found:
-        click.echo(f"Nothing has run in '{run_dir}'.")
-    elif tree:
-        click.echo(format_forks(read_lineage(directory)))
-    elif follow:
-        _follow(directory)
+        click.echo(scope.if_empty)
+    elif watch:
+        _watch(scope)
     else:
-        click.echo(format_table(_HEADINGS, [_row(status) for status in found]))
+        for line in _format_runs(found, scope, is_tree=tree):
+            click.echo(line)
 
 
-def _follow(run_dir: Path) -> None:
+def _watch(scope: Scope) -> None:
     # Drawing a live table takes long to import, and a single look does not need it.
     import anyio
 
     from clawblox.cli.running.watching import watch
 
-    anyio.run(watch, run_dir)
+    anyio.run(watch, scope)
 
 
-def _row(status: InstanceStatus) -> tuple[str, ...]:
-    return (
-        status.name,
-        " ".join(filter(None, (status.state, format_end(status)))),
-        "" if status.pid is None else str(status.pid),
-        format_seconds(status.uptime_s),
-        format_bytes(status.rss_bytes),
-        format_seconds(status.cpu_s),
-        format_age(status.saved_at),
-        "" if status.sim_time is None else f"{status.sim_time:.1f}",
-        str(status.restarts or ""),
-        status.url,
-    )
+def _format_runs(found: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool) -> Iterator[str]:
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    for place, (run_dir, group) in enumerate(itertools.groupby(found, lambda one: one.run_dir)):
+        statuses = list(group)
+        if not scope.is_one_run:
+            yield from ([""] if place else [])
+            yield _heading(run_dir, statuses)
+        if is_tree:
+            yield from format_forks(read_lineage(run_dir)).splitlines()
+            continue
+        rows = [make_row(status, status.state) for status in statuses]
+        fitted = fit_columns(instance_columns(rows), width)
+        yield format_line(fitted, None)
+        for row in range(len(rows)):
+            yield format_line(fitted, row)
+
+
+def _heading(run_dir: Path, statuses: Sequence[InstanceStatus]) -> str:
+    worlds = ", ".join(sorted({status.world for status in statuses}))
+    counts = order_states(Counter(status.state for status in statuses))
+    parts = (shorten_path(run_dir), worlds, *(f"{count} {state}" for state, count in counts))
+    return printable(" · ".join(parts))

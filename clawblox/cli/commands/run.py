@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import attrs
 import click
+from click.core import ParameterSource
 
 from clawblox import protocol
 from clawblox.checkpoint.names import SNAPSHOT_NAME
@@ -18,8 +19,10 @@ from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import world_argument
 from clawblox.cli.running.foreground import Foreground
 from clawblox.cli.running.resuming import note_interrupted
+from clawblox.cli.running.run_dirs import opened_run_dir, outer_run_dir
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.running.worlds import open_world
+from clawblox.cli.tables.formatting import shorten_path
 from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError, PortInUseError
@@ -86,41 +89,55 @@ def command(
         ClawbloxError: The world could not be started, or ended by itself.
     """
     opened = open_world(world)
-    directory = _run_dir(opened, options)
-    if options.resume is None:
-        note_interrupted(resolve_run_dir(directory))
+    with opened_run_dir(opened, _given_run_dir(ctx, options)) as run_dir:
+        click.echo(f"Run directory: {shorten_path(run_dir)}")
+        if options.resume is None:
+            note_interrupted(resolve_run_dir(run_dir))
+        ctx.exit(_run(opened, run_dir, options, tmux, stop_options))
+
+
+def _run(
+    world: AsyncWorld,
+    run_dir: Path,
+    options: StartOptions,
+    tmux: str | None,
+    stop_options: StopOptions,
+) -> int:
     tokens = _tokens()
     arguments = attrs.asdict(options, recurse=False)
-    arguments.update(run_dir=directory, env=tokens, _tmux_session=tmux)
-    archive = find_archive(options.resume, opened.dir, "resume")
+    arguments.update(run_dir=run_dir, env=tokens, _tmux_session=tmux)
+    archive = find_archive(options.resume, world.dir, "resume")
     progress = StartProgress(
-        opened.name,
-        partial(own_start, directory),
-        read_world_config(opened.dir).ready,
+        world.name,
+        partial(own_start, run_dir),
+        read_world_config(world.dir).ready,
         tokens.values(),
-        waiting=partial(_waiting, archive, directory),
+        waiting=partial(_waiting, archive, run_dir),
     )
     foreground = Foreground(
-        opened,
-        partial(opened.start, **arguments),
+        world,
+        partial(world.start, **arguments),
         progress,
         grace=stop_options.grace,
         hidden=tokens.values(),
     )
     try:
-        status = anyio.run(foreground.run)
+        return anyio.run(foreground.run)
     except PortInUseError as error:
         if error.port is None:  # not one port, but all that could be leased
             raise
         text = f"Port {error.port} is already in use. Try --port <PORT>\n  {error.message}"
         raise ClawbloxError(text) from error
-    ctx.exit(status)
 
 
-def _run_dir(world: AsyncWorld, options: StartOptions) -> Path:
+def _given_run_dir(ctx: click.Context, options: StartOptions) -> Path | None:
+    """Return the run directory that the caller asked for; None for a new one."""
     if options.run_dir is not None:
         return Path(options.run_dir).absolute()
-    return world.dir if options.record_dir is None else options.record_dir.parent
+    record_home = None if options.record_dir is None else options.record_dir.parent
+    if ctx.get_parameter_source("record_dir") is ParameterSource.COMMANDLINE:
+        return record_home
+    return outer_run_dir(os.environ) or record_home
 
 
 def _waiting(archive: Path | None, run_dir: Path) -> str:

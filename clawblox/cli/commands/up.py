@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from clawblox.cli.running.resuming import (
     require_interrupted,
     show_interruption,
 )
+from clawblox.cli.running.run_dirs import opened_run_dir, outer_run_dir
 from clawblox.cli.running.worlds import open_world
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
@@ -58,7 +60,7 @@ __all__ = ["command"]
     section="Files and names",
     type=PATH,
     metavar="DIR",
-    show_default="the world directory",
+    show_default="runs/<world>-<time>",
     help="Run directory.",
 )
 @click.option(
@@ -105,36 +107,31 @@ def command(
         UsageError: Instances were interrupted in the run directory, and no option says what to do.
     """
     opened = open_world(world)
-    directory = opened.dir if run_dir is None else Path(run_dir).absolute()
-    place = resolve_run_dir(directory)
-    choice = choose(place, choice)
-    _pass_on(ctx, choice)
-    start: Start
-    if choice == "continue":
-        found = find(place, world_dir=opened.dir)
-        require_interrupted(found, place)
-        show_interruption(found, place)
-        count = len(found.instances)
-        start = partial(opened.resume_all, directory, env=options.env, _found=found)
-    else:
-        start = partial(_start_fresh, opened, directory, place, count, options)
-    batch_run = BatchRun(
-        opened,
-        directory,
-        count,
-        start,
-        orchestrator_options,
-        starter_fd,
-        verb="Resuming" if choice == "continue" else "Starting",
-    )
-    run_batch(ctx, batch_run, detach=detach)
-
-
-def _pass_on(ctx: click.Context, choice: Choice) -> None:
-    """Have the same command in the background do what was chosen here."""
-    original: tuple[str, ...] = ctx.obj
-    if not {"--continue", "--fresh"} & {*original}:
-        ctx.obj = (original[0], f"--{choice}", *original[1:])
+    given = outer_run_dir(os.environ) if run_dir is None else Path(run_dir).absolute()
+    with opened_run_dir(opened, given) as directory:
+        place = resolve_run_dir(directory)
+        choice = choose(place, choice)
+        start: Start
+        if choice == "continue":
+            found = find(place, world_dir=opened.dir)
+            require_interrupted(found, place)
+            show_interruption(found, place)
+            count = len(found.instances)
+            start = partial(opened.resume_all, directory, env=options.env, _found=found)
+        else:
+            start = partial(_start_fresh, opened, directory, place, count, options)
+        batch_run = BatchRun(
+            opened,
+            directory,
+            count,
+            start,
+            orchestrator_options,
+            starter_fd,
+            verb="Resuming" if choice == "continue" else "Starting",
+        )
+        # The command in the background does what was chosen here.
+        background_args = ("--run-dir", str(directory), f"--{choice}")
+        run_batch(ctx, batch_run, detach=detach, background_args=background_args)
 
 
 async def _start_fresh(

@@ -16,7 +16,7 @@ from typing import Final
 
 from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
 from clawblox.cli.tables.formatting import format_bytes
-from clawblox.config.download import HOME_ENV
+from clawblox.config.home import home_dir
 from clawblox.rundir.control_client import short_path
 from clawblox.system.files import EXCHANGE, rename_with
 from clawblox.system.port_leases import LEASE_ROOT
@@ -174,7 +174,7 @@ DIRECTORY_CHECKS: Final = (
     Check(
         _OTHER,
         "downloads",
-        lambda: look_at_space(Path(os.environ.get(HOME_ENV) or Path.home() / ".clawblox")),
+        lambda: look_at_space(home_dir()),
         "Worlds from GitHub cannot be downloaded.",
         "Free some space, or set CLAWBLOX_HOME to another directory.",
     ),

@@ -8,7 +8,10 @@
 - ``displays``: what is shown meanwhile: the live table, or lines.
 - ``live_table``: the live table.
 - ``background``: an orchestrator in the background.
-- ``watching``: ``ps --follow``: watching a run from outside.
+- ``scopes``: what ``ps`` shows: one run, or several.
+- ``watching``: ``ps --watch``: watching runs from outside.
+- ``start_probe``: how a start is going.
+- ``run_dirs``: which run directory a command uses.
 - ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
 - ``relay``: showing results while the work goes on.
 - ``worlds``: opening a world for a command.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,21 +78,31 @@ class BatchRun:
     verb: str = "Starting"
 
 
-def run_batch(ctx: click.Context, batch_run: BatchRun, *, detach: bool) -> None:
+def run_batch(
+    ctx: click.Context,
+    batch_run: BatchRun,
+    *,
+    detach: bool,
+    background_args: Sequence[str] = (),
+) -> None:
     """Run instances to their end, here or in the background, and exit.
 
     Args:
         ctx: Context of the command.
         batch_run: The instances.
         detach: Whether they run in the background.
+        background_args: Options that the command in the background gets besides, for what this one
+            has decided.
 
     Raises:
         BatchError: Instances failed to start, or ended by themselves.
         ClawbloxError: The start could not even be tried.
     """
     if detach and batch_run.starter_fd is None:
-        original_args: tuple[str, ...] = ctx.obj
-        ctx.exit(_run_in_background(original_args, batch_run))
+        command, *others = ctx.obj
+        # Of an option that is given twice, the last one counts.
+        args = (command, *background_args, *others)
+        ctx.exit(_run_in_background(args, batch_run))
     ctx.exit(anyio.run(_run_here, batch_run))
 
 
@@ -120,11 +130,15 @@ def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -
     if not output.is_terminal:
         configure_logging()
         display = LineDisplay(output)
-        display.announce(f"World {batch_run.world.name!r}, run directory {batch_run.run_dir}")
+        display.announce(_name_run_dir(batch_run))
         return display
     table = TableDisplay(output, batch_run.run_dir, batch_run.world.name, states, pid=os.getpid())
     configure_logging(table.warn if sys.stderr.isatty() else None)
     return table
+
+
+def _name_run_dir(batch_run: BatchRun) -> str:
+    return f"Run directory: {shorten_path(batch_run.run_dir)}"
 
 
 # -- in the background ------------------------------------------------------------------------
@@ -132,6 +146,7 @@ def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -
 
 def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
     background = spawn_in_background(args, batch_run.run_dir)
+    click.echo(_name_run_dir(batch_run))
     try:
         result = anyio.run(_wait_for_start, background, batch_run)
         if result is None:
@@ -140,7 +155,7 @@ def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
             click.echo(line)
         return 1 if result.failed else 0
     except KeyboardInterrupt:
-        command = suggest("ps -f", batch_run.run_dir)
+        command = suggest("ps -w", batch_run.run_dir)
         note(f"The start continues in the background. To watch it: {command}")
         raise
     finally:
@@ -165,6 +180,6 @@ def _summary(result: StartResult, background: BackgroundProcess, run_dir: Path) 
     for name, reason in result.failed.items():
         yield f"  {name}: {reason}"
     if result.ready:
-        yield f"watch:  {suggest('ps -f', run_dir)}"
+        yield f"watch:  {suggest('ps -w', run_dir)}"
         yield f"stop:   {suggest('stop', run_dir)}"
     yield f"log:    {shorten_path(background.log_file)} (pid {background.pid})"

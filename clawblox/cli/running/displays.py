@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import anyio
 
-from clawblox.cli.running.live_table import LiveTable, Look, look_at, make_rows, pressure_between
+from clawblox.cli.running.live_table import LiveTable, Look, make_rows, pressure_between
+from clawblox.cli.running.start_probe import SlowStarts
 from clawblox.cli.tables.board import View
 from clawblox.cli.tables.event_lines import EventLine, RecentEvents, describe_event
 from clawblox.cli.tables.formatting import shorten_path
@@ -18,7 +19,7 @@ from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.cli.terminal.outbox import Outbox
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.results import WorldEvent
-from clawblox.rundir.status import OVER
+from clawblox.rundir.status import OVER, read_instances
 from clawblox.system.clock import format_utc, utc_now
 
 __all__ = ["Display", "LineDisplay", "TableDisplay"]
@@ -36,8 +37,11 @@ class Display(Protocol):
         Cancellation: :meth:`finish` shows the rest.
         """
 
-    async def finish(self) -> None:
+    async def finish(self, summary: Sequence[str]) -> None:
         """Show how it ended.
+
+        Args:
+            summary: The last lines.
 
         Cancellation: a part of it may be shown.
         """
@@ -81,8 +85,10 @@ class LineDisplay:
         with contextlib.suppress(OutputGone):
             await self._outbox.run()
 
-    async def finish(self) -> None:
+    async def finish(self, summary: Sequence[str] = ()) -> None:
         """Write the last lines; see :class:`Display`."""
+        for line in summary:
+            self._outbox.put(line)
         with anyio.move_on_after(_FINISH_TIMEOUT_S, shield=True), contextlib.suppress(OutputGone):
             await self._outbox.flush()
 
@@ -130,7 +136,10 @@ class TableDisplay:
         self._recent_events = RecentEvents(_RECENT_EVENTS)
         self._ramp = ""
         self._notice = ""
-        self._table = LiveTable(output, partial(look_at, run_dir), self._compose)
+        self._run_dir = run_dir
+        self._slow_starts = SlowStarts()
+        self._output = output
+        self._table = LiveTable(output, self._look, self._compose)
 
     async def run(self) -> None:
         """Draw the table; see :class:`Display`.
@@ -140,10 +149,13 @@ class TableDisplay:
         """
         await self._table.run()
 
-    async def finish(self) -> None:
-        """Draw the table for the last time; see :class:`Display`."""
+    async def finish(self, summary: Sequence[str]) -> None:
+        """Draw the table for the last time, and the summary below it; see :class:`Display`."""
         self._notice = ""
         await self._table.finish()
+        with anyio.move_on_after(_FINISH_TIMEOUT_S), contextlib.suppress(OutputGone, OSError):
+            for line in ["", *summary] if summary else []:
+                await self._output.write_line(line)
 
     async def clear(self) -> None:
         """Remove the table; see :class:`Display`."""
@@ -154,7 +166,7 @@ class TableDisplay:
         line = describe_event(event)
         if event.kind in ("ramp_slowed", "ramp_recovered"):
             self._ramp = line.text if event.kind == "ramp_slowed" else ""
-        elif event.kind not in ("resuming", "started", "ready", "saved", "stopped"):
+        elif event.kind not in ("resuming", "started"):
             self._recent_events.add(line)
         self._table.touch()
 
@@ -171,18 +183,21 @@ class TableDisplay:
         """Show a warning below the table; may be called in any thread."""
         self._recent_events.add(EventLine(format_utc(utc_now()), "", text, is_trouble=True))
 
-    def _compose(self, before: Look | None, now: Look) -> View:
-        shown = [
+    def _look(self) -> Look:
+        statuses = [
             status
-            for status in now.instances
+            for status in read_instances(self._run_dir)
             if status.orchestrator_pid == self._pid or status.state not in OVER
         ]
+        return Look(statuses, self._slow_starts.look(statuses))
+
+    def _compose(self, before: Look | None, now: Look) -> View:
         counts = self._states.counts()
         return View(
             title=" · ".join((self._world, *self._facts, self._place)),
             elapsed_s=time.monotonic() - self._begun_at,
             counts=counts,
-            rows=make_rows(before, Look(now.at, shown, now.stall_s), self._states.by_name),
+            rows=make_rows(before, now, self._states.by_name),
             pressure=pressure_between(before, now),
             ramp=self._ramp if "waiting" in counts else "",
             event_lines=self._recent_events.last(_RECENT_EVENTS),

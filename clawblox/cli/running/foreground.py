@@ -6,7 +6,6 @@ import signal
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -15,10 +14,13 @@ from clawblox import protocol
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.tables.event_lines import describe_end
 from clawblox.cli.tables.formatting import format_seconds
+from clawblox.cli.tables.summary import summarise
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedError
 from clawblox.results import EventKind, StartedWorld, WorldEvent
+from clawblox.rundir.status import read_instances
 from clawblox.telemetry.events import EventStream
 from clawblox.world.async_world import AsyncWorld
 
@@ -89,7 +91,7 @@ class Foreground:
             async with Tasks() as tasks, self._world, self._world.events() as events:
                 tasks.start_soon(self._obey, received)
                 with self._starting:
-                    started = await self._start_world()
+                    started = await self._progress.accompany(self._start)
                     tasks.start_soon(self._print_output, started)
                     tasks.start_soon(self._follow, events, started)
                 if self._starting.cancelled_caught:
@@ -97,6 +99,9 @@ class Foreground:
                 await self._is_ending.wait()
                 await self._stop()
         if self._signals:
+            if not self._starting.cancelled_caught:
+                for line in await run_blocking(_summarise, started):
+                    note(line)
             return 128 + self._signals[0]
         if self._is_output_gone:
             return 1
@@ -114,14 +119,6 @@ class Foreground:
             else:
                 # Shortens the grace of the stop under way, which prints what was killed.
                 await self._world.stop_all(grace_seconds=0.0)
-
-    async def _start_world(self) -> StartedWorld:
-        try:
-            async with Tasks() as tasks:
-                tasks.start_soon(self._progress.run)
-                return await self._start()
-        finally:
-            self._progress.clear()
 
     async def _print_output(self, started: StartedWorld) -> None:
         """Print the address, then what the world writes, until it has ended."""
@@ -180,6 +177,11 @@ class Foreground:
         return text
 
 
+def _summarise(started: StartedWorld) -> list[str]:
+    run_dir, name = started.run_dir, started.name
+    return summarise(run_dir, read_instances(run_dir, [name]), stopped=[name], may_resume=True)
+
+
 def stop_signals() -> list[signal.Signals]:
     """Return the signals that end a command; HUP is not one of them under ``nohup``."""
     is_hup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -190,8 +192,6 @@ def _headings(started: StartedWorld, world: str) -> Iterator[str]:
     yield f"World {world!r} is ready at {started.url} ({format_seconds(started.ready_s)})"
     if started.record_dir is not None:
         yield f"Recording to: {started.record_dir}"
-    if started.run_dir != Path.cwd():
-        yield f"Run directory: {started.run_dir}"
     if started.loaded is not None:
         from clawblox.cli.tables.archives import describe_loaded  # takes long to load
 

@@ -12,15 +12,16 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.cli.tables.board import Row, View, make_row, render
+from clawblox.cli.tables.board import View, render
+from clawblox.cli.tables.instance_rows import Row, make_row, name_runs
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import Screen
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.ramp import read_stall_s
-from clawblox.rundir.status import InstanceStatus, read_instances
+from clawblox.rundir.status import InstanceStatus
 
-__all__ = ["LiveTable", "Look", "look_at", "make_rows", "pressure_between"]
+__all__ = ["LiveTable", "Look", "make_rows", "pressure_between"]
 
 _SHORT_REST_S, _LONG_REST_S = 0.25, 1.0
 """Seconds between two looks when something happens, and when nothing does."""
@@ -32,44 +33,56 @@ _DRAW_TIMEOUT_S = 1.0
 
 @attrs.frozen
 class Look:
-    """A run directory at one moment.
+    """Instances at one moment.
 
     Attributes:
-        at: Monotonic time, in seconds.
         instances: The instances, running or not.
+        notes: How slow starts are going, by run directory and name.
+        at: Monotonic time, in seconds.
         stall_s: Seconds in which some task waited for a processor, since an arbitrary beginning;
             None where the kernel does not tell.
     """
 
-    at: float
     instances: Sequence[InstanceStatus]
-    stall_s: float | None
+    notes: Mapping[tuple[Path, str], str] = attrs.field(factory=dict)
+    at: float = attrs.field(factory=time.monotonic)
+    stall_s: float | None = attrs.field(factory=read_stall_s)
 
 
-def look_at(run_dir: Path) -> Look:
-    """Look at a run directory. Blocks."""
-    return Look(time.monotonic(), read_instances(run_dir), read_stall_s())
-
-
-def make_rows(before: Look | None, now: Look, states: Mapping[str, str]) -> list[Row]:
+def make_rows(
+    before: Look | None, now: Look, states: Mapping[str, str], *, names_runs: bool = False
+) -> list[Row]:
     """Return the rows of the table.
 
     Args:
         before: An earlier look, to measure the CPU share from; None leaves it out.
         now: The later look.
         states: States by name of the instance, which win over those on disk.
+        names_runs: Whether the rows name the runs.
     """
-    cpu_before = {(old.name, old.pid): old.cpu_s for old in before.instances} if before else {}
+    cpu_before = (
+        {(old.run_dir, old.name, old.pid): old.cpu_s for old in before.instances}
+        if (before)
+        else {}
+    )
     elapsed_s = now.at - before.at if before else 0.0
+    runs = sorted({status.run_dir for status in now.instances}) if names_runs else []
+    run_names = name_runs(runs)
 
     def cpu_share(status: InstanceStatus) -> float | None:
-        earlier_s = cpu_before.get((status.name, status.pid))
+        earlier_s = cpu_before.get((status.run_dir, status.name, status.pid))
         if earlier_s is None or status.cpu_s is None or not elapsed_s:
             return None
         return max(0.0, status.cpu_s - earlier_s) / elapsed_s
 
     rows = [
-        make_row(status, states.get(status.name, status.state), cpu_share(status))
+        make_row(
+            status,
+            states.get(status.name, status.state),
+            cpu_share(status),
+            run=run_names.get(status.run_dir, ""),
+            note=now.notes.get((status.run_dir, status.name), ""),
+        )
         for status in now.instances
     ]
     known = {status.name for status in now.instances}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,10 +17,13 @@ from clawblox.cli.running.displays import Display
 from clawblox.cli.running.foreground import stop_signals
 from clawblox.cli.tables.formatting import format_seconds, printable, suggest
 from clawblox.cli.tables.instance_states import InstanceStates
+from clawblox.cli.tables.summary import summarise
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import BatchError
 from clawblox.results import StartedWorld
+from clawblox.rundir.status import read_instances
 from clawblox.telemetry.events import EventStream
 from clawblox.world.async_world import AsyncWorld
 
@@ -106,8 +110,18 @@ class Orchestrator:
             finally:
                 if self._starter is not None:
                     await self._starter.finish()
-            await self._display.finish()
+            await self._display.finish(await run_blocking(self._summarise))
         return self._status()
+
+    def _summarise(self) -> list[str]:
+        statuses = read_instances(self._run_dir)
+        return summarise(
+            self._run_dir,
+            [status for status in statuses if status.orchestrator_pid == os.getpid()],
+            stopped=self._states.stopped,
+            may_resume=bool(self._signals),
+            names_logs=bool(self._signals),  # otherwise the error does
+        )
 
     def _status(self) -> int:
         if self._signals:
@@ -149,7 +163,7 @@ class Orchestrator:
 
     def _say_with_hint(self, text: str) -> None:
         first = "saves and stops" if self._options.save_at_end else "stops"
-        hint = f" Ctrl-C {first} all instances; a second Ctrl-C kills them."
+        hint = f" Ctrl-C {first} all; a second Ctrl-C kills them."
         self._display.say(text if self._starter else text + hint)
 
     # -- while they run ---------------------------------------------------------------------------

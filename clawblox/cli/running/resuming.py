@@ -77,7 +77,7 @@ def show_interruption(found: Interruption, run_dir: Path) -> None:
     share = f"{count}" if count == total else f"{count} of {total}"
     plural = "" if total == 1 else "s"
     click.echo(f"Resuming {share} instance{plural} of {shorten_path(run_dir)}:")
-    for line in describe_interruption(found, run_dir):
+    for line in describe_interruption(found):
         click.echo(line)
 
 

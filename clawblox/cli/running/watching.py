@@ -1,4 +1,4 @@
-"""Watching a run from outside, for ``ps --follow``: the live table, or a line for each change."""
+"""Watching runs from outside, for ``ps --watch``: the live table, or a line for each change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from pathlib import Path
 
 import anyio
 
-from clawblox.cli.running.live_table import LiveTable, Look, look_at, make_rows, pressure_between
+from clawblox.cli.running.live_table import LiveTable, Look, make_rows, pressure_between
+from clawblox.cli.running.scopes import Scope
+from clawblox.cli.running.start_probe import SlowStarts
 from clawblox.cli.tables.board import View
 from clawblox.cli.tables.event_lines import EventLine, RecentEvents, changes_between
 from clawblox.cli.tables.formatting import shorten_path
+from clawblox.cli.tables.instance_rows import name_runs
+from clawblox.cli.tables.summary import summarise
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
-from clawblox.rundir.status import OVER, InstanceStatus, count_waiting, run_owner
+from clawblox.rundir.status import OVER, InstanceStatus, count_waiting, read_runs, run_owner
 from clawblox.system.clock import utc_now
 
 __all__ = ["watch"]
@@ -26,17 +30,21 @@ _INTERVAL_S = 1.0
 _RECENT_EVENTS = 16
 
 
-async def watch(run_dir: Path) -> None:
-    """Show what happens in a run directory until nothing runs in it any more.
+async def watch(scope: Scope) -> None:
+    """Show what happens until nothing runs any more.
 
     Raises:
         OSError: The output is a file, and the disk is full.
 
     Cancellation: the table stays on the terminal as it was drawn last.
     """
-    watcher = _Watcher(run_dir)
+    watcher = _Watcher(scope)
     with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
         await (_draw if output.is_terminal else _print)(output, watcher)
+        if watcher.is_finished:
+            summary = await run_blocking(watcher.summarise)
+            for line in ["", *summary] if output.is_terminal and summary else summary:
+                await output.write_line(line)
 
 
 async def _draw(output: Output, watcher: _Watcher) -> None:
@@ -58,48 +66,70 @@ async def _print(output: Output, watcher: _Watcher) -> None:
 
 
 class _Watcher:
-    """Looks at a run directory again and again, and finds what changed.
+    """Looks at runs again and again, and finds what changed.
 
     Attributes:
         news: Changes that have not been shown yet.
         is_finished: Whether nothing runs, and no orchestrator is about to start anything.
     """
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.news: deque[EventLine] = deque()
         self.is_finished = False
-        self._run_dir = run_dir
+        self._scope = scope
+        self._seen: set[tuple[Path, str]] = set()
         self._last: Sequence[InstanceStatus] = ()
+        self._has_drawn = False
         self._waiting = 0
+        self._slow_starts = SlowStarts()
         self._recent_events = RecentEvents(_RECENT_EVENTS)
 
     def look(self) -> Look:
         """Look once more. Blocks."""
-        has_owner = run_owner(self._run_dir) is not None
-        now = look_at(self._run_dir)
-        self.news.extend(changes_between(self._last, now.instances))
-        self._waiting = count_waiting(self._run_dir)
-        self._last = now.instances
-        self.is_finished = not has_owner and all(status.state in OVER for status in now.instances)
-        return now
+        runs = self._scope.find()
+        has_owner = any(run_owner(run_dir) is not None for run_dir in runs)
+        found = [status for status in read_runs(runs) if self._is_shown(status)]
+        run_names = {} if self._scope.is_one_run else name_runs(runs)
+        self.news.extend(changes_between(self._last, found, run_names))
+        self._waiting = sum(map(count_waiting, runs))
+        self._last = found
+        self.is_finished = not has_owner and all(status.state in OVER for status in found)
+        return Look(found, self._slow_starts.look(found))
+
+    def _is_shown(self, status: InstanceStatus) -> bool:
+        key = status.run_dir, status.name
+        if self._scope.shows(status):
+            self._seen.add(key)
+        return key in self._seen  # what was seen running is also seen to end
 
     def compose(self, before: Look | None, now: Look) -> View:
         """Return what the table shows."""
         while self.news:
             change = self.news.popleft()
-            if change.is_trouble:
+            if self._has_drawn or change.is_trouble:  # the table shows what was there before
                 self._recent_events.add(change)
+        self._has_drawn = True
         waiting = {"waiting": self._waiting} if self._waiting else {}
-        worlds = ", ".join(sorted({status.world for status in now.instances}))
         return View(
-            title=f"{worlds} · {shorten_path(self._run_dir)}",
+            title=self._scope.title or self._describe_run(now.instances),
             elapsed_s=None if self.is_finished else _run_time(now.instances),
             counts={**waiting, **Counter(status.state for status in now.instances)},
-            rows=make_rows(before, now, {}),
+            rows=make_rows(before, now, {}, names_runs=not self._scope.is_one_run),
             pressure=None if self.is_finished else pressure_between(before, now),
             event_lines=self._recent_events.last(_RECENT_EVENTS),
-            notice="" if self.is_finished else "Ctrl-C closes this table; the run goes on.",
+            notice="" if self.is_finished else "Ctrl-C closes this table and stops nothing.",
         )
+
+    def _describe_run(self, instances: Sequence[InstanceStatus]) -> str:
+        worlds = ", ".join(sorted({status.world for status in instances}))
+        return " · ".join((worlds, *map(shorten_path, self._scope.find())))
+
+    def summarise(self) -> list[str]:
+        """Return how the instances ended, and what to type to go on; empty for several runs."""
+        if not self._scope.is_one_run:
+            return []
+        (run_dir,) = self._scope.find()
+        return summarise(run_dir, self._last)
 
 
 def _run_time(instances: Sequence[InstanceStatus]) -> float | None:

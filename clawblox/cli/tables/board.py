@@ -7,37 +7,27 @@ imports rich.
 from __future__ import annotations
 
 import io
+import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
-from rich.console import Console, Group, JustifyMethod, RenderableType
-from rich.table import Table
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from clawblox.cli.tables.columns import (
+    GAP,
+    FittedColumn,
+    fit_columns,
+    format_line,
+    text_width,
+)
 from clawblox.cli.tables.event_lines import EventLine
-from clawblox.cli.tables.formatting import format_age, format_bytes, format_end, format_seconds
-from clawblox.rundir.status import OVER, InstanceStatus
+from clawblox.cli.tables.formatting import format_seconds
+from clawblox.cli.tables.instance_rows import Row, instance_columns, order_states
 
-__all__ = ["Row", "View", "make_row", "render"]
+__all__ = ["View", "render"]
 
-_COLUMNS = {
-    "INSTANCE": 8,
-    "STATE": 10,
-    "PID": 6,
-    "PORT": 5,
-    "UPTIME": 6,
-    "RSS": 6,
-    "CPU": 4,
-    "SAVED": 5,
-    "SIM TIME": 8,
-    "RESTARTS": 8,
-}
-"""The headings and the least width of each column, which keeps the columns in place."""
-
-_TEXTS = ("INSTANCE", "STATE")
-_WIDEST_STATE = 24
-"""Keeps a long reason of a halt from pushing other columns off; its event has the whole reason."""
 _STYLES = {
     "failed": "bold red",
     "halted": "bold red",
@@ -49,67 +39,14 @@ _STYLES = {
     "ready": "green",
     "exited": "dim",
 }
-"""Styles of the states, those that need attention first."""
+"""Styles of the states. They only stress what the words say."""
 
-_RANKS = {state: rank for rank, state in enumerate(_STYLES)}
 _MAX_EVENTS = 6
+_LINES_TO_WRAP = 16
+_ROWS_BEFORE_EVENTS = 3
 _FIXED_LINES = 6
 """Two header lines, an empty one, the headings, an empty one, the notice."""
-
-
-@attrs.frozen
-class Row:
-    """One line of the table.
-
-    Attributes:
-        name: Name of the instance.
-        state: Its state.
-        exit: How it ended, or why it halted; empty while it runs.
-        is_bad: Whether it ended badly.
-        cells: The columns after the state.
-    """
-
-    name: str
-    state: str
-    exit: str = ""
-    is_bad: bool = False
-    cells: tuple[str, ...] = ()
-
-    @property
-    def style(self) -> str:
-        """Style of its state."""
-        return "red" if self.is_bad else _STYLES.get(self.state, "")
-
-    @property
-    def rank(self) -> tuple[int, str]:
-        """Sort key when not all rows fit: those that need attention come first."""
-        return 0 if self.is_bad else _RANKS.get(self.state, len(_RANKS)), self.name
-
-
-def make_row(status: InstanceStatus, state: str, cpu_share: float | None) -> Row:
-    """Return the row of an instance.
-
-    Args:
-        status: The instance.
-        state: Its state, which the caller may know better than the disk.
-        cpu_share: Processors in use, 1.0 for a whole one; None if not known.
-    """
-    return Row(
-        status.name,
-        state,
-        format_end(status) if state in OVER else "",
-        is_bad=state == status.state and status.has_died,
-        cells=(
-            "" if status.pid is None else str(status.pid),
-            str(status.port),
-            format_seconds(status.uptime_s),
-            format_bytes(status.rss_bytes),
-            "" if cpu_share is None else f"{cpu_share:.0%}",
-            format_age(status.saved_at),
-            "" if status.sim_time is None else f"{status.sim_time:.1f}",
-            str(status.restarts or ""),
-        ),
-    )
+_NOTE_INDENT = "      "
 
 
 @attrs.frozen
@@ -160,42 +97,52 @@ def render(view: View, columns: int, lines: int) -> list[str]:
 
 
 def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
-    event_lines = view.event_lines[-min(_MAX_EVENTS, lines // 4) :] if lines >= 4 else ()
+    notice = [view.notice]
+    if lines >= _LINES_TO_WRAP:
+        notice = textwrap.wrap(view.notice, columns, max_lines=2, placeholder="…") or [""]
+    lines -= len(notice) - 1
+    for_events = lines - _FIXED_LINES - 1 - min(len(view.rows), _ROWS_BEFORE_EVENTS)
+    most = max(0, min(_MAX_EVENTS, lines // 4, for_events))
+    event_lines = view.event_lines[-most:] if most else ()
     room = max(1, lines - _FIXED_LINES - len(event_lines) - bool(event_lines))
-    shown, hidden = _select(view.rows, room)
+    shown, noted, hidden = _select(view.rows, room)
     yield _first_line(view, columns)
     yield _line(_counts(view.counts), view.ramp)
     yield ""
-    yield _table(shown)
+    yield from _table(shown, noted, columns)
     if hidden:
-        more = ", ".join(f"{count} {state}" for state, count in _ordered(hidden))
+        more = ", ".join(f"{count} {state}" for state, count in order_states(hidden))
         yield _line(Text(f"… and {sum(hidden.values())} more: {more}", style="dim"))
     yield ""
     for event_line in event_lines:
         yield _format_event(event_line)
     if event_lines:
         yield ""
-    yield _line(Text(view.notice, style="dim"))
+    for line in notice:
+        yield _line(Text(line, style="dim"))
 
 
-def _select(rows: Sequence[Row], room: int) -> tuple[list[Row], Mapping[str, int]]:
-    """Return the rows that fit, and how many of each state are left out."""
-    by_name = sorted(rows, key=lambda row: row.name)
-    if len(rows) <= room:
-        return by_name, {}
+def _select(rows: Sequence[Row], room: int) -> tuple[list[Row], Collection[Row], Mapping[str, int]]:
+    """Return the rows that fit, those whose notes fit, and how many of each state are left out."""
     ranked = sorted(rows, key=lambda row: row.rank)
-    shown, left = ranked[: max(room - 1, 0)], ranked[max(room - 1, 0) :]
-    return shown, Counter(row.state for row in left)
-
-
-def _ordered(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda pair: _RANKS.get(pair[0], len(_RANKS)))
+    if len(rows) <= room:
+        shown, left = ranked, []
+    else:
+        kept = max(room - 1 - min(room // 4, sum(bool(row.note) for row in rows)), 0)
+        shown, left = ranked[:kept], ranked[kept:]
+    note_room = room - len(shown) - bool(left)
+    noted = [row for row in shown if row.note][:note_room]
+    if not left:
+        shown = sorted(shown, key=lambda row: (row.run, row.name))
+    return shown, noted, Counter(row.state for row in left)
 
 
 def _first_line(view: View, columns: int) -> Text:
     elapsed = "" if view.elapsed_s is None else format_seconds(view.elapsed_s)
     pressure = "" if view.pressure is None else f"CPU pressure {view.pressure:.0%}"
     right = "   ".join(filter(None, (pressure, elapsed)))
+    if text_width(view.title) + 2 + len(right) > columns:
+        right = elapsed  # the title tells which run this is
     title = Text(view.title, style="bold", no_wrap=True, overflow="ellipsis")
     title.truncate(max(columns - len(right) - 2, 0), overflow="ellipsis", pad=True)
     return title.append(f"  {right}", style="not bold")
@@ -203,20 +150,30 @@ def _first_line(view: View, columns: int) -> Text:
 
 def _counts(counts: Mapping[str, int]) -> Text:
     return Text(" · ").join(
-        Text(f"{count} {state}", style=_STYLES.get(state, "")) for state, count in _ordered(counts)
+        Text(f"{count} {state}", style=_STYLES.get(state, ""))
+        for state, count in order_states(counts)
     )
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading, width in _COLUMNS.items():
-        justify: JustifyMethod = "left" if heading in _TEXTS else "right"
-        widest = _WIDEST_STATE if heading == "STATE" else None
-        table.add_column(heading, justify=justify, min_width=width, max_width=widest, no_wrap=True)
-    for row in rows:
-        state = Text(" ".join(filter(None, (row.state, row.exit))), style=row.style)
-        table.add_row(row.name, state, *row.cells)
-    return table
+def _table(rows: Sequence[Row], noted: Collection[Row], columns: int) -> Iterator[Text]:
+    fitted = fit_columns(instance_columns(rows, is_live=True), columns)
+    yield _line(Text(format_line(fitted, None), style="dim"))
+    for place, row in enumerate(rows):
+        yield _format_row(fitted, place, row)
+        if row in noted:
+            yield _line(Text(_NOTE_INDENT + row.note, style="dim"))
+
+
+def _format_row(fitted: Sequence[FittedColumn], place: int, row: Row) -> Text:
+    style = "red" if row.is_bad else _STYLES.get(row.state, "")
+    line = Text(GAP).join(
+        Text(
+            one.format_cell(one.column.cells[place]), style if one.column.heading == "STATE" else ""
+        )
+        for one in fitted
+    )
+    line.rstrip()
+    return _line(line)
 
 
 def _format_event(event_line: EventLine) -> Text:

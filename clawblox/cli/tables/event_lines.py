@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -173,21 +175,24 @@ class RecentEvents:
 
 
 def changes_between(
-    before: Sequence[InstanceStatus], now: Sequence[InstanceStatus]
+    before: Sequence[InstanceStatus],
+    now: Sequence[InstanceStatus],
+    run_names: Mapping[Path, str] = MappingProxyType({}),
 ) -> Iterator[EventLine]:
-    """Yield what changed between two looks at a run directory. Blocks: it reads logs.
+    """Yield what changed between two looks at run directories. Blocks: it reads logs.
 
     Args:
         before: The earlier look; empty to have every instance of the later look as a change.
         now: The later look.
+        run_names: What the lines call the runs; empty for one run, which they do not name.
     """
-    known = {status.name: status for status in before}
+    known = {(status.run_dir, status.name): status for status in before}
     for status in now:
-        last = known.get(status.name)
+        last = known.get((status.run_dir, status.name))
         if last is None or (last.state, last.restarts) != (status.state, status.restarts):
             yield EventLine(
                 status.ended_at or format_utc(utc_now()),
-                status.name,
+                " ".join(filter(None, (run_names.get(status.run_dir), status.name))),
                 printable(_describe_status(status)),
                 is_trouble=status.has_died or status.state == "restarting",
             )

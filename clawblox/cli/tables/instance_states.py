@@ -25,11 +25,13 @@ class InstanceStates:
         by_name: The state of each instance, in the words of ``clawblox ps``.
         failures: The error of each instance whose start failed, or that ended without being
             stopped.
+        stopped: Names of the instances that were stopped.
     """
 
     def __init__(self, planned: int) -> None:
         self.by_name: dict[str, str] = {}
         self.failures: dict[str, Exception] = {}
+        self.stopped: set[str] = set()
         self._ends: dict[str, tuple[str, str]] = {}
         self._planned = planned
         self._is_start_done = False
@@ -84,6 +86,7 @@ class InstanceStates:
             case "started":
                 was_ready = self.by_name.get(name) == "restarting"
                 self.by_name[name] = "restarting" if was_ready else "starting"
+                self.stopped.discard(name)
             case "ready" | "restarting":
                 self.by_name[name] = event.kind
             case "start_failed" if self.by_name.get(name) != "restarting":
@@ -96,6 +99,7 @@ class InstanceStates:
                 self._fail(name, state, WorldExitedError(text, instance=name))
             case "stopped":
                 self.by_name[name] = "exited"
+                self.stopped.add(name)
 
     def _take_end(self, name: str, detail: Mapping[str, Any]) -> None:
         state = "exited" if detail.get("halt") is None else "halted"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 from clawblox.cli.tables.formatting import format_age, format_seconds, printable, shorten_path
 from clawblox.results import SavedSnapshot
@@ -15,11 +14,11 @@ from clawblox.rundir.records import InstanceRecord
 __all__ = ["describe_interruption", "describe_left"]
 
 
-def describe_interruption(found: Interruption, run_dir: Path) -> Iterator[str]:
+def describe_interruption(found: Interruption) -> Iterator[str]:
     """Yield a line for each instance that goes on, and one for those that are left alone."""
     width = max((len(record.name) for record in found.records), default=0)
     for instance in found.instances:
-        yield f"  {instance.record.name:{width}}  {printable(_describe(instance, run_dir))}"
+        yield f"  {instance.record.name:{width}}  {printable(_describe(instance))}"
     if found.left:
         yield f"Left alone: {describe_left(found)}"
 
@@ -32,21 +31,21 @@ def describe_left(found: Interruption) -> str:
     return "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 
 
-def _describe(instance: Interrupted, run_dir: Path) -> str:
+def _describe(instance: Interrupted) -> str:
     if instance.problem is not None:
         return f"cannot go on: {instance.problem}"
     if not instance.number:
         return "begins now: it was waiting to be started"
     if instance.save is None:
         return f"as its run began: {instance.reason}"
-    text = _describe_save(instance.save, instance.record, run_dir)
+    text = _describe_save(instance.save, instance.record)
     return text if instance.reason is None else f"{text}, because {instance.reason}"
 
 
-def _describe_save(save: SavedSnapshot, record: InstanceRecord, run_dir: Path) -> str:
+def _describe_save(save: SavedSnapshot, record: InstanceRecord) -> str:
     path = save.path
     with contextlib.suppress(ValueError):
-        path = path.relative_to(run_dir)
+        path = path.relative_to(record.instance_dir)
     time = [] if save.time is None else [f"sim time {save.time:g}"]
     return ", ".join((f"from {shorten_path(path)}", *time, _describe_age(save, record)))
 

@@ -1,0 +1,175 @@
+"""What changed between two observations, by path: a pure function of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, Literal
+
+import attrs
+
+from clawblox.cli.playing.paths import add_id, add_index, add_key
+from clawblox.cli.playing.values import Paint, format_inline, no_paint
+
+__all__ = ["ABSENT", "Difference", "find_differences", "format_difference"]
+
+_MAX_DEPTH = 50
+_MAX_CHARS = 60
+
+
+class _Absent(Enum):
+    ABSENT = "absent"
+
+
+ABSENT: Final = _Absent.ABSENT
+"""Stands for a value that is not there."""
+
+
+@attrs.frozen
+class Difference:
+    """A place that differs between two observations.
+
+    Attributes:
+        path: The place; empty for the whole observation.
+        before: What was there; :data:`ABSENT` for nothing.
+        after: What is there now; :data:`ABSENT` for nothing.
+        is_order: Whether only the order of a list of objects differs: the values are their ids.
+    """
+
+    path: str
+    before: Any | Literal[_Absent.ABSENT]
+    after: Any | Literal[_Absent.ABSENT]
+    is_order: bool = False
+
+
+def find_differences(before: Any, after: Any) -> list[Difference]:  # noqa: ANN401 - JSON
+    """Return where two values differ; nothing exactly if they are equal as JSON.
+
+    Members of objects are compared by key. Objects in a list are compared by their ``id`` if each
+    of them has one of its own, the items of other lists of the same length by their place. A list
+    of another length, and a list of numbers, texts or literals, is one value, unless items were
+    only added at its end or removed there.
+    """
+    return list(_compare(before, after, "", 0))
+
+
+def format_difference(difference: Difference, paint: Paint = no_paint) -> str:
+    """Return a difference as a line."""
+    path = paint("key", f"{difference.path}:" if difference.path else "observation:")
+    before, after = difference.before, difference.after
+    if before is ABSENT:
+        return f"{path} {paint('note', 'new')} {_format(after)}"
+    if after is ABSENT:
+        return f"{path} {paint('note', 'gone')}"
+    if difference.is_order:
+        return f"{path} {paint('note', 'order')} {_format(after)}"
+    texts = _format(before), _format(after)
+    if texts[0] == texts[1]:  # the difference is in what was rounded or cut
+        if isinstance(after, str | list | Mapping):
+            return f"{path} {paint('note', _count(before, after))}"
+        texts = repr(before), repr(after)
+    return f"{path} {texts[0]} {paint('note', '->')} {texts[1]}"
+
+
+def _format(value: Any) -> str:  # noqa: ANN401 - JSON
+    return format_inline(value, max_chars=_MAX_CHARS)
+
+
+def _count(before: Any, after: Any) -> str:  # noqa: ANN401 - JSON
+    """Describe a change that the texts of both values do not show."""
+    if isinstance(after, list) and len(before) == len(after):
+        changed = sum(not _is_equal(*pair) for pair in zip(before, after, strict=True))
+        return f"{changed} of {len(after)} items changed"
+    return "changed"
+
+
+def _compare(before: Any, after: Any, path: str, depth: int) -> Iterator[Difference]:  # noqa: ANN401
+    if depth <= _MAX_DEPTH and isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from _compare_objects(before, after, path, depth)
+    elif depth <= _MAX_DEPTH and isinstance(before, list) and isinstance(after, list):
+        yield from _compare_lists(before, after, path, depth)
+    elif not _is_equal(before, after):
+        yield Difference(path, before, after)
+
+
+def _compare_objects(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: str, depth: int
+) -> Iterator[Difference]:
+    for key, value in before.items():
+        place = add_key(path, key)
+        if key in after:
+            yield from _compare(value, after[key], place, depth + 1)
+        else:
+            yield Difference(place, value, ABSENT)
+    for key, value in after.items():
+        if key not in before:
+            yield Difference(add_key(path, key), ABSENT, value)
+
+
+def _compare_lists(
+    before: Sequence[Any], after: Sequence[Any], path: str, depth: int
+) -> Iterator[Difference]:
+    named_before, named_after = _by_id(before), _by_id(after)
+    if named_before is not None and named_after is not None:
+        yield from _compare_named(named_before, named_after, path, depth)
+        return
+    if not any(isinstance(item, Mapping | list) for item in (*before, *after)):
+        if not _is_equal(before, after):
+            yield Difference(path, before, after)
+        return
+    common = min(len(before), len(after))
+    if len(before) != len(after) and not _is_equal(before[:common], after[:common]):
+        yield Difference(path, before, after)
+        return
+    for index in range(common):
+        yield from _compare(before[index], after[index], add_index(path, index), depth + 1)
+    for index in range(common, len(after)):
+        yield Difference(add_index(path, index), ABSENT, after[index])
+    for index in reversed(range(common, len(before))):
+        yield Difference(add_index(path, index), before[index], ABSENT)
+
+
+def _by_id(items: Sequence[Any]) -> dict[str, Mapping[str, Any]] | None:
+    """Return objects by their ids; None unless each has an id of its own."""
+    found = {}
+    for item in items:
+        name = item.get("id") if isinstance(item, Mapping) else None
+        if not isinstance(name, str):
+            return None
+        found[name] = item
+    return found if len(found) == len(items) else None
+
+
+def _compare_named(
+    before: Mapping[str, Mapping[str, Any]],
+    after: Mapping[str, Mapping[str, Any]],
+    path: str,
+    depth: int,
+) -> Iterator[Difference]:
+    for name, item in before.items():
+        place = add_id(path, name)
+        if name in after:
+            yield from _compare(item, after[name], place, depth + 1)
+        else:
+            yield Difference(place, item, ABSENT)
+    added = [name for name in after if name not in before]
+    for name in added:
+        yield Difference(add_id(path, name), ABSENT, after[name])
+    # What follows from the above: those that stay keep their order, and new ones come last.
+    expected = [*(name for name in before if name in after), *added]
+    if expected != list(after):
+        yield Difference(path, expected, list(after), is_order=True)
+
+
+def _is_equal(before: Any, after: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether two values are equal as JSON: ``true`` is not 1, and NaN is NaN."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return before.keys() == after.keys() and all(
+            _is_equal(value, after[key]) for key, value in before.items()
+        )
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(_is_equal, before, after))
+    if isinstance(before, bool) or isinstance(after, bool):
+        return before is after
+    is_nan = before != before and after != after
+    return bool(before == after or is_nan)

@@ -1,0 +1,108 @@
+"""The line editor of a session on a terminal: the only module that knows prompt_toolkit.
+
+Messages that arrive while a line is typed are shown above it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from clawblox.cli.playing.consoles import Complete, colours
+from clawblox.cli.terminal.output import Output
+
+__all__ = ["EditorConsole"]
+
+
+class EditorConsole:
+    """A terminal with a line editor.
+
+    Args:
+        prompt: What is shown where a person types.
+        history_file: Keeps the lines of all sessions; if it cannot be written, they are kept for
+            this session only.
+        complete: Returns the lines that what was typed so far can become.
+    """
+
+    is_interactive = True
+
+    def __init__(self, prompt: str, history_file: Path, complete: Complete) -> None:
+        self._prompt = prompt
+        self._output = Output(sys.stdout)
+        self.paint = colours(self._output)
+        # The answer of a terminal that is asked for its cursor's position could come too late.
+        output = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
+        output.enable_cpr = False
+        self._session: PromptSession[str] = PromptSession(
+            output=output,
+            history=_open_history(history_file),
+            completer=_LineCompleter(complete),
+            complete_while_typing=False,
+        )
+
+    def __enter__(self) -> EditorConsole:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._output.__exit__(None, None, None)
+
+    @property
+    def width(self) -> int:
+        """Columns of a line."""
+        return self._output.size.columns
+
+    async def read_line(self) -> str | None:
+        """Return the next line that was typed; None after Ctrl-D.
+
+        Cancellation: what was typed so far is lost.
+        """
+        while True:
+            try:
+                return await self._session.prompt_async(self._prompt, handle_sigint=False)
+            except KeyboardInterrupt:  # Ctrl-C clears the line
+                continue
+            except EOFError:
+                return None
+
+    async def show(self, lines: Sequence[str]) -> None:
+        """Show lines, above the one that is being typed."""
+        text = "".join(f"{line}\n" for line in lines)
+        await run_in_terminal(lambda: self._write(text))
+
+    async def complain(self, text: str) -> None:
+        """Show an error, or a note that is no result."""
+        await self.show([text])
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text.encode(errors="replace").decode())
+        sys.stdout.flush()
+
+
+def _open_history(path: Path) -> History:
+    """Return the history in a file, private, or one that is not kept."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        return FileHistory(str(path))
+    return InMemoryHistory()
+
+
+class _LineCompleter(Completer):
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+
+    def get_completions(self, document: Document, _event: CompleteEvent) -> Iterator[Completion]:
+        """Yield the lines that the text before the cursor can become."""
+        typed = document.text_before_cursor.lstrip()
+        for line in self._complete(typed):
+            yield Completion(line, start_position=-len(typed))

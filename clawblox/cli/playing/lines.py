@@ -1,0 +1,115 @@
+"""The lines that a person types in a session, as commands: a pure function of the text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.errors import UsageError
+
+__all__ = ["NO_DATA", "VERBS", "Line", "Verb", "complete_line", "parse_data", "parse_line"]
+
+Verb: TypeAlias = Literal["act", "observe", "changes", "show", "say", "chat", "api", "help", "quit"]
+
+VERBS: Final[Mapping[Verb, tuple[str, str]]] = {
+    "act": ("[act] TYPE [DATA]", "Send an input, and show what it changed."),
+    "observe": ("observe", "Show what you see."),
+    "changes": ("changes", "Show what has changed since you last looked."),
+    "show": ("show [PATH]", "Show all of the last observation, or one part of it."),
+    "say": ("say TEXT", "Say something to the other agents."),
+    "chat": ("chat", "Show the last messages."),
+    "api": ("api", "Show the documentation of the world."),
+    "help": ("help", "Show this, and the inputs of the world."),
+    "quit": ("quit", "Leave the world; so does Ctrl-D."),
+}
+"""How each command is typed, and what it does."""
+
+NO_DATA: Final = ""
+"""Text of the data of an input without any."""
+
+_TAKES_TEXT: Final = ("act", "say", "show")
+_SHOWN_CHARS = 20
+_WORD = re.compile(r"[^\W\d][\w-]*")
+
+
+@attrs.frozen
+class Line:
+    """A command.
+
+    Attributes:
+        verb: What is to be done.
+        text: What is said, the path that is shown, or the type of an input.
+        data: Data of an input; None for none.
+        is_short: Whether an input was typed without ``act``.
+    """
+
+    verb: Verb
+    text: str = ""
+    data: Any = None
+    is_short: bool = False
+
+
+def parse_line(text: str) -> Line | None:
+    """Return the command of a line; None for an empty line or a comment.
+
+    A first word that is no command is the type of an input.
+
+    Raises:
+        UsageError: A word is missing or too much, or the data is not JSON.
+    """
+    text = text.strip()
+    if not text or text.startswith("#"):
+        return None
+    word, _, rest = text.partition(" ")
+    rest = rest.strip()
+    verb = next((verb for verb in VERBS if verb == word), None)
+    if verb is None:
+        return Line("act", word, parse_data(rest), is_short=True)
+    if verb == "act":
+        kind, _, data = rest.partition(" ")
+        if not kind:
+            raise UsageError("act needs the type of an input", hint="help shows the inputs")
+        return Line("act", kind, parse_data(data.strip()))
+    if verb == "say" and not rest:
+        raise UsageError("say needs a text")
+    if rest and verb not in _TAKES_TEXT:
+        hint = f"to send an input of this type: act {text}"
+        raise UsageError(f"{verb} takes nothing, not {rest!r}", hint=hint)
+    return Line(verb, rest)
+
+
+def parse_data(text: str) -> Any:  # noqa: ANN401 - JSON
+    """Return the data of an input: JSON, or a single word, which is a text; None for no data.
+
+    Raises:
+        UsageError: It is neither; says where.
+    """
+    if text == NO_DATA:
+        return None
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise UsageError("the data is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        if _WORD.fullmatch(text):
+            return text
+        read = text[: error.pos][-_SHOWN_CHARS:]
+        place = f"after {read!r}" if read else "at its start"
+        hint = 'data looks like {"direction": [1, 0]}, "north" or 3'
+        raise UsageError(f"the data is not JSON: {error.msg} {place}", hint=hint) from None
+
+
+def complete_line(typed: str, examples: Sequence[str]) -> list[str]:
+    """Return the lines that what was typed so far can become: commands, and inputs.
+
+    Args:
+        typed: The text before the cursor.
+        examples: The inputs of the world, as they can be typed.
+    """
+    known = [*examples, *VERBS, *(f"act {example}" for example in examples)]
+    start = typed.casefold()
+    return [line for line in known if line.casefold().startswith(start)]

@@ -1,0 +1,313 @@
+"""A session: the commands that a person or a script gives, and what happens meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+
+from clawblox.cli.playing.agents import Player
+from clawblox.cli.playing.chat import Chat, Message
+from clawblox.cli.playing.consoles import Console
+from clawblox.cli.playing.differences import find_differences, format_difference
+from clawblox.cli.playing.examples import InputExample
+from clawblox.cli.playing.lines import VERBS, Line, parse_line
+from clawblox.cli.playing.paths import find_value
+from clawblox.cli.playing.values import format_value
+from clawblox.cli.tables.event_lines import describe_error
+from clawblox.cli.tables.formatting import printable, printable_lines
+from clawblox.concurrency.tasks import Tasks
+from clawblox.errors import (
+    ActionRefusedError,
+    ClawbloxError,
+    WorldCallError,
+    WorldExitedError,
+)
+from clawblox.rundir.presence import Presence
+
+__all__ = ["Session"]
+
+_CHAT_INTERVAL_S = 1.0
+_LIFE_INTERVAL_S = 0.25
+_DECISION_TIMEOUT_S = 2.0
+"""How long to wait, after a death, for the orchestrator to restart the instance or to end it."""
+
+_MAX_DIFFERENCES = 40
+_MAX_MESSAGES = 20
+_NO_SUCH_ROUTE: Final = (404, 405, 501)
+
+
+class Session:
+    """What an agent does from a console until its lines end or its world does.
+
+    Args:
+        player: The agent, which has joined.
+        console: Where its commands come from, and what it sees goes.
+        examples: The inputs that the documentation of the world shows.
+    """
+
+    def __init__(self, player: Player, console: Console, examples: Sequence[InputExample]) -> None:
+        self._player = player
+        self._console = console
+        self._examples = examples
+        self._seen: Any = None
+        self._talk = Chat()
+        self._lines = 0
+        self._has_failed = False
+        self._has_ended = False
+        self._life = player.life
+        self._looking = anyio.Lock()
+        self._end = anyio.CancelScope()
+        self._command: anyio.CancelScope | None = None
+
+    async def run(self) -> int:
+        """Obey the lines until they end, ``quit`` is one, or the world does not come back.
+
+        Returns:
+            The exit status: 1 if a command failed or the world ended, else 0.
+
+        Raises:
+            OutputGone: The reader of the output is gone.
+
+        Cancellation: a command that is under way may have taken effect.
+        """
+        async with Tasks() as tasks:
+            with self._end:
+                await self._begin()
+                tasks.start_soon(self._report_messages)
+                tasks.start_soon(self._report_life)
+                while (text := await self._console.read_line()) is not None:
+                    if not await self._obey(text):
+                        break
+        self._has_ended = True
+        return int(self._has_failed or self.has_world_ended)
+
+    @property
+    def has_world_ended(self) -> bool:
+        """Whether the world has ended, and the session with it."""
+        return self._end.cancelled_caught
+
+    async def interrupt(self) -> bool:
+        """Cancel the command that is under way, or clear the line that is typed.
+
+        Returns:
+            Whether the session goes on: it does when a person types, until it has ended.
+
+        Cancellation: the prompt may not be shown again.
+        """
+        if self._has_ended or not self._console.is_interactive:
+            return False
+        if self._command is not None:
+            self._command.cancel()
+        else:
+            await self._console.show([])
+        return True
+
+    async def _begin(self) -> None:
+        """Look for the first time; later observations are compared with this one."""
+        try:
+            self._seen = await self._player.agent.observe()
+        except ClawbloxError as error:
+            await self._explain(error)
+            return
+        if self._console.is_interactive:
+            await self._show_value(self._seen)
+
+    # -- commands ---------------------------------------------------------------------------
+
+    async def _obey(self, text: str) -> bool:
+        """Do what a line says; return whether the session goes on."""
+        self._lines += 1
+        try:
+            line = parse_line(text)
+            if line is None:
+                return True
+            if line.verb == "quit":
+                return False
+            with anyio.CancelScope() as self._command:
+                await _ACTIONS[line.verb](self, line)
+            if self._command.cancelled_caught:
+                await self._complain("interrupted")
+        except ClawbloxError as error:
+            self._has_failed = True
+            await self._explain(error)
+        finally:
+            self._command = None
+        return True
+
+    async def _explain(self, error: ClawbloxError) -> None:
+        if isinstance(error, WorldExitedError) and await self._look():
+            return
+        text = describe_error(error)
+        if isinstance(error, ActionRefusedError):
+            text = f"refused ({error.status}): {printable_lines(error.text.strip())}"
+        is_script = not self._console.is_interactive and self._lines > 0
+        await self._complain(f"line {self._lines}: {text}" if is_script else text)
+        if error.hint:
+            await self._complain(f"  {printable(error.hint)}")
+
+    async def _complain(self, text: str) -> None:
+        await self._console.complain(self._console.paint("error", text))
+
+    async def _act(self, line: Line) -> None:
+        try:
+            await self._show_changes(await self._player.agent.act(line.text, line.data))
+        except ActionRefusedError as error:
+            is_known = line.text in {example.type for example in self._examples}
+            if line.is_short and not is_known and error.hint is None:
+                error.hint = f"{line.text!r} was sent as an input; help lists the commands"
+            raise
+
+    async def _observe(self, _line: Line) -> None:
+        self._seen = await self._player.agent.observe()
+        await self._show_value(self._seen)
+
+    async def _changes(self, _line: Line) -> None:
+        await self._show_changes(await self._player.agent.observe())
+
+    async def _show_changes(self, now: Any) -> None:  # noqa: ANN401 - JSON
+        before, self._seen = self._seen, now
+        if before is None:
+            await self._show_value(now)
+            return
+        paint = self._console.paint
+        found = find_differences(before, now)
+        lines = [format_difference(one, paint) for one in found[:_MAX_DIFFERENCES]]
+        if not found:
+            lines = [paint("note", "nothing changed")]
+        if len(found) > _MAX_DIFFERENCES:
+            more = f"… and {len(found) - _MAX_DIFFERENCES} more changes: show"
+            lines.append(paint("note", more))
+        await self._console.show(lines)
+
+    async def _show(self, line: Line) -> None:
+        if self._seen is None:
+            self._seen = await self._player.agent.observe()
+        value = find_value(self._seen, line.text)
+        await self._show_value(value, is_shortened=False)
+
+    async def _show_value(self, value: Any, *, is_shortened: bool = True) -> None:  # noqa: ANN401
+        console = self._console
+        await console.show(
+            format_value(value, width=console.width, paint=console.paint, is_shortened=is_shortened)
+        )
+
+    async def _say(self, line: Line) -> None:
+        await self._player.agent.say(line.text)
+
+    async def _chat(self, _line: Line) -> None:
+        await self._talk.listen(self._player.agent)
+        messages = list(self._talk.messages)[-_MAX_MESSAGES:]
+        note = self._console.paint("note", "no messages")
+        await self._console.show(list(map(self._format, messages)) or [note])
+
+    async def _api(self, _line: Line) -> None:
+        await self._console.show(printable_lines(await self._player.agent.api()).splitlines())
+
+    async def _help(self, _line: Line) -> None:
+        width = max(len(usage) for usage, _ in VERBS.values())
+        lines = [f"{usage.ljust(width)}  {text}" for usage, text in VERBS.values()]
+        if self._examples:
+            lines += ["", "Inputs in the documentation of this world:"]
+            lines += [f"  {printable(str(example))}" for example in self._examples]
+        await self._console.show(lines)
+
+    # -- what happens meanwhile -----------------------------------------------------------------
+
+    async def _report_messages(self) -> None:
+        """Show what others say; what was said before the session is only counted."""
+        is_first = True
+        while True:
+            try:
+                new = await self._talk.listen(self._player.agent)
+            except WorldCallError as error:
+                if error.status in _NO_SUCH_ROUTE:
+                    return
+            except ClawbloxError:
+                pass  # a command, or the look at its life, tells more
+            else:
+                await self._report_new(new, is_first=is_first)
+                is_first = False
+            await anyio.sleep(_CHAT_INTERVAL_S)
+
+    async def _report_new(self, new: Sequence[Message], *, is_first: bool) -> None:
+        if is_first and new and self._console.is_interactive:
+            text = f"{len(new)} chat message{'s'[: len(new) != 1]} so far: chat"
+            await self._console.show([self._console.paint("note", text)])
+        foreign = [] if is_first else [one for one in new if not self._is_own(one)]
+        if foreign:
+            await self._console.show(list(map(self._format, foreign)))
+
+    def _is_own(self, message: Message) -> bool:
+        access = self._player.agent.access
+        if message.agent_id is not None and access.agent_id is not None:
+            return bool(message.agent_id == access.agent_id)
+        return message.name == access.name
+
+    def _format(self, message: Message) -> str:
+        name = self._console.paint("key", f"{message.name or 'somebody'}:")
+        return f"{name} {message.content}"
+
+    async def _report_life(self) -> None:
+        while True:
+            await anyio.sleep(_LIFE_INTERVAL_S)
+            await self._look()
+
+    async def _look(self) -> bool:
+        """Look whether the world lives; report what is new, and return whether there was."""
+        async with self._looking:
+            before, now = self._life, await self._player.look()
+            if (before.state, before.number) == (now.state, now.number):
+                return False
+            if before.state == "serving":
+                now = await self._decision(now)
+                await self._report_death(before, now)
+            self._life = now
+            if now.state == "serving":
+                await self._come_back()
+            elif now.state == "over":
+                self._end.cancel()
+            return True
+
+    async def _decision(self, life: Presence) -> Presence:
+        """Return an instance that has died once it is over, or about to be restarted."""
+        with anyio.move_on_after(_DECISION_TIMEOUT_S):
+            while life.state == "away" and not life.will_restart:
+                await anyio.sleep(_LIFE_INTERVAL_S)
+                life = await self._player.look()
+        return life
+
+    async def _report_death(self, before: Presence, now: Presence) -> None:
+        error = await self._player.exited_error(before, now)
+        lines = [f"{error.instance}: {error.message}", *(f"  | {line}" for line in error.log_lines)]
+        if now.state == "over":
+            lines.append("It is not restarted.")
+        for line in lines:
+            await self._complain(printable_lines(line))
+
+    async def _come_back(self) -> None:
+        name = self._life.record.name
+        try:
+            is_known = await self._player.rejoin()
+        except ClawbloxError as error:
+            await self._complain(f"{name} serves again, but: {describe_error(error)}")
+            return
+        self._talk = Chat()
+        with suppress(ClawbloxError):  # what was said before the restart is not new
+            await self._talk.listen(self._player.agent)
+        how = "with your session" if is_known else "afresh: you have joined as a new agent"
+        await self._console.complain(f"{name} serves again, {how}")
+
+
+_ACTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "act": Session._act,
+    "observe": Session._observe,
+    "changes": Session._changes,
+    "show": Session._show,
+    "say": Session._say,
+    "chat": Session._chat,
+    "api": Session._api,
+    "help": Session._help,
+}

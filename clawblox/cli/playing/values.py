@@ -1,0 +1,246 @@
+"""Observations as text for people: indented, numbers rounded, long lists shortened.
+
+Pure: a value goes in, lines come out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from clawblox.cli.playing.paths import add_index, add_key
+from clawblox.cli.tables.formatting import printable
+
+__all__ = ["Kind", "Paint", "format_inline", "format_value", "no_paint"]
+
+Kind: TypeAlias = Literal["plain", "key", "string", "literal", "note", "error"]
+"""What a piece of text is, which decides its colour."""
+
+Paint: TypeAlias = Callable[[Kind, str], str]
+"""Returns a piece of text in its colour."""
+
+_Pieces: TypeAlias = Iterator[tuple[Kind, str]]
+
+_INDENT = "  "
+_GAP = "  "
+_MAX_ROWS = 8
+_MAX_ITEMS = 3
+_MAX_KEYS = 40
+_MAX_COLUMNS = 12
+_MAX_FILLED_LINES = 3
+_MAX_CHARS = 200
+_MAX_DEPTH = 50
+_DECIMALS = 3
+_MAX_FIXED = 1e15
+_CUT = "…"
+_WORD = re.compile(r"[A-Za-z][\w.:-]*", re.ASCII)
+"""Strings that need no quotes in a table."""
+_LITERALS = ("true", "false", "null", "nan", "inf")
+
+
+def no_paint(_kind: Kind, text: str) -> str:
+    """Return the text as it is."""
+    return text
+
+
+def format_value(
+    value: Any,  # noqa: ANN401 - JSON
+    *,
+    width: int,
+    paint: Paint = no_paint,
+    is_shortened: bool = True,
+    path: str = "",
+) -> list[str]:
+    """Return a value as lines; each member of an object begins a line.
+
+    Args:
+        value: A value that JSON has.
+        width: Columns of a line; a long string or number may be longer.
+        paint: Colours pieces of text.
+        is_shortened: Whether long lists, objects and strings are shortened; a note then names the
+            path of what was left out.
+        path: Path of the value, for these notes.
+    """
+    layout = _Layout(width, paint, is_shortened)
+    is_broken = isinstance(value, Mapping) or not layout.fits(value, width)
+    if value and isinstance(value, Mapping | list) and is_broken:
+        return list(layout.children(value, path, ""))
+    return list(layout.entry("", value, path, ""))
+
+
+def format_inline(value: Any, *, max_chars: int | None = None) -> str:  # noqa: ANN401 - JSON
+    """Return a value on one line, numbers rounded.
+
+    Args:
+        value: A value that JSON has.
+        max_chars: Where it is cut; None for not at all.
+    """
+    text = ""
+    for _, piece in _pieces(value, max_chars):
+        text += piece
+        if max_chars is not None and len(text) > max_chars:
+            return f"{text[: max_chars - 1]}{_CUT}"
+    return text
+
+
+def _pieces(value: Any, max_chars: int | None, depth: int = 0) -> _Pieces:  # noqa: ANN401
+    """Yield the pieces of a value on one line; strings longer than ``max_chars`` are cut."""
+    if depth > _MAX_DEPTH:
+        yield "note", _CUT
+    elif isinstance(value, Mapping):
+        separator = "{"
+        for key, member in value.items():
+            yield "plain", separator
+            yield "key", printable(str(key))
+            yield "plain", ": "
+            yield from _pieces(member, max_chars, depth + 1)
+            separator = ", "
+        yield "plain", "}" if value else "{}"
+    elif isinstance(value, list):
+        separator = "["
+        for item in value:
+            yield "plain", separator
+            yield from _pieces(item, max_chars, depth + 1)
+            separator = ", "
+        yield "plain", "]" if value else "[]"
+    else:
+        yield from _scalar(value, max_chars)
+
+
+def _scalar(value: Any, max_chars: int | None) -> _Pieces:  # noqa: ANN401 - JSON
+    if isinstance(value, str):
+        is_cut = max_chars is not None and len(value) > max_chars
+        text = json.dumps(value[:max_chars] if is_cut else value, ensure_ascii=False)
+        yield "string", f'{printable(text[:-1])}{_CUT}"' if is_cut else printable(text)
+        if is_cut:
+            yield "note", f" ({len(value)} characters)"
+    elif isinstance(value, float):
+        yield "plain", _rounded(value)
+    elif type(value) is int:
+        yield "plain", str(value)
+    else:
+        yield "literal", json.dumps(value)
+
+
+def _rounded(number: float) -> str:
+    if number and not 10**-_DECIMALS <= abs(number) < _MAX_FIXED:
+        return f"{number:.{_DECIMALS}g}"
+    text = f"{number:.{_DECIMALS}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _is_flat(value: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether a value is a scalar or a list of scalars."""
+    items = value if isinstance(value, list) else [value]
+    return not any(isinstance(item, Mapping | list) for item in items)
+
+
+@attrs.frozen
+class _Layout:
+    """How a value is broken into lines."""
+
+    width: int
+    paint: Paint
+    is_shortened: bool
+
+    def entry(self, label: str, value: Any, path: str, indent: str) -> Iterator[str]:  # noqa: ANN401
+        """Yield the lines of a labelled value: one if it fits, else its parts below the label."""
+        room = self.width - len(indent) - len(label)
+        is_container = isinstance(value, Mapping | list) and len(value) > 0
+        if not is_container or len(indent) >= _MAX_DEPTH or self.fits(value, room):
+            yield f"{indent}{self.paint('key', label)}{self._painted(self._cell(value))}"
+            return
+        count = f" {len(value)} items" if isinstance(value, list) else ""
+        yield f"{indent}{self.paint('key', label.rstrip())}{self.paint('note', count)}"
+        yield from self.children(value, path, indent + _INDENT)
+
+    def children(self, value: Any, path: str, indent: str) -> Iterator[str]:  # noqa: ANN401 - JSON
+        """Yield the lines of the parts of an object or a list, and a note of what is left out."""
+        if isinstance(value, Mapping):
+            shown = len(value) if not self.is_shortened else min(len(value), _MAX_KEYS)
+            for key in list(value)[:shown]:
+                label = f"{printable(str(key))}: "
+                yield from self.entry(label, value[key], add_key(path, str(key)), indent)
+        elif all(map(_is_flat, value)):
+            lines = list(self._fill(value, indent))
+            if self.is_shortened:
+                lines = lines[:_MAX_FILLED_LINES]
+            shown = sum(count for count, _ in lines)
+            yield from (line for _, line in lines)
+        else:
+            shown = len(value) if not self.is_shortened else min(len(value), _MAX_ROWS)
+            table = self._table(value[:shown], indent)
+            if not table and self.is_shortened:
+                shown = min(shown, _MAX_ITEMS)
+            yield from table or self._items(value[:shown], path, indent)
+        if shown < len(value):
+            where = f"show {path}".rstrip()
+            yield f"{indent}{self.paint('note', f'{_CUT} and {len(value) - shown} more: {where}')}"
+
+    def _items(self, items: Sequence[Any], path: str, indent: str) -> Iterator[str]:
+        for index, item in enumerate(items):
+            yield from self.entry(f"[{index}] ", item, add_index(path, index), indent)
+
+    def _fill(self, items: Sequence[Any], indent: str) -> Iterator[tuple[int, str]]:
+        """Yield lines full of items, each with the number of items on it."""
+        line: list[tuple[Kind, str]] = []
+        count = length = 0
+        for item in items:
+            cell = self._cell(item)
+            if line and len(indent) + length + _length(cell) + 2 > self.width:
+                yield count, f"{indent}{self._painted(line)},"
+                line, count, length = [], 0, 0
+            line += [("plain", ", "), *cell] if line else cell
+            count += 1
+            length = _length(line)
+        yield count, f"{indent}{self._painted(line)}"
+
+    def _table(self, items: Sequence[Any], indent: str) -> list[str]:
+        """Return objects with the same keys as a table; no lines if that cannot be or fit."""
+        first = items[0]
+        if not isinstance(first, Mapping) or not 0 < len(first) <= _MAX_COLUMNS or len(items) < 2:
+            return []
+        if not all(isinstance(item, Mapping) and item.keys() == first.keys() for item in items):
+            return []
+        room = self.width - len(indent)
+        if not all(self.fits(cell, room) for item in items for cell in item.values()):
+            return []
+        rows = [[self._table_cell(item[key]) for key in first] for item in items]
+        rows = [[[("key", printable(str(key)))] for key in first], *rows]
+        widths = [max(map(_length, column)) for column in zip(*rows, strict=True)]
+        if sum(widths) + len(_GAP) * (len(widths) - 1) > room:
+            return []
+        return [
+            indent
+            + _GAP.join(
+                f"{self._painted(cell)}{' ' * (width - _length(cell))}"
+                for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
+
+    def _table_cell(self, value: Any) -> list[tuple[Kind, str]]:  # noqa: ANN401 - JSON
+        is_word = isinstance(value, str) and _WORD.fullmatch(value) and value not in _LITERALS
+        return [("string", value)] if is_word else self._cell(value)
+
+    def _cell(self, value: Any) -> list[tuple[Kind, str]]:  # noqa: ANN401 - JSON
+        return list(_pieces(value, _MAX_CHARS if self.is_shortened else None))
+
+    def fits(self, value: Any, room: int) -> bool:  # noqa: ANN401 - JSON
+        """Return whether a value fits on one line with this many columns."""
+        for _, text in _pieces(value, _MAX_CHARS if self.is_shortened else None):
+            room -= len(text)
+            if room < 0:
+                return False
+        return True
+
+    def _painted(self, pieces: Iterable[tuple[Kind, str]]) -> str:
+        return "".join(self.paint(kind, text) for kind, text in pieces)
+
+
+def _length(pieces: Iterable[tuple[Kind, str]]) -> int:
+    return sum(len(text) for _, text in pieces)

@@ -1,0 +1,104 @@
+"""The run directory of ``run`` and ``up``: a given one, that of the run around them, or a new one.
+
+A new one is ``runs/<world>-<UTC time>`` below the current directory. In a world's source tree it is
+below ``.clawblox`` of the world directory, which is no part of the sources.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from clawblox import protocol
+from clawblox.errors import ConfigError
+from clawblox.rundir.paths import state_dir
+from clawblox.system.clock import utc_now
+from clawblox.system.files import make_private_dir
+from clawblox.world.async_world import AsyncWorld
+
+__all__ = ["RUNS_DIR", "opened_run_dir", "outer_run_dir"]
+
+RUNS_DIR: Final = "runs"
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME_CHARS: Final = 64
+
+
+@contextlib.contextmanager
+def opened_run_dir(world: AsyncWorld, given: Path | None) -> Iterator[Path]:
+    """Provide a run directory; a new one that nothing was written to is removed at the end. Blocks.
+
+    Args:
+        world: The world.
+        given: The run directory that was asked for, absolute; None makes a new one.
+
+    Yields:
+        The run directory, absolute.
+
+    Raises:
+        ConfigError: A new one cannot be made.
+    """
+    if given is not None:
+        yield given
+        return
+    runs = _place_for_runs(world.dir)
+    was_there = runs.exists()
+    run_dir = _make_new(runs, world.name)
+    try:
+        yield run_dir
+    finally:
+        _remove_if_unused(run_dir)
+        if not was_there:
+            with contextlib.suppress(OSError):  # it is not empty
+                runs.rmdir()
+
+
+def _remove_if_unused(run_dir: Path) -> None:
+    """Remove a run directory that has no file in it: nothing was started."""
+    found = list(os.walk(run_dir, topdown=False))
+    if not any(files for _, _, files in found):
+        for place, _, _ in found:
+            with contextlib.suppress(OSError):
+                Path(place).rmdir()
+
+
+def outer_run_dir(environment: Mapping[str, str]) -> Path | None:
+    """Return the run directory of the instance that this process is a part of; None if it is not.
+
+    A world may itself be a ``clawblox run``. What it writes belongs to the run that started it.
+
+    Args:
+        environment: The variables of this process.
+    """
+    manifest = Path(environment.get(protocol.MANIFEST_ENV, "").strip())
+    return manifest.parent.parent if manifest.is_absolute() else None
+
+
+def _make_new(runs: Path, world: str) -> Path:
+    stem = _NOT_IN_NAMES.sub("-", world).strip("-.")[:_MAX_NAME_CHARS] or "world"
+    stamp = utc_now().strftime("%Y%m%dT%H%M%SZ")
+    try:
+        make_private_dir(runs)
+        for number in itertools.count(1):
+            run_dir = runs / "-".join((stem, stamp, *([str(number)] if number > 1 else [])))
+            with contextlib.suppress(FileExistsError):
+                run_dir.mkdir(mode=0o700)
+                return run_dir
+    except OSError as error:
+        raise ConfigError(
+            f"the run directory cannot be made: {error.strerror}",
+            path=Path(error.filename) if error.filename else None,
+            hint="give --run-dir, a directory in a place that can be written",
+        ) from error
+    raise AssertionError("unreachable: the numbers do not end")
+
+
+def _place_for_runs(world_dir: Path) -> Path:
+    here, sources = Path(os.path.realpath(".")), Path(os.path.realpath(world_dir))
+    if here.is_relative_to(sources):
+        return state_dir(sources) / RUNS_DIR
+    return here / RUNS_DIR

@@ -1,0 +1,74 @@
+"""What ``ps`` shows: one run, the runs below a directory, or the runs of this user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from clawblox.cli.tables.formatting import shorten_path
+from clawblox.rundir.find_runs import find_runs_below, find_user_runs, is_run_dir
+from clawblox.rundir.status import OVER, InstanceStatus, read_runs
+
+__all__ = ["Scope", "make_scope"]
+
+
+@attrs.frozen
+class Scope:
+    """Which instances are shown.
+
+    Attributes:
+        title: What stands above a table of them; empty for one run, whose title tells more.
+        find: Returns the run directories. Blocks.
+        is_one_run: Whether that is one run and never another.
+        shows_ended: Whether instances that have ended are shown.
+        if_empty: What to say if there are none.
+    """
+
+    title: str
+    find: Callable[[], Sequence[Path]]
+    is_one_run: bool
+    shows_ended: bool
+    if_empty: str
+
+    def shows(self, status: InstanceStatus) -> bool:
+        """Return whether an instance is shown."""
+        return self.shows_ended or status.state not in OVER
+
+    def read(self) -> list[InstanceStatus]:
+        """Return the instances that are shown, by run directory and name. Blocks."""
+        return [status for status in read_runs(self.find()) if self.shows(status)]
+
+
+def make_scope(directory: Path | None, *, wants_ended: bool, watches: bool) -> Scope:
+    """Return what ``ps`` shows. Blocks.
+
+    Args:
+        directory: A run directory or any other, absolute; None means all runs of this user.
+        wants_ended: Whether instances that have ended are asked for.
+        watches: Whether it is shown again and again. Instances that have ended would then hide
+            those that run, unless it is one run.
+    """
+    if directory is None:
+        return Scope(
+            "this machine",
+            find_user_runs,
+            is_one_run=False,
+            shows_ended=wants_ended,
+            if_empty="Nothing has run."
+            if wants_ended
+            else "Nothing runs. --all shows what has ended.",
+        )
+    place = shorten_path(directory)
+    if is_run_dir(directory):
+        return Scope("", lambda: [directory], is_one_run=True, shows_ended=True, if_empty="")
+    shows_ended = wants_ended or not watches
+    return Scope(
+        place,
+        partial(find_runs_below, directory),
+        is_one_run=False,
+        shows_ended=shows_ended,
+        if_empty=f"Nothing {'has run' if shows_ended else 'runs'} in '{place}' or below.",
+    )

@@ -1,0 +1,152 @@
+"""Which columns of a table fit a terminal, and how wide they are.
+
+Pure: texts and a width go in, columns come out. The most important columns are chosen until the
+next one would not fit, so a wider terminal never shows less.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+import attrs
+
+__all__ = ["GAP", "Column", "FittedColumn", "fit_columns", "format_line", "shorten", "text_width"]
+
+GAP = "  "
+"""What separates two columns."""
+
+
+@attrs.frozen
+class Column:
+    """A column that a table may have.
+
+    Attributes:
+        heading: Its heading.
+        cells: Its text in each row; a column without any text is left out.
+        rank: How important it is: 0 is always shown, and 1 before 2.
+        least: Its least width in characters, which keeps the columns in place.
+        shortest: Width to which it may be cut; None never cuts it.
+        cut: Where texts are cut: in the middle, if both ends tell them apart, or at the end.
+        is_number: Whether it is aligned at the right.
+        replaces: Heading of a column that says less and is left out beside this one.
+    """
+
+    heading: str
+    cells: Sequence[str]
+    rank: int
+    least: int = 0
+    shortest: int | None = None
+    cut: Literal["middle", "end"] = "end"
+    is_number: bool = False
+    replaces: str = ""
+
+    @property
+    def natural(self) -> int:
+        """The width that shows all of it."""
+        return max(self.least, text_width(self.heading), *map(text_width, self.cells), 0)
+
+    @property
+    def narrowest(self) -> int:
+        """The least width with which it can be shown."""
+        if self.shortest is None:
+            return self.natural
+        return min(self.natural, max(self.shortest, text_width(self.heading)))
+
+
+@attrs.frozen
+class FittedColumn:
+    """A column that is shown, and its width in characters."""
+
+    column: Column
+    width: int
+
+    def format_cell(self, text: str) -> str:
+        """Return a text cut and padded to the width."""
+        cut = shorten(text, self.width, self.column.cut)
+        padding = " " * (self.width - text_width(cut))
+        return padding + cut if self.column.is_number else cut + padding
+
+
+def fit_columns(columns: Sequence[Column], width: int | None) -> list[FittedColumn]:
+    """Choose the columns that fit, and their widths.
+
+    Args:
+        columns: The columns in the order in which they are shown.
+        width: Characters of a line; None has no limit. If even the columns of rank 0 do not fit,
+            they are wider than this.
+    """
+    chosen: list[Column] = []
+    for column in sorted(columns, key=lambda column: column.rank):
+        if column.rank and not any(column.cells):
+            continue
+        beside = [other for other in chosen if other.heading != column.replaces]
+        fits = width is None or _total([one.narrowest for one in (*beside, column)]) <= width
+        if column.rank and not fits:
+            break
+        chosen = [*beside, column]
+    return _widen([column for column in columns if column in chosen], chosen, width)
+
+
+def _widen(
+    shown: Sequence[Column], by_rank: Sequence[Column], width: int | None
+) -> list[FittedColumn]:
+    """Give the room that is left to the columns that were cut, the most important first."""
+    widths = {column.heading: column.narrowest for column in shown}
+    for column in by_rank:
+        wanted = column.natural - widths[column.heading]
+        room = wanted if width is None else width - _total(list(widths.values()))
+        widths[column.heading] += max(0, min(wanted, room))
+    return [FittedColumn(column, widths[column.heading]) for column in shown]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def format_line(fitted: Sequence[FittedColumn], row: int | None) -> str:
+    """Return a line of a table.
+
+    Args:
+        fitted: The columns.
+        row: The place of the row; None gives the headings.
+    """
+    cells = (
+        one.format_cell(one.column.heading if row is None else one.column.cells[row])
+        for one in fitted
+    )
+    return GAP.join(cells).rstrip()
+
+
+def shorten(text: str, width: int, cut: Literal["middle", "end"] = "end") -> str:
+    """Return a text that is no wider than ``width``, with ``…`` for what was left out."""
+    if text_width(text) <= width:
+        return text
+    if width < 1:
+        return ""
+    tail_width = (width - 1) // 2 if cut == "middle" else 0
+    head = _take(text, width - 1 - tail_width)
+    tail = _take(text[::-1], tail_width)[::-1]
+    return f"{head}…{tail}"
+
+
+def _take(text: str, width: int) -> str:
+    """Return the longest beginning of a text that is no wider than ``width``."""
+    used = 0
+    for place, char in enumerate(text):
+        used += _char_width(char)
+        if used > width:
+            return text[:place]
+    return text
+
+
+def text_width(text: str) -> int:
+    """Return how many columns of a terminal a printable text takes."""
+    return len(text) if text.isascii() else sum(map(_char_width, text))
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,0 +1,148 @@
+"""The rows of instances, and the columns that a table of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from clawblox.cli.tables.columns import Column
+from clawblox.cli.tables.formatting import (
+    format_age,
+    format_bytes,
+    format_end,
+    format_seconds,
+    shorten_path,
+)
+from clawblox.rundir.status import OVER, InstanceStatus
+
+__all__ = ["Row", "instance_columns", "make_row", "name_runs", "order_states"]
+
+_STATES = (
+    "failed",
+    "halted",
+    "interrupted",
+    "restarting",
+    "starting",
+    "waiting",
+    "stopping",
+    "ready",
+    "exited",
+)
+"""The states, those that need attention first."""
+
+_RANKS = {state: rank for rank, state in enumerate(_STATES)}
+
+
+@attrs.frozen
+class Row:
+    """One line of a table of instances.
+
+    Attributes:
+        name: Name of the instance.
+        state: Its state.
+        exit: How it ended, or why it halted; empty while it runs.
+        is_bad: Whether it ended badly.
+        run: Its run, where the table shows several; else empty.
+        cells: Further texts by heading.
+        note: How its start is going, where that takes long; else empty.
+    """
+
+    name: str
+    state: str
+    exit: str = ""
+    is_bad: bool = False
+    run: str = ""
+    cells: Mapping[str, str] = attrs.field(factory=dict)
+    note: str = ""
+
+    @property
+    def rank(self) -> tuple[int, str, str]:
+        """Sort key when not all rows fit: those that need attention come first."""
+        rank = 0 if self.is_bad else _RANKS.get(self.state, len(_RANKS))
+        return rank, self.run, self.name
+
+
+def make_row(
+    status: InstanceStatus,
+    state: str,
+    cpu_share: float | None = None,
+    *,
+    run: str = "",
+    note: str = "",
+) -> Row:
+    """Return the row of an instance.
+
+    Args:
+        status: The instance.
+        state: Its state, which the caller may know better than the disk.
+        cpu_share: Processors in use, 1.0 for a whole one; None if not known.
+        run: Its run, where the table shows several.
+        note: How its start is going.
+    """
+    return Row(
+        status.name,
+        state,
+        format_end(status) if state in OVER else "",
+        is_bad=state == status.state and status.has_died,
+        run=run,
+        cells={
+            "PID": "" if status.pid is None else str(status.pid),
+            "UPTIME": format_seconds(status.uptime_s),
+            "RSS": format_bytes(status.rss_bytes),
+            "CPU": "" if cpu_share is None else f"{cpu_share:.0%}",
+            "CPU TIME": format_seconds(status.cpu_s),
+            "SAVED": format_age(status.saved_at),
+            "SIM TIME": "" if status.sim_time is None else f"{status.sim_time:.1f}",
+            "RESTARTS": str(status.restarts or ""),
+            "PORT": str(status.port),
+            "URL": status.url,
+        },
+        note=note,
+    )
+
+
+def order_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return states and their counts, those that need attention first."""
+    return sorted(counts.items(), key=lambda pair: _RANKS.get(pair[0], len(_RANKS)))
+
+
+def name_runs(run_dirs: Sequence[Path]) -> dict[Path, str]:
+    """Return a short name for each run: the name of its directory, or its path if two share it."""
+    names = [path.name for path in run_dirs]
+    return {
+        path: path.name if names.count(path.name) == 1 else shorten_path(path) for path in run_dirs
+    }
+
+
+def instance_columns(rows: Sequence[Row], *, is_live: bool = False) -> list[Column]:
+    """Return the columns that a table of instances may have, in the order of the table.
+
+    Args:
+        rows: The rows.
+        is_live: Whether the table is drawn again and again, so that columns should stay in place.
+    """
+
+    def texts(heading: str) -> list[str]:
+        return [row.cells.get(heading, "") for row in rows]
+
+    def number(heading: str, rank: int, least: int) -> Column:
+        return Column(heading, texts(heading), rank, least if is_live else 0, is_number=True)
+
+    states = [" ".join(filter(None, (row.state, row.exit))) for row in rows]
+    return [
+        Column("RUN", [row.run for row in rows], 1, shortest=12, cut="middle"),
+        Column("NAME", [row.name for row in rows], 0, shortest=12, cut="middle"),
+        Column("STATE", states, 0, 10 if is_live else 0, shortest=24),
+        number("PID", 9, 6),
+        number("UPTIME", 2, 6),
+        number("RSS", 6, 6),
+        number("CPU", 7, 4),
+        number("CPU TIME", 10, 6),
+        number("SAVED", 3, 5),
+        number("SIM TIME", 8, 8),
+        number("RESTARTS", 5, 8),
+        number("PORT", 4, 5),
+        Column("URL", texts("URL"), 11, replaces="PORT"),
+    ]

@@ -1,0 +1,98 @@
+"""Which run directories there are: of this user on this machine, or below a directory.
+
+They are found by the marks that processes of instances carry, by the index, and by a walk. A
+directory counts only if it has records, and a process only if a record has its cookie. Everything
+here blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from clawblox.protocol import INSTANCE_ENV, MANIFEST_ENV
+from clawblox.rundir.paths import (
+    STATE_DIR_NAME,
+    records_journal,
+    resolve_run_dir,
+    run_dir_candidates,
+)
+from clawblox.rundir.records import read_records
+from clawblox.rundir.run_index import read_index
+from clawblox.system.process_tree import find_variables
+
+__all__ = ["MAX_DEPTH", "find_runs_below", "find_user_runs", "is_run_dir"]
+
+MAX_DEPTH: Final = 5
+"""How many levels below a directory run directories are looked for."""
+_MAX_DIRECTORIES: Final = 20_000
+_OF_A_RUN: Final = frozenset(
+    ("agents", "checkpoints", "logs", "recordings", "runtime", "sessions", "worlds")
+)
+"""Directories in a run directory that hold what it wrote, and no further runs."""
+_OF_OTHERS: Final = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
+
+
+def is_run_dir(directory: Path) -> bool:
+    """Return whether an instance ever ran in a directory, as in a run directory."""
+    try:
+        return records_journal(directory).is_file()
+    except OSError:
+        return False
+
+
+def find_user_runs() -> list[Path]:
+    """Return the run directories of this user on this machine, running or ended."""
+    return sorted({*_marked_runs(), *filter(is_run_dir, read_index())})
+
+
+def _marked_runs() -> Iterator[Path]:
+    """Yield the run directories of the processes of this user that belong to an instance."""
+    cookies: dict[str, set[str]] = {}
+    for variables in find_variables(INSTANCE_ENV):
+        manifest = variables.get(MANIFEST_ENV, "")
+        cookies.setdefault(manifest, set()).add(variables[INSTANCE_ENV])
+    for manifest, known in cookies.items():
+        instance_dir = Path(manifest).parent.parent
+        if instance_dir.is_absolute():
+            yield from _runs_with(instance_dir, known)
+
+
+def _runs_with(instance_dir: Path, cookies: set[str]) -> Iterator[Path]:
+    for candidate in filter(is_run_dir, run_dir_candidates(instance_dir)):
+        if any(record.cookie in cookies for record in read_records(candidate)):
+            yield resolve_run_dir(candidate)
+
+
+def find_runs_below(directory: Path) -> list[Path]:
+    """Return the run directories in a directory, and that directory itself if it is one.
+
+    The walk goes :data:`MAX_DEPTH` levels down and follows no link. It leaves out hidden
+    directories (except ``.clawblox/runs``), what runs have written, and what other programs have
+    installed; it ends after 20000 directories.
+    """
+    found = []
+    pending = [(directory, 0)]
+    for place, depth in pending:  # it grows
+        is_run = is_run_dir(place)
+        if is_run:
+            found.append(place)
+        if depth < MAX_DEPTH:
+            left_out = _OF_A_RUN if is_run else frozenset()
+            room = _MAX_DIRECTORIES - len(pending)
+            pending += [(path, depth + 1) for path in _directories_in(place, left_out)[:room]]
+    return sorted(found)
+
+
+def _directories_in(place: Path, left_out: frozenset[str]) -> list[Path]:
+    try:
+        with os.scandir(place) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    shown = [name for name in names if not name.startswith(".") and name not in _OF_OTHERS]
+    paths = [place / name for name in sorted(shown) if name not in left_out]
+    own_runs = place / STATE_DIR_NAME / "runs"
+    return [*paths, own_runs] if STATE_DIR_NAME in names and own_runs.is_dir() else paths

@@ -1,0 +1,153 @@
+"""Where an agent is: an instance as its client reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, Self
+
+import anyio
+import attrs
+
+from clawblox.errors import WorldCallError, WorldExitedError
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import Access
+from clawblox.system.connection import Connections, NotSentError
+from clawblox.system.http import Answer
+from clawblox.system.request import Request
+from clawblox.world.access import Member, admit
+from clawblox.world.fleet import Fleet
+
+__all__ = ["FleetPlace", "Place", "Waits", "send_once", "unusable"]
+
+
+@attrs.frozen
+class Waits:
+    """How long calls may take, in seconds.
+
+    Attributes:
+        timeout: For an answer.
+        restart: For an instance that is being restarted; 0 does not wait.
+    """
+
+    timeout: float
+    restart: float = 0.0
+
+
+class Place(Protocol):
+    """An instance as the client of an agent reaches it."""
+
+    @property
+    def name(self) -> str:
+        """Name of the instance."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+
+    @property
+    def api(self) -> Mapping[str, Any]:
+        """Its routes, as ``[api]`` of the ``world.toml`` says."""
+
+    @property
+    def connections(self) -> Connections:
+        """The connections to it."""
+
+    def find(self, instance: str) -> Self:
+        """Return another instance of the same owner.
+
+        Raises:
+            UsageError: There is no such instance.
+        """
+
+    async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
+        """Let an agent join; see :func:`clawblox.world.access.admit`."""
+
+    async def exchange(self, request: Request, body: bytes | None, waits: Waits) -> Answer:
+        """Return the answer to a request, one that means success or a refusal.
+
+        Raises:
+            WorldCallError: There was no usable answer in time.
+            WorldExitedError: The instance has ended.
+
+        Cancellation: the request may have been received.
+        """
+
+
+@attrs.frozen
+class FleetPlace:
+    """An instance of an open world.
+
+    Attributes:
+        fleet: The fleet of the world.
+        supervisor: The instance.
+    """
+
+    fleet: Fleet
+    supervisor: Supervisor
+
+    @property
+    def name(self) -> str:
+        """Name of the instance."""
+        return self.supervisor.instance.name
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self.supervisor.instance.url
+
+    @property
+    def api(self) -> Mapping[str, Any]:
+        """Its routes, as ``[api]`` of the ``world.toml`` says."""
+        return self.supervisor.instance.launch.config.api
+
+    @property
+    def connections(self) -> Connections:
+        """The connections to it; after each restart others."""
+        return self.fleet.clients.connections(self.supervisor)
+
+    def find(self, instance: str) -> FleetPlace:
+        """Return another instance of the world."""
+        return FleetPlace(self.fleet, self.fleet.find(instance))
+
+    async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
+        """Let an agent join; see :func:`clawblox.world.access.admit`."""
+        return await admit(self.fleet, self.supervisor, member, session=session, timeout=timeout)
+
+    async def exchange(self, request: Request, body: bytes | None, waits: Waits) -> Answer:
+        """Return the answer to a request; wait for a restart where that is wanted and safe."""
+        calls, restart = self.supervisor.calls, waits.restart
+        give_up_at = anyio.current_time() + restart if restart else 0.0
+        while True:
+            life = calls.life
+            try:
+                async with calls.call():
+                    return await send_once(self.connections, request, body, waits.timeout)
+            except WorldExitedError as error:
+                was_sent = life is not None and not isinstance(error.__cause__, NotSentError)
+                if not restart or (was_sent and request.method != "GET"):
+                    raise
+                if not await calls.wait_serving(after=life, until=give_up_at):
+                    raise
+
+
+async def send_once(
+    connections: Connections, request: Request, body: bytes | None, timeout: float
+) -> Answer:
+    """Return the answer to a request, one that means success or a refusal.
+
+    Raises:
+        WorldCallError: There was no usable answer in time.
+
+    Cancellation: the request may have been received.
+    """
+    answer = await connections.send(request, body, timeout=timeout)
+    if not (200 <= answer.status < 300 or 400 <= answer.status < 500):
+        raise unusable(request, answer, f"has the status {answer.status}")
+    return answer
+
+
+def unusable(request: Request, answer: Answer, fault: str) -> WorldCallError:
+    """Return the error of an answer that cannot be used."""
+    return WorldCallError(
+        f"the answer to {request} {fault}", status=answer.status, body_start=answer.body_start
+    )

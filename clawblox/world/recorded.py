@@ -1,0 +1,162 @@
+"""An instance that any process runs, as its record in the run directory tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+from urllib.parse import urlencode
+
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.world_toml import read_world_config
+from clawblox.errors import UsageError, WorldCallError, WorldExitedError
+from clawblox.results import Access
+from clawblox.rundir.manifest_updates import agent_update
+from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.presence import Presence, exited_error, look
+from clawblox.rundir.records import InstanceRecord
+from clawblox.system.connection import Connections
+from clawblox.system.http import Answer
+from clawblox.system.request import Request
+from clawblox.world.access import Member, join
+from clawblox.world.places import Waits, send_once
+
+__all__ = ["RecordedPlace"]
+
+_NOTICE_INTERVAL_S = 0.05
+_NOTICE_TIMEOUT_S = 0.5
+"""How long to wait for the end of a world after a call to it broke, in seconds."""
+
+
+class RecordedPlace:
+    """An instance that is known by its record; a context manager, which closes its connections.
+
+    It does not wait for a restart: calls meanwhile fail. Making one blocks.
+
+    Args:
+        run_dir: The run directory.
+        record: The record of the instance.
+
+    Attributes:
+        api: Its routes, as ``[api]`` of the ``world.toml`` says.
+
+    Raises:
+        ConfigError: The ``world.toml`` of its world cannot be read.
+    """
+
+    def __init__(self, run_dir: Path, record: InstanceRecord) -> None:
+        self._run_dir = run_dir
+        self._record = record
+        self._connections = Connections(record.url)
+        self.api: Mapping[str, Any] = read_world_config(Path(record.world_dir)).api
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._connections.close()
+
+    @property
+    def name(self) -> str:
+        """Name of the instance."""
+        return self._record.name
+
+    @property
+    def url(self) -> str:
+        """Its address, which stays the same when it is restarted."""
+        return self._record.url
+
+    @property
+    def connections(self) -> Connections:
+        """The connections to it."""
+        return self._connections
+
+    async def look(self) -> Presence:
+        """Return whether it serves now, from its latest record.
+
+        Cancellation: has no effect.
+        """
+        return await run_blocking(look, self._run_dir, self._record)
+
+    def find(self, instance: str) -> NoReturn:
+        """Refuse: no other instance is known here.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(f"instance {instance!r} is not known here, only {self.name!r} is")
+
+    async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
+        """Let an agent join, and list it in the manifest of the instance.
+
+        Raises:
+            WorldExitedError: The instance has ended.
+            ManifestError: The agent cannot be listed in the manifest.
+            ClawbloxError: As :func:`clawblox.world.access.join`.
+
+        Cancellation: the agent may have joined the world.
+        """
+        try:
+            access = await join(
+                self, member, session=session, url=self.url, local_url=self.url, timeout=timeout
+            )
+        except WorldCallError as error:
+            raise await self._explained(error) from error.__cause__
+        if isinstance(access.agent_id, str):
+            update = agent_update(
+                id=access.agent_id,
+                name=member.name,
+                run_name=member.run_name,
+                world_agent_id=access.agent_id,
+                run_id=self._record.run_id,
+            )
+            async with ManifestWriters() as writers:
+                await writers.of(Path(self._record.instance_dir)).apply(update)
+        return access
+
+    async def post(
+        self,
+        route: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,
+    ) -> Answer:
+        """Send a POST without a body; see :meth:`clawblox.system.http.InstanceClient.post`."""
+        query = urlencode(params or {})
+        request = self._connections.prepare("POST", route, query=query, headers=headers)
+        return await self._connections.send(request, timeout=timeout)
+
+    async def exchange(self, request: Request, body: bytes | None, waits: Waits) -> Answer:
+        """Return the answer to a request, one that means success or a refusal.
+
+        Raises:
+            WorldCallError: There was no usable answer in time.
+            WorldExitedError: The instance does not serve.
+
+        Cancellation: the request may have been received.
+        """
+        try:
+            return await send_once(self._connections, request, body, waits.timeout)
+        except WorldCallError as error:
+            raise await self._explained(error) from error.__cause__
+
+    async def _explained(self, error: WorldCallError) -> WorldCallError | WorldExitedError:
+        """Return the error of a call that broke: that of the end, if the world has ended."""
+        if error.status is None:
+            with anyio.move_on_after(_NOTICE_TIMEOUT_S):
+                while True:
+                    life = await self.look()
+                    if life.state != "serving":
+                        return await run_blocking(exited_error, life, self._record.log_start)
+                    await anyio.sleep(_NOTICE_INTERVAL_S)
+        error.locate(instance=self.name, url=self.url, log_file=Path(self._record.log_file))
+        return error

@@ -1,0 +1,161 @@
+"""``clawblox act``: one input of an agent, from a script."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.cli.playing.sessions import KeptSession
+from clawblox.errors import ConfigError
+from clawblox.rundir.records import read_record
+from tests.cli.conftest import Start, assert_nothing_runs, look
+from tests.support import ask, make_world, wait_until
+
+UNKNOWN = "0123456789abcdef"
+
+
+@pytest.fixture
+def run(start: Start, tmp_path: Path, run_dir: Path) -> Iterator[str]:
+    """Run one instance of a counter world; return its run directory."""
+    words = ("-n", "1", "--run-dir", str(run_dir), "--restart", "fresh")
+    command = start("up", str(make_world(tmp_path)), *words)
+    command.wait_for("ready after")
+    yield str(run_dir)
+    assert command.interrupt() == 130
+    assert_nothing_runs()
+
+
+def port_of(run: str) -> int:
+    return int(look(Path(run))["w000"]["port"])
+
+
+def requests(run: str, path: str) -> list[Any]:
+    received = ask(port_of(run), "GET", "/__requests").json()
+    return [one for one in received if one["path"] == path]
+
+
+def kept_files(run: str) -> list[Path]:
+    return sorted((Path(run) / ".clawblox" / "act").rglob("*.json"))
+
+
+def test_several_calls_are_one_agent(run: str, call: Start) -> None:
+    seen = [
+        json.loads(call("act", run, "w000", *words, "--as", "red").out)
+        for words in ([], ["add", "2"], ["add", "3"])
+    ]
+    assert [one["counter"] for one in seen] == [0, 2, 5]
+    assert {one["agent_id"] for one in seen} == {"agent-1"}
+    blue = json.loads(call("act", run, "w000", "--as", "blue").out)
+    assert blue["agent_id"] == "agent-2"
+    agents = json.loads((Path(run) / "worlds/w000/.clawblox/manifest.json").read_text())["agents"]
+    assert [(one["name"], one["world_agent_id"]) for one in agents] == [
+        ("red", "agent-1"),
+        ("blue", "agent-2"),
+    ]
+
+
+def test_the_session_is_kept_where_only_its_owner_can_read_it(run: str, call: Start) -> None:
+    call("act", run, "w000", "--as", "../red team")
+    (path,) = kept_files(run)
+    assert path.name == "..%2Fred team.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert json.loads(path.read_text())["run_id"] == look(Path(run))["w000"]["run_id"]
+
+
+def test_a_refusal_is_an_error_in_the_words_of_the_world(run: str, call: Start) -> None:
+    command = call("act", run, "w000", "fly")
+    assert (command.wait(), command.out) == (1, "")
+    refusal = "Error: w000: POST /input was refused: unknown type of input\n"
+    assert command.err.startswith(refusal)
+
+
+@pytest.mark.parametrize("source", ["-", "@data.json"])
+def test_data_comes_from_standard_input_or_a_file(
+    run: str, call: Start, tmp_path: Path, source: str
+) -> None:
+    (tmp_path / "data.json").write_text(" 41\n")
+    options = {"typed": " 41\n"} if source == "-" else {}
+    command = call("act", run, "w000", "add", source, cwd=tmp_path, **options)
+    assert json.loads(command.out)["counter"] == 41
+
+
+def test_what_cannot_be_sent_is_refused_before_the_agent_joins(run: str, call: Start) -> None:
+    for words, status, error in [
+        (["w000", "add", "{1"], 2, "Error: the data is not JSON: Expecting property name"),
+        (["w000", "add", "@missing"], 1, "Error: missing: No such file or directory"),
+        (["w007"], 2, "Error: no instance 'w007' in "),
+        (["w000", "--as", "a\nb"], 2, "must be a printable text, not 'a\\nb'"),
+    ]:
+        command = call("act", run, *words)
+        assert command.wait() == status
+        assert error in command.err
+    assert requests(run, "/join") == []
+
+
+def test_an_agent_speaks_before_it_acts(run: str, call: Start) -> None:
+    call("act", run, "w000", "add", "--say", "hello", "--as", "red")
+    paths = [one["path"] for one in ask(port_of(run), "GET", "/__requests").json()]
+    assert [path for path in paths if path in ("/chat", "/input", "/observe")] == [
+        "/chat",
+        "/input",
+    ]
+
+
+def test_leave_ends_the_agent(run: str, call: Start) -> None:
+    assert call("act", run, "w000", "--as", "red", "--leave").err == "'red' is not in w000\n"
+    call("act", run, "w000", "add", "--as", "red")
+    command = call("act", run, "w000", "--as", "red", "--leave")
+    assert (command.wait(), command.out, command.err) == (0, "", "")
+    assert len(requests(run, "/leave")) == 1
+    assert kept_files(run) == []
+    again = call("act", run, "w000", "add", "--as", "red", "--leave")
+    assert json.loads(again.out)["counter"] == 2
+    assert len(requests(run, "/leave")) == 2
+
+
+def test_a_new_agent_joins_a_world_that_has_forgotten_the_old_one(run: str, call: Start) -> None:
+    call("act", run, "w000", "add", "--as", "red")
+    ask(port_of(run), "POST", "/__die?signal=SIGKILL")
+    wait_until(lambda: look(Path(run))["w000"]["restarts"] == 1, what="a restart")
+    wait_until(lambda: look(Path(run))["w000"]["state"] == "ready", what="it is ready")
+    command = call("act", run, "w000", "--as", "red")
+    assert command.err == "w000 does not know 'red' any more: joined as a new agent\n"
+    assert json.loads(command.out)["counter"] == 0
+    assert call("act", run, "w000", "--as", "red").err == ""
+
+
+def test_a_world_that_has_ended_is_an_error_with_its_last_lines(
+    start: Start, call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    command = start("up", str(make_world(tmp_path)), "--run-dir", str(run_dir))
+    command.wait_for("ready after")
+    ask(look(run_dir)["w000"]["port"], "POST", "/__die?status=3")
+    assert command.wait() == 1
+    late = call("act", str(run_dir), "w000")
+    assert late.wait() == 1
+    assert late.err.startswith("Error: w000: the world has ended: exit status 3\n  last log lines:")
+    assert "Spectator frontend" in late.err
+
+
+def test_only_an_intact_session_of_this_run_is_used(run: str) -> None:
+    record = read_record(Path(run), "w000")
+    assert record is not None
+    kept = KeptSession(Path(run), record, "red")
+    kept.write(UNKNOWN)
+    assert kept.read() == UNKNOWN
+    (path,) = kept_files(run)
+    other = json.dumps({"run_id": "another", "session": UNKNOWN})
+    spoilt = json.dumps({"run_id": record.run_id, "session": "a b"})
+    for content in ("", "[]", "{}", "x", other, spoilt, spoilt.replace('"a b"', "3")):
+        path.write_text(content)
+        assert kept.read() is None
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ConfigError, match="the session cannot be read: Is a directory"):
+        kept.read()

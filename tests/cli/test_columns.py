@@ -1,0 +1,143 @@
+"""Which columns of a table fit a terminal of every width."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from clawblox.cli.tables.board import View, render
+from clawblox.cli.tables.columns import Column, fit_columns, format_line, shorten, text_width
+from clawblox.cli.tables.event_lines import EventLine
+from clawblox.cli.tables.instance_rows import Row, instance_columns, make_row
+from clawblox.results import WorldExit
+from tests.cli.test_board import AT, status
+
+WIDTHS = range(40, 201)
+HALT = "ValueError: the simulation left the range of numbers that it can hold"
+
+
+def rows_of_many_kinds() -> list[Row]:
+    """Return rows with long names, long reasons, wide characters, and every cell filled."""
+    full = {"saved_at": AT, "sim_time": 123456.7, "restarts": 12, "rss_bytes": 48_000_000}
+    found = [
+        status("w000", **full),
+        status("a-name-that-is-much-longer-than-others-007", "starting", **full),
+        status("w001", "halted", pid=None, halt=HALT),
+        status("w002", "halted", pid=None, halt="世界が止まった" * 5),
+        status("w003", "exited", pid=None, exit=WorldExit(signal="SIGKILL"), **full),
+        status("w004", url="http://world.example.org:20001/a/base/path", **full),
+    ]
+    runs = ("marbles-20260622T185925Z", "", "/home/ada/elsewhere/runs/exp8", "", "", "")
+    return [
+        make_row(one, one.state, 0.5, run=run, note="connection failed " * 20)
+        for one, run in zip(found, runs, strict=True)
+    ]
+
+
+ROWS = {
+    "plain": [make_row(status(f"w{number:03}"), "ready", 0.1) for number in range(4)],
+    "many kinds": rows_of_many_kinds(),
+    "one run": [
+        Row(row.name, row.state, row.exit, cells=row.cells) for row in rows_of_many_kinds()
+    ],
+    "bare": [Row("w000", "starting")],
+    "none": [],
+}
+
+
+def headings(rows: list[Row], width: int | None) -> list[str]:
+    columns = instance_columns(rows, is_live=True)
+    return [one.column.heading for one in fit_columns(columns, width)]
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("kind", ROWS)
+def test_no_line_is_wider_than_the_terminal(kind: str, is_live: bool) -> None:
+    rows = ROWS[kind]
+    for width in WIDTHS:
+        fitted = fit_columns(instance_columns(rows, is_live=is_live), width)
+        lines = [format_line(fitted, row) for row in (None, *range(len(rows)))]
+        assert max(map(text_width, lines)) <= width
+        assert [one.column.heading for one in fitted if not one.column.rank] == ["NAME", "STATE"]
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_wider_terminal_shows_no_less(kind: str) -> None:
+    for narrow, wide in pairwise(WIDTHS):
+        lost = set(headings(ROWS[kind], narrow)) - set(headings(ROWS[kind], wide))
+        assert lost <= {"PORT"}  # the address says it
+        if lost:
+            assert "URL" in headings(ROWS[kind], wide)
+
+
+def test_a_column_is_shown_only_beside_those_that_matter_more() -> None:
+    columns = instance_columns(ROWS["many kinds"], is_live=True)
+    for width in WIDTHS:
+        shown = headings(ROWS["many kinds"], width)
+        least = max(one.rank for one in columns if one.heading in shown)
+        missing = {one.heading for one in columns if one.rank < least} - {*shown}
+        assert missing <= ({"PORT"} if "URL" in shown else set())
+
+
+def test_what_a_terminal_of_80_and_of_160_columns_shows() -> None:
+    rows = [
+        make_row(status(f"w{place:03}", saved_at=AT, sim_time=9.5, restarts=1), "ready", 0.5)
+        for place in range(4)
+    ]
+    most = "NAME STATE UPTIME RSS CPU SAVED SIM TIME RESTARTS PORT"
+    assert " ".join(headings(rows, 79)) == most
+    everything = "NAME STATE PID UPTIME RSS CPU CPU TIME SAVED SIM TIME RESTARTS URL"
+    assert " ".join(headings(rows, 159)) == " ".join(headings(rows, None)) == everything
+
+
+def test_empty_columns_are_left_out() -> None:
+    assert headings(ROWS["bare"], None) == ["NAME", "STATE"]
+
+
+def test_room_that_is_left_shows_the_whole_reason() -> None:
+    (line,) = (
+        format_line(fit_columns(instance_columns(rows), 160), 0)
+        for rows in [[make_row(status("w001", "halted", pid=None, halt=HALT[:38]), "halted")]]
+    )
+    assert f"halted {HALT[:38]}" in line
+
+
+def test_no_line_of_the_live_table_wraps() -> None:
+    troubles = [EventLine(AT, "w003", "failed: " + "界" * 400, is_trouble=True)] * 20
+    view = View(
+        title="世界 · " + "runs/a-very-long-name/" * 8,
+        elapsed_s=133.0,
+        counts={"failed": 3, "ready": 2, "starting": 1},
+        rows=ROWS["many kinds"],
+        pressure=0.5,
+        ramp="busy " * 40,
+        event_lines=troubles,
+        notice="Ctrl-C " * 40,
+    )
+    for width in WIDTHS:
+        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in render(view, width, 50)]
+        assert max(map(text_width, lines)) <= width
+        assert sum("connection failed" in line for line in lines) == 6
+
+
+@pytest.mark.parametrize("cut", ["middle", "end"])
+@pytest.mark.parametrize("text", ["", "w000", "a-long-name-007", "世界が止まった", "e\u0301" * 9])
+def test_a_shortened_text_fits_and_shows_that_it_was_cut(text: str, cut: str) -> None:
+    for width in range(20):
+        short = shorten(text, width, cut)  # type: ignore[arg-type]
+        assert text_width(short) <= width
+        assert short == text or width == 0 or "…" in short
+
+
+def test_names_are_cut_in_the_middle_so_that_their_ends_tell_them_apart() -> None:
+    assert shorten("experiment-alpha-007", 12, "middle") == "experi…a-007"
+
+
+def test_a_column_that_may_be_cut_is_cut_before_a_less_important_one_is_left_out() -> None:
+    columns = [Column("A", ["x" * 30], 0, shortest=5), Column("B", ["y" * 10], 1)]
+    assert [one.width for one in fit_columns(columns, 17)] == [5, 10]
+    assert [one.width for one in fit_columns(columns, 16)] == [16]
+    assert [one.width for one in fit_columns(columns, 30)] == [18, 10]
+    assert [one.width for one in fit_columns(columns, None)] == [30, 10]

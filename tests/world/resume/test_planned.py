@@ -1,0 +1,104 @@
+"""Starts that wait for their turn have a record, and hide no record of another process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import attrs
+import pytest
+from anyio.to_thread import run_sync
+
+from clawblox import AsyncWorld
+from clawblox.rundir import journal
+from clawblox.rundir.interrupted import interrupted_names, set_aside
+from clawblox.rundir.operations import stop_instances
+from clawblox.rundir.records import read_record, read_records, write_records
+from clawblox.rundir.status import count_waiting, read_instances
+from tests.crowd import HANG_S, leftovers
+from tests.orchestrators import orchestrator
+from tests.support import make_world, marked_processes, wait_until_async
+from tests.world.resume.support import interrupt, record_of, resume
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+async def test_all_plans_of_a_batch_are_one_write(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended: list[int] = []
+    original = journal.append_line
+
+    def append(path: Path, line: bytes) -> None:
+        appended.append(line.count(b'"state":"planned"'))
+        original(path, line)
+
+    monkeypatch.setattr("clawblox.rundir.records.append_line", append)
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start_many(4, run_dir=run)
+    assert [count for count in appended if count] == [4]
+
+
+async def test_the_record_of_another_process_is_not_hidden(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    program = """
+    world = World(dir=world_dir)
+    tell(world.start(run_dir=run_dir, name="red").pid)
+    hear()
+    """
+    with orchestrator(program, directory, run) as living:
+        pid = int(living.hear())
+        async with AsyncWorld(dir=directory) as world:
+            batch = await world.start_many([{"name": "red"}, {"name": "blue"}], run_dir=run)
+            assert list(batch.failed) == ["red"]
+            assert (await record_of(run, "red")).pid == pid
+        living.tell("end")
+        living.process.wait(30)
+
+
+async def test_what_is_stopped_before_its_turn_is_not_resumed(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path, "--slow-boot", "60")
+    async with AsyncWorld(dir=directory) as world, anyio.create_task_group() as tasks:
+
+        async def start() -> None:
+            batch = await world.start_many(40, run_dir=run)
+            assert len(batch.failed) == 40
+
+        tasks.start_soon(start)
+        with anyio.fail_after(HANG_S):
+            await wait_until_async(lambda: len(marked_processes()) > 0)
+            waiting = await run_sync(count_waiting, run)
+            assert waiting + len(await run_sync(read_instances, run)) == 40
+            await stop_instances(run, grace_seconds=0)
+    assert waiting > 0
+    assert {one.stopped_on_purpose for one in await run_sync(read_records, run)} == {True}
+    assert await run_sync(interrupted_names, run) == []
+    assert leftovers(run) == []
+
+
+async def test_what_is_set_aside_is_left_alone_until_it_is_named(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    await interrupt(directory, run, 3)
+    assert await run_sync(interrupted_names, run) == ["w000", "w001", "w002"]
+    await run_sync(set_aside, run, ["w001"])
+    assert list((await resume(directory, run))[0].done) == ["w000", "w002"]
+    assert list((await resume(directory, run, instances=["w001"]))[0].done) == ["w001"]
+
+
+async def test_a_fork_takes_no_name_of_a_planned_instance(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+    await interrupt(directory, run, 1)
+    known = await run_sync(read_record, run, "w000")
+    assert known is not None
+    planned = attrs.evolve(known, name="w001", state="planned", pid=0, orchestrator_pid=1 << 22)
+    await run_sync(write_records, run, [planned])
+    async with AsyncWorld(dir=directory) as world:
+        started = await world.start(run_dir=run, name="w000")
+        saved = await world.save(instance=started.name)
+        (fork,) = await world.fork(saved, run_dir=run)
+        assert fork.name == "w002"
