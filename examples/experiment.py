@@ -33,8 +33,7 @@ async def play(
             return
         agent = agents[int(seen["time"] * 4) % 2]  # in turns, a quarter of a second each
         rng = random.Random(f"{name} {agent.name} {seen['time']}")  # noqa: S311
-        direction = [rng.uniform(-1, 1), rng.uniform(-1, 1)]
-        seen = await agent.act("Steer", {"direction": direction})
+        seen = await agent.act("Steer", {"direction": [rng.uniform(-1, 1) for _ in range(2)]})
 
 
 async def main() -> None:
