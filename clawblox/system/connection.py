@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import select
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import anyio
-import attrs
 
-from clawblox.errors import ConfigError, WorldCallError
+from clawblox.errors import WorldCallError
 from clawblox.system.http import MAX_ANSWER_BYTES, Answer
+from clawblox.system.request import REPEATABLE, Request, make_request, parse_address
 
-__all__ = ["Connection", "Connections", "NotSentError", "Request"]
+__all__ = ["Connection", "Connections", "NotSentError"]
 
 MAX_HEAD_BYTES: Final = 64 << 10
 """Most bytes of status lines and headers in one answer."""
@@ -36,17 +34,8 @@ _RECEIVE_BYTES = 64 << 10
 _CHUNK_BYTES = 6
 """Size of the smallest chunk, which has one byte of the body."""
 
-_REPEATABLE = frozenset({"GET", "HEAD"})
 _NO_BODY = frozenset({204, 304})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
-_OWN_HEADERS = frozenset(
-    {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
-)
-
-_METHOD = re.compile(r"[A-Z]{1,32}")
-_TARGET = re.compile(r"/[!-~]*")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
 class NotSentError(WorldCallError):
@@ -55,32 +44,6 @@ class NotSentError(WorldCallError):
 
 class _ClosedUnansweredError(WorldCallError):
     """The connection was closed before any byte of the answer arrived."""
-
-
-@attrs.frozen
-class Request:
-    """A request whose bytes are ready, to be sent any number of times.
-
-    Attributes:
-        method: The method.
-        route: The route, for messages.
-        head: Request line and headers, without the length of the body.
-        bare: The whole request when it has no body.
-    """
-
-    method: str
-    route: str
-    head: bytes = attrs.field(repr=False)  # it holds the session
-    bare: bytes = attrs.field(repr=False)
-
-    def encode(self, body: bytes | None) -> bytes:
-        """Return the bytes of the request with ``body``."""
-        if body is None:
-            return self.bare
-        return b"%sContent-Length: %d\r\n\r\n%s" % (self.head, len(body), body)
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.route}"
 
 
 class Connections:
@@ -98,7 +61,7 @@ class Connections:
     """
 
     def __init__(self, url: str) -> None:
-        self._host, self._port, self._base_path = _split_url(url)
+        self._address = parse_address(url)
         self._idle: list[Connection] = []
         self._is_closed = False
 
@@ -116,22 +79,7 @@ class Connections:
         Raises:
             ConfigError: One of them cannot be sent in a request.
         """
-        if _METHOD.fullmatch(method) is None:
-            raise ConfigError("must be capital letters", key="method", value=method)
-        target = f"{self._base_path}{route}{'?' if query else ''}{query}"
-        if _TARGET.fullmatch(target) is None:
-            message = "must begin with / and be printable ASCII without spaces"
-            raise ConfigError(message, key="route", value=target)
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        lines = [
-            f"{method} {target} HTTP/1.1",
-            f"Host: {host}:{self._port}",
-            "Accept-Encoding: identity",
-            *(_header_line(name, value) for name, value in (headers or {}).items()),
-        ]
-        head = "".join(f"{line}\r\n" for line in lines).encode("latin-1")
-        length = b"" if method in _REPEATABLE else b"Content-Length: 0\r\n"
-        return Request(method, route, head, b"%s%s\r\n" % (head, length))
+        return make_request(self._address, method, route, query, headers or {})
 
     async def send(
         self,
@@ -162,9 +110,9 @@ class Connections:
                 try:
                     return await self._exchange(connection, request, data, max_body_bytes)
                 except _ClosedUnansweredError:
-                    if request.method not in _REPEATABLE:
+                    if request.method not in REPEATABLE:
                         raise
-            connection = Connection(self._host, self._port)
+            connection = Connection(self._address.host, self._address.port)
             return await self._exchange(connection, request, data, max_body_bytes)
         raise WorldCallError(f"{request} got no answer within {timeout:g} s")
 
@@ -463,32 +411,6 @@ class _AnswerReader:
     def on_message_complete(self) -> None:
         """End the answer, unless it was an interim one."""
         self.is_complete = self.status != 0
-
-
-def _split_url(url: str) -> tuple[str, int, str]:
-    """Return host, port and base path of an address."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or 80
-    except ValueError as error:
-        raise ConfigError(f"is no address: {error}", key="url", value=url) from error
-    is_plain = parts.scheme == "http" and host and not (parts.query or parts.fragment or "@" in url)
-    if not is_plain or not host or not host.isascii() or _TARGET.fullmatch(f"/{host}") is None:
-        message = "must be a plain HTTP address, such as http://127.0.0.1:8080"
-        raise ConfigError(message, key="url", value=url)
-    return host, port, parts.path.rstrip("/")
-
-
-def _header_line(name: str, value: str) -> str:
-    """Return the line of a header that may come from outside."""
-    if _HEADER_NAME.fullmatch(name) is None:
-        raise ConfigError("is not the name of a header", key="headers", value=name)
-    if name.lower() in _OWN_HEADERS:
-        raise ConfigError(f"must not have {name}: the connection sets it", key="headers")
-    if _HEADER_VALUE.fullmatch(value) is None:
-        message = "must be one line of Latin-1 text without control characters"
-        raise ConfigError(message, key=f"headers.{name}")  # the value may be a secret
-    return f"{name}: {value}"
 
 
 def _reason(error: BaseException) -> str:

@@ -29,8 +29,8 @@ from clawblox.errors import (
 )
 from clawblox.errors.general import VALUE_CHARS, shorten
 from clawblox.results import Access
-from clawblox.system.connection import Request
 from clawblox.system.http import Answer
+from clawblox.system.request import Request
 from clawblox.world.access import AgentLike, Member, make_member
 from clawblox.world.places import Place, Waits, unusable
 
@@ -108,12 +108,13 @@ class AsyncAgentClient:
         self._is_proven = is_proven
         self._proving = anyio.Lock()
         self._has_left = False
+        routes = place.routes
         self._requests = _Requests(
-            observe=self._prepare("GET", protocol.OBSERVE_ROUTE),
-            act=self._prepare("POST", protocol.INPUT_ROUTE, **_JSON_BODY),
+            observe=self._prepare("GET", routes["observe"]),
+            act=self._prepare("POST", routes["input"], **_JSON_BODY),
             say=self._prepare("POST", protocol.CHAT_ROUTE, **_JSON_BODY),
             leave=self._prepare("POST", protocol.LEAVE_ROUTE),
-            api=self._prepare("GET", protocol.API_ROUTE),
+            api=self._prepare("GET", routes["doc_url_path"]),
         )
 
     def __repr__(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from collections.abc import Mapping
+from typing import Any, Protocol, Self
 
 import anyio
 import attrs
@@ -10,8 +11,9 @@ import attrs
 from clawblox.errors import WorldCallError, WorldExitedError
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import Access
-from clawblox.system.connection import Connections, NotSentError, Request
+from clawblox.system.connection import Connections, NotSentError
 from clawblox.system.http import Answer
+from clawblox.system.request import Request
 from clawblox.world.access import Member, admit
 from clawblox.world.fleet import Fleet
 
@@ -41,6 +43,10 @@ class Place(Protocol):
     @property
     def url(self) -> str:
         """Its address."""
+
+    @property
+    def routes(self) -> Mapping[str, Any]:
+        """Its routes, as ``[api]`` of the ``world.toml`` says."""
 
     @property
     def connections(self) -> Connections:
@@ -88,6 +94,11 @@ class FleetPlace:
     def url(self) -> str:
         """Its address."""
         return self.supervisor.instance.url
+
+    @property
+    def routes(self) -> Mapping[str, Any]:
+        """Its routes, as ``[api]`` of the ``world.toml`` says."""
+        return self.supervisor.instance.launch.config.api
 
     @property
     def connections(self) -> Connections:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 from urllib.parse import urlencode
 
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.world_toml import read_world_config
 from clawblox.errors import UsageError, WorldCallError, WorldExitedError
 from clawblox.results import Access
 from clawblox.rundir.life import Life, exited_error, look
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord
-from clawblox.system.connection import Connections, Request
+from clawblox.system.connection import Connections
 from clawblox.system.http import Answer
+from clawblox.system.request import Request
 from clawblox.world.access import Member, join
 from clawblox.world.places import Waits, send_once
 
@@ -37,12 +39,16 @@ class RecordedPlace:
     Args:
         run_dir: The run directory.
         record: The record of the instance.
+
+    Raises:
+        ConfigError: The ``world.toml`` of the world is not there any more, or wrong by now.
     """
 
     def __init__(self, run_dir: Path, record: InstanceRecord) -> None:
         self._run_dir = run_dir
         self._record = record
         self._connections = Connections(record.url)
+        self._routes = read_world_config(Path(record.world_dir)).api
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +70,11 @@ class RecordedPlace:
     def url(self) -> str:
         """Its address, which stays the same when it is restarted."""
         return self._record.url
+
+    @property
+    def routes(self) -> Mapping[str, Any]:
+        """Its routes, as ``[api]`` of the ``world.toml`` says."""
+        return self._routes
 
     @property
     def connections(self) -> Connections:

@@ -438,7 +438,7 @@ async def test_connections_that_the_server_closed_do_not_pile_up() -> None:
     spent = Script([OK], close)
     with scripted(spent, *scripts) as server:
         async with connected(server.url) as connections:
-            first = Connection("127.0.0.1", connections._port)
+            first = Connection("127.0.0.1", connections._address.port)
             request = connections.prepare("GET", "/observe")
             await first.exchange(request, request.bare, 100)
             assert spent.is_over.wait(HANG_S)

@@ -105,6 +105,18 @@ async def test_the_agent_is_found_below_the_base_path_of_its_instance(tmp_path: 
             await world.join("Rocky")
 
 
+async def test_the_routes_are_those_of_the_world_toml(tmp_path: Path) -> None:
+    routes = '[api]\nobserve = "/chat/messages"\ninput = "/chat"\ndoc_url_path = "/skill.md"\n'
+    async with AsyncWorld(dir=make_world(tmp_path, toml_extra=routes)) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        agent = await world.join("Rocky")
+        assert await agent.observe() == []
+        with pytest.raises(WorldCallError):
+            await agent.act("add")  # no chat message, over which this world stumbles
+        assert (await agent.api()).startswith("# Counter")
+        assert len(requests(started, "/skill.md")) == len(requests(started, "/chat")) == 1
+
+
 async def test_a_client_serves_many_tasks_and_no_call_waits_for_another(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky")

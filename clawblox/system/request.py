@@ -1,0 +1,129 @@
+"""Requests as bytes: what comes from outside cannot change the shape of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from clawblox.errors import ConfigError
+
+__all__ = ["REPEATABLE", "Address", "Request", "make_request", "parse_address"]
+
+REPEATABLE: Final = frozenset({"GET", "HEAD"})
+"""Methods of requests that may be sent once more, since they change nothing."""
+
+_OWN_HEADERS = frozenset(
+    {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
+)
+_METHOD = re.compile(r"[A-Z]{1,32}")
+_TARGET = re.compile(r"/[!-~]*")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+
+
+@attrs.frozen
+class Address:
+    """Where requests go.
+
+    Attributes:
+        host: Host name or address, without brackets.
+        port: Its port.
+        base_path: Prefix of every route, without a trailing slash.
+    """
+
+    host: str
+    port: int
+    base_path: str
+
+
+@attrs.frozen
+class Request:
+    """A request whose bytes are ready, to be sent any number of times.
+
+    Attributes:
+        method: The method.
+        route: The route, for messages.
+        head: Request line and headers, without the length of the body.
+        bare: The whole request when it has no body.
+    """
+
+    method: str
+    route: str
+    head: bytes = attrs.field(repr=False)  # it holds the session
+    bare: bytes = attrs.field(repr=False)
+
+    def encode(self, body: bytes | None) -> bytes:
+        """Return the bytes of the request with ``body``."""
+        if body is None:
+            return self.bare
+        return b"%sContent-Length: %d\r\n\r\n%s" % (self.head, len(body), body)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.route}"
+
+
+def parse_address(url: str) -> Address:
+    """Return the address that ``url`` means.
+
+    Raises:
+        ConfigError: It is not a plain HTTP address.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 80
+    except ValueError as error:
+        raise ConfigError(f"is no address: {error}", key="url", value=url) from error
+    has_more = bool(parts.query or parts.fragment) or "@" in url
+    if parts.scheme != "http" or not host or has_more or not _TARGET.fullmatch(f"/{host}"):
+        message = "must be a plain HTTP address, such as http://127.0.0.1:8080"
+        raise ConfigError(message, key="url", value=url)
+    return Address(host, port, parts.path.rstrip("/"))
+
+
+def make_request(
+    address: Address, method: str, route: str, query: str, headers: Mapping[str, str]
+) -> Request:
+    """Return a request to an address.
+
+    Args:
+        address: The address.
+        method: The method, in capitals.
+        route: Route below the address.
+        query: Encoded query, without its question mark; empty for none.
+        headers: Headers besides those that every request has.
+
+    Raises:
+        ConfigError: One of them cannot be sent in a request.
+    """
+    if _METHOD.fullmatch(method) is None:
+        raise ConfigError("must be capital letters", key="method", value=method)
+    target = f"{address.base_path}{route}{'?' if query else ''}{query}"
+    if _TARGET.fullmatch(target) is None:
+        message = "must begin with / and be printable ASCII without spaces"
+        raise ConfigError(message, key="route", value=target)
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        f"Host: {host}:{address.port}",
+        "Accept-Encoding: identity",
+        *(_header_line(name, value) for name, value in headers.items()),
+    ]
+    head = "".join(f"{line}\r\n" for line in lines).encode("latin-1")
+    length = b"" if method in REPEATABLE else b"Content-Length: 0\r\n"
+    return Request(method, route, head, b"%s%s\r\n" % (head, length))
+
+
+def _header_line(name: str, value: str) -> str:
+    """Return the line of a header."""
+    if _HEADER_NAME.fullmatch(name) is None:
+        raise ConfigError("is not the name of a header", key="headers", value=name)
+    if name.lower() in _OWN_HEADERS:
+        raise ConfigError(f"must not have {name}, which every request has anyway", key="headers")
+    if _HEADER_VALUE.fullmatch(value) is None:
+        message = "must be one line of Latin-1 text without control characters"
+        raise ConfigError(message, key=f"headers.{name}")  # the value may be a secret
+    return f"{name}: {value}"
