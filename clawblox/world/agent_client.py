@@ -108,7 +108,7 @@ class AsyncAgentClient:
         self._is_proven = is_proven
         self._proving = anyio.Lock()
         self._has_left = False
-        routes = self._place.api
+        routes = place.routes
         self._requests = _Requests(
             observe=self._prepare("GET", routes["observe"]),
             act=self._prepare("POST", routes["input"], **_JSON_BODY),

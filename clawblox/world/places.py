@@ -45,7 +45,7 @@ class Place(Protocol):
         """Its address."""
 
     @property
-    def api(self) -> Mapping[str, Any]:
+    def routes(self) -> Mapping[str, Any]:
         """Its routes, as ``[api]`` of the ``world.toml`` says."""
 
     @property
@@ -96,7 +96,7 @@ class FleetPlace:
         return self.supervisor.instance.url
 
     @property
-    def api(self) -> Mapping[str, Any]:
+    def routes(self) -> Mapping[str, Any]:
         """Its routes, as ``[api]`` of the ``world.toml`` says."""
         return self.supervisor.instance.launch.config.api
 

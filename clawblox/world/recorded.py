@@ -40,18 +40,15 @@ class RecordedPlace:
         run_dir: The run directory.
         record: The record of the instance.
 
-    Attributes:
-        api: Its routes, as ``[api]`` of the ``world.toml`` says.
-
     Raises:
-        ConfigError: The ``world.toml`` of its world cannot be read.
+        ConfigError: The ``world.toml`` of the world is not there any more, or wrong by now.
     """
 
     def __init__(self, run_dir: Path, record: InstanceRecord) -> None:
         self._run_dir = run_dir
         self._record = record
         self._connections = Connections(record.url)
-        self.api: Mapping[str, Any] = read_world_config(Path(record.world_dir)).api
+        self._routes = read_world_config(Path(record.world_dir)).api
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +70,11 @@ class RecordedPlace:
     def url(self) -> str:
         """Its address, which stays the same when it is restarted."""
         return self._record.url
+
+    @property
+    def routes(self) -> Mapping[str, Any]:
+        """Its routes, as ``[api]`` of the ``world.toml`` says."""
+        return self._routes
 
     @property
     def connections(self) -> Connections:
