@@ -110,7 +110,7 @@ def take_frame() -> str:
             time.sleep(4)  # so that there is something to see in the columns
             if pid:
                 os.kill(int(pid[1]), signal.SIGKILL)
-            terminal.wait_until(re.compile(r"^w005 +ready .* 1 *$", re.MULTILINE).search)
+            terminal.wait_until(re.compile(r"^w005 +ready .* 1 +\S+$", re.MULTILINE).search)
             shown_at = time.monotonic()
             terminal.wait_until(lambda text: time.monotonic() > shown_at + 4)
             return terminal.frame

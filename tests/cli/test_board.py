@@ -9,7 +9,13 @@ import pytest
 
 from clawblox.cli.running.live_table import Look, make_rows, pressure_between
 from clawblox.cli.tables.board import View, render
-from clawblox.cli.tables.event_lines import EventLine, RecentEvents, changes_between, describe_event
+from clawblox.cli.tables.event_lines import (
+    EventLine,
+    RecentEvents,
+    changes_between,
+    describe_event,
+    select_events,
+)
 from clawblox.cli.tables.instance_rows import Row, make_row
 from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.errors import ClawbloxError, WorldStartError
@@ -329,7 +335,27 @@ def test_many_events_do_not_push_out_the_troubles() -> None:
     for number in range(100):
         recent.add(EventLine(AT, "", f"saved {number}"))
     assert [one.text for one in recent.last(3)] == ["failed", "saved 98", "saved 99"]
+    assert [one.text for one in recent.last(1)] == ["failed"]
     assert recent.last(0) == []
+    drawn = plain(render(view([Row("w003", "failed")], event_lines=recent.last(9)), 100, 30))
+    assert any(line.endswith("w003  failed") for line in drawn)
+    assert sum(" saved 9" in line for line in drawn) == 5
+
+
+@pytest.mark.parametrize("size", range(8))
+@pytest.mark.parametrize(
+    "order", ["T" * 9, "o" * 9, "ToTooToTo", "TTTTToooo", "ooooTTTTT", "T", ""]
+)
+def test_events_are_selected_in_order_and_troubles_are_more_than_half(
+    order: str, size: int
+) -> None:
+    lines = [EventLine(AT, "", str(place), is_trouble=c == "T") for place, c in enumerate(order)]
+    chosen = select_events(lines, size)
+    places = [int(line.text) for line in chosen]
+    assert places == sorted(places)
+    assert len(chosen) == min(size, len(lines))
+    troubles = sum(line.is_trouble for line in chosen)
+    assert troubles >= min(order.count("T"), size // 2 + 1 if size else 0)
 
 
 def test_changes_are_found_between_two_looks(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ class TableDisplay:
         line = describe_event(event)
         if event.kind in ("ramp_slowed", "ramp_recovered"):
             self._ramp = line.text if event.kind == "ramp_slowed" else ""
-        elif event.kind not in ("resuming", "started"):
+        elif event.kind not in ("resuming", "started", "saved"):
             self._recent_events.add(line)
         self._table.touch()
 

@@ -22,7 +22,7 @@ from clawblox.cli.tables.columns import (
     format_line,
     text_width,
 )
-from clawblox.cli.tables.event_lines import EventLine
+from clawblox.cli.tables.event_lines import EventLine, select_events
 from clawblox.cli.tables.formatting import format_seconds
 from clawblox.cli.tables.instance_rows import Row, instance_columns, order_states
 
@@ -103,7 +103,7 @@ def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
     lines -= len(notice) - 1
     for_events = lines - _FIXED_LINES - 1 - min(len(view.rows), _ROWS_BEFORE_EVENTS)
     most = max(0, min(_MAX_EVENTS, lines // 4, for_events))
-    event_lines = view.event_lines[-most:] if most else ()
+    event_lines = select_events(view.event_lines, most)
     room = max(1, lines - _FIXED_LINES - len(event_lines) - bool(event_lines))
     shown, noted, hidden = _select(view.rows, room)
     yield _first_line(view, columns)

@@ -26,6 +26,7 @@ __all__ = [
     "describe_error",
     "describe_event",
     "describe_start_error",
+    "select_events",
 ]
 
 _TROUBLE: Final[tuple[EventKind, ...]] = (
@@ -167,11 +168,18 @@ class RecentEvents:
         kept.append((self._count, line))
 
     def last(self, size: int) -> list[EventLine]:
-        """Return the last ``size`` lines in order, more than half of them troubles if need be."""
-        troubles = list(self._troubles)[-max(size - len(self._others), size // 2 + 1) :]
-        others = list(self._others)[-max(size - len(troubles), 0) :] if size else []
-        found = sorted(chain(troubles, others), key=lambda numbered: numbered[0])
-        return [line for _, line in found][-size:] if size else []
+        """Return the last lines in order; see :func:`select_events`."""
+        found = sorted(chain(self._troubles, self._others), key=lambda numbered: numbered[0])
+        return select_events([line for _, line in found], size)
+
+
+def select_events(lines: Sequence[EventLine], size: int) -> list[EventLine]:
+    """Return the last ``size`` lines in order, more than half of them troubles if need be."""
+    troubles = [place for place, line in enumerate(lines) if line.is_trouble]
+    others = [place for place, line in enumerate(lines) if not line.is_trouble]
+    least = min(len(troubles), max(size - len(others), size // 2 + 1 if size else 0))
+    chosen = {*troubles[len(troubles) - least :], *others[max(len(others) - size + least, 0) :]}
+    return [lines[place] for place in sorted(chosen)]
 
 
 def changes_between(
