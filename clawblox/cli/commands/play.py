@@ -10,7 +10,8 @@ import click
 from clawblox.cli.parameters import PATH, existing_path, existing_run_dir
 from clawblox.cli.playing.choices import agent_option
 from clawblox.cli.playing.game import Game
-from clawblox.cli.running.worlds import default_run_dir, open_world
+from clawblox.cli.running.run_dirs import opened_run_dir
+from clawblox.cli.running.worlds import open_world
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.download import is_world_url
 from clawblox.config.world_toml import CONFIG_NAME
@@ -68,12 +69,10 @@ def command(
     if not _is_world(source, instance):
         if run_dir is not None:
             raise UsageError(f"--run-dir is for a world that is started; '{source}' is running")
-        game = Game(existing_run_dir(source).absolute(), instance, agent)
-    else:
-        world = open_world(source)
-        directory = default_run_dir(world.name) if run_dir is None else Path(run_dir).absolute()
-        game = Game(resolve_run_dir(directory), None, agent, world)
-    ctx.exit(anyio.run(game.run))
+        ctx.exit(anyio.run(Game(existing_run_dir(source).absolute(), instance, agent).run))
+    world = open_world(source)
+    with opened_run_dir(world, None if run_dir is None else Path(run_dir).absolute()) as directory:
+        ctx.exit(anyio.run(Game(resolve_run_dir(directory), None, agent, world).run))
 
 
 def _is_world(source: str, instance: str | None) -> bool:

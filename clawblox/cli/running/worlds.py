@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from clawblox.cli.parameters import existing_path
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.download import is_world_url
-from clawblox.system.clock import utc_now
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = ["default_run_dir", "open_world"]
-
-
-def default_run_dir(world: str) -> Path:
-    """Return the run directory of a world that is started now: below the current directory."""
-    return Path.cwd() / "runs" / f"{world}-{utc_now():%Y%m%dT%H%M%SZ}"
+__all__ = ["open_world"]
 
 
 def open_world(source: str) -> AsyncWorld:
