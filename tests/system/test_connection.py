@@ -140,6 +140,15 @@ async def test_an_ipv6_address_is_connected_and_named_as_one() -> None:
     assert b"\r\nHost: [::1]:" + port + b"\r\n" in server.requests[0]
 
 
+async def test_a_name_is_tried_at_each_of_its_addresses() -> None:
+    with scripted(Script([OK])) as server:
+        async with connected(server.url.replace("127.0.0.1", "localhost")) as connections:
+            assert (await get(connections)).body == b"ok"
+    async with connected(f"http://localhost:{free_port()}") as connections:
+        with pytest.raises(NotSentError, match="Connection refused"):
+            await get(connections)
+
+
 async def test_a_connection_never_waits_to_fill_its_packets() -> None:
     with scripted(Script([OK])) as server:
         async with connected(server.url) as connections:
