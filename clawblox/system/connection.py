@@ -389,11 +389,12 @@ class _AnswerReader:
             self._fault = f"is HTTP/{self._parser.get_http_version()}"
         elif transfer not in (b"", b"chunked"):
             self._fault = f"has the Transfer-Encoding {transfer.decode('latin-1')!r}"
-        elif self._request.method == "HEAD":
-            self.is_complete, self.can_continue = True, False  # the parser awaits the body
+        elif has_no_body:
+            if length or transfer or self._request.method == "HEAD":
+                self.is_complete, self.can_continue = True, False  # the parser may await a body
         elif coding != b"identity":
             self._fault = f"has the Content-Encoding {coding.decode('latin-1')!r}"
-        elif length and not has_no_body and int(length) > self._max_body_bytes:
+        elif length and int(length) > self._max_body_bytes:
             self._refuse_size()
 
     def on_body(self, data: bytes) -> None:

@@ -41,6 +41,8 @@ _LEAVE_TIMEOUT_S = 2.0
 
 _MAX_REFUSAL_CHARS = 4000
 
+_LOST_HINT = "the instance was restarted from a state without this session; join again"
+
 _JSON_BODY: Final = {"Content-Type": "application/json"}
 _encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
@@ -108,6 +110,7 @@ class AsyncAgentClient:
         self._is_proven = is_proven
         self._proving = anyio.Lock()
         self._has_left = False
+        self._restarts_before = place.restarts
         routes = place.routes
         self._requests = _Requests(
             observe=self._prepare("GET", routes["observe"]),
@@ -318,7 +321,10 @@ class AsyncAgentClient:
         text = answer.body[: 4 * _MAX_REFUSAL_CHARS].decode(errors="replace")[:_MAX_REFUSAL_CHARS]
         reason = shorten(" ".join(text.split()), VALUE_CHARS)
         message = f"{request} was refused{': ' if reason else ''}{reason}"
-        error = ActionRefusedError(message, status=answer.status, text=text)
+        is_lost = answer.status == 401 and self._place.restarts > self._restarts_before
+        error = ActionRefusedError(
+            message, status=answer.status, text=text, hint=_LOST_HINT if is_lost else None
+        )
         self._locate(error)
         return error
 

@@ -49,6 +49,10 @@ class Place(Protocol):
         """Its routes, as ``[api]`` of the ``world.toml`` says."""
 
     @property
+    def restarts(self) -> int:
+        """How often it was restarted, as far as known here."""
+
+    @property
     def connections(self) -> Connections:
         """The connections to it."""
 
@@ -99,6 +103,11 @@ class FleetPlace:
     def routes(self) -> Mapping[str, Any]:
         """Its routes, as ``[api]`` of the ``world.toml`` says."""
         return self.supervisor.instance.launch.config.api
+
+    @property
+    def restarts(self) -> int:
+        """How often it was restarted."""
+        return self.supervisor.instance.restarts
 
     @property
     def connections(self) -> Connections:

@@ -77,6 +77,11 @@ class RecordedPlace:
         return self._routes
 
     @property
+    def restarts(self) -> int:
+        """How often it had been restarted when its record was read."""
+        return self._record.restarts
+
+    @property
     def connections(self) -> Connections:
         """The connections to it."""
         return self._connections

@@ -140,6 +140,15 @@ async def test_an_ipv6_address_is_connected_and_named_as_one() -> None:
     assert b"\r\nHost: [::1]:" + port + b"\r\n" in server.requests[0]
 
 
+async def test_a_name_is_tried_at_each_of_its_addresses() -> None:
+    with scripted(Script([OK])) as server:
+        async with connected(server.url.replace("127.0.0.1", "localhost")) as connections:
+            assert (await get(connections)).body == b"ok"
+    async with connected(f"http://localhost:{free_port()}") as connections:
+        with pytest.raises(NotSentError, match="Connection refused"):
+            await get(connections)
+
+
 async def test_a_connection_never_waits_to_fill_its_packets() -> None:
     with scripted(Script([OK])) as server:
         async with connected(server.url) as connections:
@@ -174,7 +183,7 @@ TAKEN = {
         b"ok",
     ),
     "204": (with_head(status=b"1.1 204 No Content"), b""),
-    "304": (with_head(b"Content-Length: 50", status=b"1.1 304 Not Modified"), b""),
+    "304": (with_head(status=b"1.1 304 Not Modified"), b""),
     "HTTP/1.0 kept": (
         with_head(b"Connection: keep-alive", TWO, body=b"ok", status=b"1.0 200 OK"),
         b"ok",
@@ -192,7 +201,7 @@ async def test_an_answer_is_read_to_its_end_and_the_connection_kept(
     pieces = [wire[at : at + 1] for at in range(len(wire))] if is_split else [wire]
     with scripted(Script([pieces, OK])) as server:
         async with connected(server.url) as connections:
-            answer = await get(connections, max_body_bytes=40)
+            answer = await get(connections)
             assert (answer.body, answer.is_delimited) == (body, True)
             assert (await get(connections)).body == b"ok"
     assert server.accepted == 1
@@ -218,12 +227,21 @@ async def test_an_answer_may_be_the_last_of_its_connection(kind: str) -> None:
     assert server.accepted == 2
 
 
-async def test_the_answer_to_head_has_no_body() -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\nContent-Encoding: gzip\r\n\r\n"
-    with scripted(Script([head]), Script([OK])) as server:
+@pytest.mark.parametrize(
+    ("method", "status"),
+    [("HEAD", b"200 OK"), ("HEAD", b"404 Not Found"), ("GET", b"204 None"), ("GET", b"304 Same")],
+)
+@pytest.mark.parametrize(
+    "header", [b"Content-Length: 500", b"Transfer-Encoding: chunked", b"X: y"], ids=str
+)
+async def test_an_answer_that_has_no_body_waits_for_none(
+    method: str, status: bytes, header: bytes
+) -> None:
+    head = with_head(header, b"Content-Encoding: gzip", status=b"1.1 " + status)
+    with scripted(Script([head, OK]), Script([OK])) as server:
         async with connected(server.url) as connections:
-            answer = await get(connections, "HEAD")
-            assert answer == Answer(200, b"", is_delimited=True)
+            answer = await get(connections, method, max_body_bytes=100)
+            assert answer == Answer(int(status[:3]), b"", is_delimited=True)
             assert (await get(connections)).body == b"ok"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from clawblox import (
     WorldSessionError,
 )
 from tests.running import HANG_S, Bot, manifest_of, next_event, requests, running, switch
-from tests.support import make_world, wait_until_async, world_command
+from tests.support import ask, make_world, wait_until_async, world_command
 
 pytestmark = pytest.mark.anyio
 
@@ -334,6 +336,18 @@ async def test_after_a_restart_the_client_goes_on_with_its_session(tmp_path: Pat
             assert sent_to(started, "/join") == []
 
 
+async def test_a_session_that_a_restart_has_lost_is_refused_with_a_hint(tmp_path: Path) -> None:
+    with anyio.fail_after(HANG_S):
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
+            started = await world.start(run_dir=tmp_path / "run", restart="fresh")
+            agent = await world.join("Rocky", wait_restart=HANG_S)
+            switch(started, acting="die")
+            with pytest.raises(ActionRefusedError, match="join first") as caught:
+                await agent.observe()
+            assert caught.value.hint is not None
+            assert "join again" in caught.value.hint
+
+
 @ON_BOTH_LOOPS
 async def test_a_read_waits_for_the_restart_and_an_input_is_never_sent_again(
     tmp_path: Path,
@@ -353,13 +367,14 @@ async def test_a_read_waits_for_the_restart_and_an_input_is_never_sent_again(
 
 async def test_an_input_that_could_not_be_sent_waits_for_the_restart(tmp_path: Path) -> None:
     with anyio.fail_after(HANG_S):
-        async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
             started, agent = await restarting(world, tmp_path, wait_restart=HANG_S)
-            switch(started, acting="die")
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(agent.observe)
-                await next_event(events, "exited")
-                assert (await agent.act("add", 1))["counter"] == 8
+            switch(started, acting="unsized")
+            await agent.observe()  # no connection is left after this
+            ask(started.port, "POST", "/__close-listener")
+            os.kill(started.pid, signal.SIGKILL)
+            # Nothing has told this process yet that the world is dead.
+            assert (await agent.act("add", 1))["counter"] == 8
             assert [one["data"] for one in acts(tmp_path)] == [7, 1]
 
 
@@ -395,12 +410,12 @@ async def test_the_same_agent_acts_in_each_fork_by_itself(tmp_path: Path) -> Non
             assert requests(started, "/join") == [], "nothing is sent yet"
             assert (twin.name, twin.instance) == ("Rocky", started.name)
             assert twin.access.base_url == started.url
-            assert (await twin.act("add", number))["counter"] == 7 + number
-            urls = {"base_url": started.url, "internal_base_url": started.url}
-            assert twin.access == {**agent.access, **urls}
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(twin.observe)
+            assert (await twin.act("add", number))["counter"] == 7 + number
+            urls = {"base_url": started.url, "internal_base_url": started.url}
+            assert twin.access == {**agent.access, **urls}
             session = agent.access.session
             assert sent_to(started, "/join") == [("POST", {"name": "Rocky"}, "", session)]
             (entry,) = manifest_of(started.instance_dir)["agents"]

@@ -1,0 +1,63 @@
+"""Waiting for an instance that is being restarted."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox.instance.calls import Calls
+from clawblox.instance.lifecycle import Lifecycle, State
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def serving() -> tuple[Calls, Any, Lifecycle]:
+    """Return the calls to an instance that serves, the instance, and its state."""
+    instance: Any = SimpleNamespace(restarts=0, halt=None)
+    lifecycle = Lifecycle()
+    for state in (State.SPAWNING, State.PROBING, State.READY):
+        lifecycle.move(state)
+    return Calls(instance, lifecycle), instance, lifecycle
+
+
+async def test_a_life_that_has_ended_is_not_waited_for_though_it_seems_to_serve() -> None:
+    calls, instance, lifecycle = serving()
+    served: list[bool] = []
+
+    async def wait() -> None:
+        served.append(await calls.wait_serving(after=0, until=math.inf))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        assert served == []
+        lifecycle.move(State.RESTARTING)
+        calls.fail()
+        instance.restarts = 1
+        await anyio.wait_all_tasks_blocked()
+        assert served == []
+        lifecycle.move(State.READY)
+        calls.note_change()
+    assert served == [True]
+
+
+async def test_a_halted_life_does_not_serve() -> None:
+    calls, instance, _ = serving()
+    assert calls.life == 0
+    instance.halt = "stuck"
+    assert calls.life is None
+
+
+async def test_an_instance_that_is_stopped_is_not_waited_for() -> None:
+    calls, _, lifecycle = serving()
+    lifecycle.move(State.STOPPING)
+    assert not await calls.wait_serving(after=0, until=math.inf)
