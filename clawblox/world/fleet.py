@@ -41,7 +41,7 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.clients import InstanceClients
 from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.leftovers import Leftovers
-from clawblox.world.starts import Starts, given_up, list_members, member_update, note_planned
+from clawblox.world.starts import Starts, given_up, list_members, member_update, planned
 
 __all__ = ["Fleet", "Handlers", "Plan"]
 
@@ -241,8 +241,8 @@ class Fleet:
                 name: self._make_member(launch, control, starts.note)
                 for name, launch in launches.items()
             }
-            await run_blocking(note_planned, run_dir, [one.instance for one in begun.values()])
-            await self.writers.of(run_dir).apply(list_members(launches))
+            async with planned(run_dir, [one.instance for one in begun.values()]):
+                await self.writers.of(run_dir).apply(list_members(launches))
             for supervisor in begun.values():
                 self._begin(supervisor)
             try:
