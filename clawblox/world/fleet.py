@@ -50,7 +50,7 @@ from clawblox.world.starts import (
     list_members,
     lone_update,
     member_update,
-    note_planned,
+    planned,
 )
 
 __all__ = ["Fleet", "Handlers"]
@@ -260,8 +260,8 @@ class Fleet:
                 name: self._make_member(launch, control, starts.note)
                 for name, launch in launches.items()
             }
-            await run_blocking(note_planned, run_dir, [one.instance for one in begun.values()])
-            await self.writers.of(run_dir).apply(list_members(launches))
+            async with planned(run_dir, [one.instance for one in begun.values()]):
+                await self.writers.of(run_dir).apply(list_members(launches))
             for supervisor in begun.values():
                 self._begin(supervisor)
             try:

@@ -97,7 +97,8 @@ class _Resume:
         for supervisor in self.fleet.supervisors:
             if supervisor.instance.name in names:  # it has ended, and is being put away
                 await supervisor.stop(0.0, on_purpose=False)
-        await self.fleet.leftovers.close_runs(self.run_dir, without=names)
+        go_on = [one.record.name for one in found.instances if one.problem is None]
+        await self.fleet.leftovers.close_runs(self.run_dir, without=go_on)
 
     def _find_variables(self) -> None:
         """Find the values of the environment variables, which are not on disk.
@@ -128,8 +129,6 @@ class _Resume:
         inherited = dict(os.environ)
         for instance in self._going_on:
             name = instance.record.name
-            if name in self.failed:
-                continue
             if self.fleet.is_named(name):
                 self.failed[name] = UsageError(f"this world has an instance {name!r} already")
             elif instance.problem is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import anyio
 import attrs
 
 from clawblox.concurrency.batch import Advance
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldStartError
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch, Past
@@ -33,7 +35,7 @@ __all__ = [
     "list_members",
     "lone_update",
     "member_update",
-    "note_planned",
+    "planned",
 ]
 
 _log = OwnLog(__name__)
@@ -81,21 +83,47 @@ def given_up(name: str, failed: str) -> WorldStartError:
     return WorldStartError(f"the start was abandoned because {failed!r} failed", instance=name)
 
 
-def note_planned(run_dir: Path, instances: Iterable[Instance]) -> None:
-    """Write that the starts of instances are planned, so that a resume finds them. Blocks.
+@asynccontextmanager
+async def planned(run_dir: Path, instances: Sequence[Instance]) -> AsyncIterator[None]:
+    """Write that the starts of instances are planned, so that a resume finds them.
 
     An instance whose name another process has keeps the record that it has; its start will fail.
+
+    Args:
+        run_dir: Their run directory.
+        instances: The instances; their starts begin after the block.
+
+    Cancellation: as after an exception in the block, no start is planned; a resume can begin them.
     """
+    try:
+        await run_blocking(_note_planned, run_dir, instances)
+        yield
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await run_blocking(_withdraw, instances)
+        raise
+
+
+def _note_planned(run_dir: Path, instances: Iterable[Instance]) -> None:
     held = claimed_names(run_dir) | {record.name for record in read_running(run_dir)}
-    planned = [instance for instance in instances if instance.name not in held]
+    free = [instance for instance in instances if instance.name not in held]
     try:
         make_private_dir(records_dir(run_dir))
-        write_records(run_dir, [instance.make_record("planned") for instance in planned])
+        write_records(run_dir, [instance.make_record("planned") for instance in free])
     except OSError as error:
         _log.warning("planned starts not recorded", error=str(error))
         return
-    for instance in planned:
+    for instance in free:
         instance.is_planned = True
+
+
+def _withdraw(instances: Iterable[Instance]) -> None:
+    try:
+        for instance in instances:
+            if instance.is_planned:
+                instance.write_record("interrupted")
+    except OSError as error:
+        _log.warning("planned starts not withdrawn", error=str(error))
 
 
 def list_members(launches: Mapping[str, Launch]) -> Update:

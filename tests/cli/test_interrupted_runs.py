@@ -71,7 +71,8 @@ def test_resume_shows_what_goes_on_from_what_and_runs_it(
     assert f"is held by pid {command.process.pid} " in refused.err
     # Ctrl-C is not on purpose: the next one goes on.
     assert command.interrupt() == 130
-    again = call("resume", str(run_dir), "w001", "--dry-run")
+    again = call("resume", str(run_dir), "--dry-run")
+    assert "Resuming 3 of 4 instances of" in again.out
     assert re.search(
         rf"w001  from {saved}, sim time 0, saved [\d.]+s before it ended$", again.out, re.M
     )

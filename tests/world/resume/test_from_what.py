@@ -7,14 +7,16 @@ import os
 import shutil
 import signal
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from clawblox import AsyncWorld, SavedSnapshot, SnapshotRefusedError, StartedWorld, WorldStartError
 from clawblox.concurrency.batch import Batch
+from clawblox.world.fleet import Fleet
 from tests.crowd import act, join, join_all, leftovers, look, make_motley_world, until, variables_of
-from tests.support import ask, free_port, make_world
+from tests.support import ask, free_port, make_world, marked_processes
 from tests.world.resume.support import (
     Interrupt,
     edges,
@@ -24,6 +26,7 @@ from tests.world.resume.support import (
     resume,
     run_of,
 )
+from tests.world.test_cancellation import Interrupted, run_and_cancel
 
 pytestmark = pytest.mark.anyio
 
@@ -324,6 +327,28 @@ async def test_a_single_instance_goes_on_with_its_options(tmp_path: Path, run: P
     assert (manifest["run"]["id"], manifest["run"]["status"]) == ("r001", "interrupted")
     (edge,) = manifest["restarts"]
     assert (edge["number"], edge["run_id"], edge["by"]) == (1, "r001", "resume")
+
+
+async def test_a_resume_cancelled_at_any_step_can_be_done_again(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Fleet._start_many
+    directory = make_world(tmp_path)
+    await interrupt(directory, run, 2, Counting(1))
+    for at in range(1, 100):
+        cut = Interrupted(at)
+        monkeypatch.setattr(Fleet, "_start_many", lambda *args, i=cut: i.drive(original(*args)))
+        async with AsyncWorld(dir=directory) as world:
+            was_cancelled = await run_and_cancel(cut, "anyio", partial(world.resume_all, run))
+            if not was_cancelled:
+                assert list(world.instances) == ["w000", "w001"]
+                break
+            assert (world.instances, marked_processes()) == ((), set()), f"suspension {at}"
+        assert leftovers(run) == []
+    assert at > 5
+    for name in ("w000", "w001"):
+        told = edges(run, name)
+        assert [edge["number"] for edge in told] == list(range(1, len(told) + 1))
 
 
 async def test_a_port_that_is_taken_meanwhile_is_another_one(tmp_path: Path, run: Path) -> None:

@@ -14,7 +14,7 @@ from clawblox.rundir import journal
 from clawblox.rundir.interrupted import interrupted_names, set_aside
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.records import read_record, read_records, write_records
-from clawblox.rundir.status import count_waiting, read_instances
+from clawblox.rundir.status import count_waiting
 from tests.crowd import HANG_S, leftovers
 from tests.orchestrators import orchestrator
 from tests.support import make_world, marked_processes, wait_until_async
@@ -73,7 +73,6 @@ async def test_what_is_stopped_before_its_turn_is_not_resumed(tmp_path: Path, ru
         with anyio.fail_after(HANG_S):
             await wait_until_async(lambda: len(marked_processes()) > 0)
             waiting = await run_sync(count_waiting, run)
-            assert waiting + len(await run_sync(read_instances, run)) == 40
             await stop_instances(run, grace_seconds=0)
     assert waiting > 0
     assert {one.stopped_on_purpose for one in await run_sync(read_records, run)} == {True}
