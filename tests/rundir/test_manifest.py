@@ -27,6 +27,7 @@ from clawblox.rundir.manifest_updates import (
     instances_update,
     recording_update,
     removal_update,
+    reopened_update,
     restart_update,
     run_update,
 )
@@ -289,7 +290,15 @@ def test_an_instance_stands_once_by_the_directory_of_its_manifest():
 
 def restart(number: int, resume_from: Path | None = None, exit_: str = "exit status 3") -> Update:
     at = f"2026-06-22T18:59:{number:02}Z"
-    return restart_update(number=number, at=at, exit=exit_, resume_from=resume_from)
+    return restart_update(number=number, at=at, exit=exit_, resume_from=resume_from, by="policy")
+
+
+def test_a_run_that_goes_on_has_no_end_and_keeps_the_rest():
+    ended = EMPTY.merged(run_update(id="r", index=2, status="failed", ended_at="2026-06-22"))
+    again = ended.merged(reopened_update())
+    assert again.run == {"id": "r", "index": 2, "status": "running"}
+    assert again.merged(reopened_update()) == again
+    assert EMPTY.merged(reopened_update()).run == {"status": "running"}
 
 
 def test_restarts_stand_in_their_order_and_each_of_them_once():
@@ -302,13 +311,15 @@ def test_restarts_stand_in_their_order_and_each_of_them_once():
             "at": "2026-06-22T18:59:01Z",
             "exit": "exit status 3",
             "resume_from": "checkpoints/a.json",
+            "by": "policy",
         },
-        {"number": 2, "at": "2026-06-22T18:59:02Z", "exit": "exit status 3"},
+        {"number": 2, "at": "2026-06-22T18:59:02Z", "exit": "exit status 3", "by": "policy"},
         {
             "number": 3,
             "at": "2026-06-22T18:59:03Z",
             "exit": "exit status 3",
             "resume_from": "/other/b.json",
+            "by": "policy",
         },
     ]
     assert manifest.merged(restart(2), restart(1, ROOT / "checkpoints/a.json")) == manifest
@@ -325,7 +336,7 @@ def test_a_run_that_is_renamed_is_so_in_all_that_belongs_to_it():
         checkpoint_update(saved, run_id="old"),
         checkpoint_update({"path": "checkpoints/b.json"}, run_id="another"),
         checkpoint_update({"path": "checkpoints/c.json"}),
-        restart_update(number=1, at="now", exit="", resume_from=None, run_id="old"),
+        restart_update(number=1, at="now", exit="", resume_from=None, run_id="old", by="policy"),
     )
     odd = Manifest(PATH, {**manifest.document, "recordings": [{"path": "r", "run_id": "old"}]})
     odd.document["checkpoints"].extend([7, {"run_id": ["old"]}])
