@@ -33,7 +33,6 @@ from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace, Process, TreeEnd
-from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Supervisor"]
@@ -174,15 +173,6 @@ class Supervisor:
             raise request.failure
         assert self.started is not None, "it was ready before"
         return self.started
-
-    def log_reader(self, *, follow: bool, tail: int | None) -> LogReader:
-        """Return the lines of its log; see ``AsyncWorld.logs``."""
-        return self.instance.running.log_reader(
-            follow=follow,
-            tail=tail,
-            was_restarted=self.instance.restarts > 0,
-            is_over=lambda: self.lifecycle.is_over,
-        )
 
     def note_saved(self, saved: SavedSnapshot) -> None:
         """Remember a snapshot that a restart may restore."""
@@ -423,7 +413,8 @@ class Supervisor:
                 await current_batcher().run(self._books.leave_running)
             else:
                 end = await self._end_processes(self._last_grace())
-                self._result = self._stop_result(end, anyio.current_time() - begun_at)
+                name, elapsed_s = self.instance.name, anyio.current_time() - begun_at
+                self._result = StopResult(name, end.rung, self.instance.exit, end.killed, elapsed_s)
                 await current_batcher().run(self._put_away)
         finally:
             self._conclude()
@@ -477,15 +468,6 @@ class Supervisor:
     async def _fail_stop(self, reason: str) -> None:
         _log.error("stop failed", instance=self.instance.name, reason=reason)
         self._stop_failure = await run_blocking(stop_error, self.instance, reason)
-
-    def _stop_result(self, end: TreeEnd, elapsed_s: float) -> StopResult:
-        return StopResult(
-            instance=self.instance.name,
-            rung=end.rung,
-            exit=self.instance.exit,
-            killed=end.killed,
-            elapsed_s=elapsed_s,
-        )
 
     def _describe_end(self) -> End:
         instance = self.instance

@@ -1160,7 +1160,13 @@ class AsyncWorld(WorldMetadata):
         """
         if tail is not None:
             check_count(tail, "tail", at_least=0)
-        return self._open_fleet().find(instance).log_reader(follow=follow, tail=tail)
+        supervisor = self._open_fleet().find(instance)
+        return supervisor.instance.running.log_reader(
+            follow=follow,
+            tail=tail,
+            was_restarted=supervisor.instance.restarts > 0,
+            is_over=lambda: supervisor.lifecycle.is_over,
+        )
 
     def events(self) -> EventStream:
         """Return the events of all instances, from now until the world is closed.
