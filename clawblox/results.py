@@ -23,6 +23,8 @@ __all__ = [
     "StopResult",
     "WorldEvent",
     "WorldExit",
+    "format_label",
+    "has_labels",
 ]
 
 _T = TypeVar("_T")
@@ -59,6 +61,19 @@ SnapshotLike: TypeAlias = str | Path | Mapping[str, Any]
 
 Labels: TypeAlias = Mapping[str, str | int | float | bool]
 """What a caller says about an instance: the model that plays in it, the seed, the condition."""
+
+
+def format_label(value: str | int | float | bool) -> str:
+    """Return the value of a label as it is typed."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def has_labels(labels: Labels, wanted: Labels) -> bool:
+    """Return whether all of the wanted labels are there, compared as they are typed."""
+    return all(
+        name in labels and format_label(labels[name]) == format_label(value)
+        for name, value in wanted.items()
+    )
 
 
 @attrs.frozen

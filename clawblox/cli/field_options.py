@@ -18,7 +18,14 @@ from clawblox.config.arguments import parse_label
 from clawblox.errors import ConfigError
 from clawblox.results import Labels
 
-__all__ = ["FieldOption", "OptionsCommand", "SectionOption", "SectionedCommand", "options_from"]
+__all__ = [
+    "FieldOption",
+    "OptionsCommand",
+    "SectionOption",
+    "SectionedCommand",
+    "options_from",
+    "parse_labels",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -111,7 +118,7 @@ def _type_arguments(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, as t
     types = [part for part in get_args(hint) if part is not NoneType]
     hint = types[0] if len(types) == 1 and get_origin(hint) is not Literal else hint
     if hint == Labels:
-        return {"type": str, "multiple": True, "callback": _parse_labels}
+        return {"type": str, "multiple": True, "callback": parse_labels}
     if hint is bool:
         return {"is_flag": True}
     if get_origin(hint) is Literal:
@@ -131,7 +138,7 @@ def _parse_pairs(
     return dict(value.split("=", 1) for value in values or ())
 
 
-def _parse_labels(
+def parse_labels(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...] | None
 ) -> Labels:
     """Return labels that were given as ``NAME=VALUE``; a click callback."""

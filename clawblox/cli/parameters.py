@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from clawblox.cli.field_options import SectionOption
+from clawblox.cli.field_options import SectionOption, parse_labels
 from clawblox.cli.tables.formatting import shorten_path
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError
+from clawblox.results import Labels
 from clawblox.rundir.find_runs import find_runs_below
 from clawblox.rundir.status import select_records
 from clawblox.system.clock import format_utc_ms, utc_now_ns
@@ -25,9 +26,11 @@ __all__ = [
     "PatternType",
     "SecondsType",
     "SinceType",
+    "choose_names",
     "count_option",
     "existing_path",
     "existing_run_dir",
+    "filter_option",
     "json_option",
     "run_dir_arguments",
     "world_argument",
@@ -192,8 +195,35 @@ def _name_runs_below(directory: Path) -> str:
     return f"give the run directory; there are: {shown}{more}"
 
 
+filter_option = click.option(
+    "--filter",
+    "labels",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=parse_labels,
+    help="Only instances with this label; can be repeated.",
+)
+
+
+def choose_names(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str]:
+    """Return the names of the instances that are meant; none means all.
+
+    Args:
+        run_dir: The run directory.
+        names: The names that were typed.
+        labels: Labels that the instances must have.
+
+    Raises:
+        UsageError: One of the names is not there, or no instance has the labels.
+    """
+    if not labels:
+        return names
+    return [record.name for record in select_records(run_dir, names, labels)]
+
+
 def run_dir_arguments(command: _F) -> _F:
-    """Add the arguments ``[RUN_DIR] [INSTANCE]...``."""
+    """Add the arguments ``[RUN_DIR] [INSTANCE]...`` and the option ``--filter``."""
+    command = filter_option(command)
     names = click.argument("names", metavar="[INSTANCE]...", nargs=-1)
     run_dir = click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
     return run_dir(names(command))

@@ -11,6 +11,7 @@
 - ``journal``: a file of JSON lines, the last of which holds for its name.
 - ``records``: which instances run in a run directory.
 - ``claims``: the exclusive right to a name, or to a run directory.
+- ``last_saves``: the last saves of instances.
 - ``status``: what runs or ran in a run directory.
 - ``waiting``: waiting until instances have ended.
 - ``lineage``: what the instances of a run directory began from.

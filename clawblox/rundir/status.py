@@ -6,7 +6,6 @@ and on finished ones, and changes nothing.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import time
@@ -17,10 +16,10 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from clawblox.errors import ManifestError, UsageError
+from clawblox.errors import UsageError
 from clawblox.protocol import INSTANCE_ENV
-from clawblox.results import WorldExit
-from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.results import Labels, WorldExit, format_label, has_labels
+from clawblox.rundir.last_saves import InstanceSave, last_saves
 from clawblox.rundir.paths import run_lock
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
 from clawblox.system.files import lock_owner
@@ -36,7 +35,6 @@ from clawblox.telemetry.logs import LogReader
 
 __all__ = [
     "OVER",
-    "InstanceSave",
     "InstanceState",
     "InstanceStatus",
     "count_waiting",
@@ -46,7 +44,6 @@ __all__ = [
     "is_ready",
     "is_waiting",
     "judge_state",
-    "last_saves_by_run",
     "make_mark",
     "own_start",
     "read_instances",
@@ -240,11 +237,18 @@ def own_start(run_dir: Path) -> InstanceRecord | None:
     return next((found for found in mine if found.state == "starting"), None)
 
 
-def select_records(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
+def select_records(
+    run_dir: Path, names: Sequence[str], labels: Labels | None = None
+) -> list[InstanceRecord]:
     """Return the records of a run directory: the named ones, or all. Blocks.
 
+    Args:
+        run_dir: The run directory.
+        names: The instances that are meant; none means all.
+        labels: Labels that they must have.
+
     Raises:
-        UsageError: One of ``names`` is not there.
+        UsageError: One of ``names`` is not there, or no instance has the labels.
     """
     records = read_records(run_dir)
     known = [record.name for record in records]
@@ -253,7 +257,18 @@ def select_records(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
             raise UsageError(
                 f"no instance {name!r} in {run_dir}; there are: {', '.join(known) or 'none'}"
             )
-    return [record for record in records if not names or record.name in names]
+    found = [record for record in records if not names or record.name in names]
+    if not labels:
+        return found
+    with_labels = [record for record in found if has_labels(record.labels, labels)]
+    if not with_labels:
+        wanted = ", ".join(f"{name}={format_label(value)}" for name, value in labels.items())
+        there = sorted({name for record in found for name in record.labels})
+        raise UsageError(
+            f"no instance in {run_dir} has {wanted}; the labels there are: "
+            f"{', '.join(there) or 'none'}"
+        )
+    return with_labels
 
 
 def is_ready(record: InstanceRecord) -> bool:
@@ -315,7 +330,7 @@ def _describe_runs(runs: Mapping[Path, Sequence[InstanceRecord]]) -> list[Instan
     usages = _measure_usages([record for record in records if record.is_alive])
     statuses = []
     for run_dir, found in runs.items():
-        saves = _last_saves(found)
+        saves = last_saves(found)
         statuses += [
             _describe_status(run_dir, record, usages.get(record.cookie), saves.get(record.name))
             for record in found
@@ -335,82 +350,6 @@ def _measure_usages(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, flo
         record.cookie: measure_usage(proc.pid for proc in tree)
         for record, tree in zip(alive, trees, strict=True)
     }
-
-
-@attrs.frozen
-class InstanceSave:
-    """A save of an instance, as a manifest tells of it.
-
-    Attributes:
-        instance: Name of the instance.
-        run_id: Id of its run; empty for a save of an older version.
-        path: The file.
-        created_at: UTC time of the save.
-        sha256: Digest of the file.
-        time: Simulation time.
-    """
-
-    instance: str
-    run_id: str
-    path: Path
-    created_at: str | None
-    sha256: str | None
-    time: float | None
-
-
-def last_saves_by_run(status: InstanceStatus) -> dict[str, InstanceSave]:
-    """Return the last save of an instance in each of its runs that is still there. Blocks.
-
-    Returns:
-        By the id of the run, the latest first; earlier runs in the directory are among them.
-    """
-    found: dict[str, InstanceSave] = {}
-    for save in _saves_in(status.instance_dir):
-        if save.instance == status.name and save.run_id not in found and save.path.is_file():
-            found[save.run_id] = save
-    return found
-
-
-def _last_saves(records: Sequence[InstanceRecord]) -> dict[str, InstanceSave]:
-    """Return the last save of each instance that is of its run and still there."""
-    run_ids = {record.name: record.run_id for record in records}
-    found: dict[str, InstanceSave] = {}
-    for directory in {record.instance_dir for record in records}:
-        for save in _saves_in(Path(directory)):
-            is_of_its_run = run_ids.get(save.instance) == save.run_id
-            if is_of_its_run and save.instance not in found and save.path.is_file():
-                found[save.instance] = save
-    return found
-
-
-def _saves_in(instance_dir: Path) -> tuple[InstanceSave, ...]:
-    """Return the saves that were not removed on purpose, the last one first."""
-    try:
-        found = manifest_path(instance_dir).stat()
-    except OSError:
-        return ()
-    return _read_saves(instance_dir, (found.st_ino, found.st_mtime_ns, found.st_size))
-
-
-@functools.lru_cache(maxsize=1024)
-def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[InstanceSave, ...]:
-    # A table of a run looks every second, and a manifest with many saves is slow to read.
-    try:
-        manifest = read_manifest(instance_dir)
-    except ManifestError:
-        return ()
-    return tuple(
-        InstanceSave(
-            instance=str(entry["instance"]),
-            run_id=str(entry.get("run_id", "")),
-            path=manifest.resolve(str(entry.get("path"))),
-            created_at=entry.get("created_at"),
-            sha256=entry.get("sha256"),
-            time=entry.get("time"),
-        )
-        for entry in reversed(manifest.checkpoints)
-        if "removed_at" not in entry and "instance" in entry  # others are archives
-    )
 
 
 def _describe_status(

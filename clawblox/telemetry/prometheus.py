@@ -27,7 +27,7 @@ import attrs
 from clawblox.concurrency.tasks import in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
-from clawblox.results import Labels
+from clawblox.results import Labels, format_label
 from clawblox.telemetry.metrics import Histogram, Metrics
 from clawblox.telemetry.own_log import OwnLog
 
@@ -193,7 +193,7 @@ def _make_info(labels: Mapping[str, Labels]) -> Metric:
         labels=["name", *(f"label_{name}" for name in names)],
     )
     for instance, given in labels.items():
-        family.add_metric([instance, *(str(given.get(name, "")) for name in names)], 1)
+        family.add_metric([instance, *(format_label(given.get(name, "")) for name in names)], 1)
     return family
 
 

@@ -54,6 +54,8 @@ WITHOUT_FIELD = {
     ("resume", "detach"): "how the command itself runs",
     ("resume", "starter_fd"): "how the command runs itself in the background",
     ("save", "as_json"): "how the command prints",
+    ("save", "labels"): "chooses the instances",
+    ("stop", "labels"): "chooses the instances",
     ("stop", "as_json"): "how the command prints",
     ("stop", "wants_save"): "another operation before the stop",
 }

@@ -442,4 +442,4 @@ def test_ps_shows_saves_and_restarts(up: Start, call: Start, run_dir: Path) -> N
 def test_watch_and_json_cannot_be_combined(call: Start, tmp_path: Path) -> None:
     command = call("ps", str(tmp_path), "-w", "--json")
     assert command.wait() == 2
-    assert command.err.endswith("Error: --watch and --json cannot be combined.\n")
+    assert command.err.endswith("Error: --watch, --tree and --json cannot be combined.\n")

@@ -25,9 +25,10 @@ from clawblox.cli.terminal.output import Output, note
 from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.config.options import ManyOptions, SaveOptions
 from clawblox.errors import ClawbloxError, UsageError
+from clawblox.rundir.last_saves import last_saves_by_run
 from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instances
 from clawblox.rundir.snapshot_files import find_snapshot, snapshot_places
-from clawblox.rundir.status import InstanceStatus, last_saves_by_run, read_instances
+from clawblox.rundir.status import InstanceStatus, read_instances
 
 __all__ = ["command"]
 
@@ -183,7 +184,7 @@ def _find_save(run_dir: Path, status: InstanceStatus, run_id: str | None) -> _So
     """Return an instance as a source, with its last save unless it can be saved now."""
     if run_id is None and status.state == "ready":
         return _Source(run_dir, status.world_dir, status.name, None)
-    saves = last_saves_by_run(status)
+    saves = last_saves_by_run(status.name, status.instance_dir)
     save = saves.get(status.run_id if run_id is None else run_id)
     if save is None:
         raise _no_save_error(status, run_id, [known for known in saves if known])

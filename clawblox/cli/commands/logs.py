@@ -22,13 +22,14 @@ from clawblox.cli.parameters import (
     CountType,
     PatternType,
     SinceType,
+    choose_names,
     existing_run_dir,
     json_option,
     run_dir_arguments,
 )
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
-from clawblox.results import LogLine
+from clawblox.results import Labels, LogLine
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_logs, select_records
 from clawblox.telemetry.log_times import index_path
@@ -96,6 +97,7 @@ def command(
     *,
     run_dir: str,
     names: tuple[str, ...],
+    labels: Labels,
     follow: bool,
     tail: int | None,
     has_times: bool,
@@ -112,11 +114,12 @@ def command(
     \f
     Raises:
         ClawbloxError: The run directory does not exist, or nothing ever ran in it.
-        UsageError: There is no instance of one of the names.
+        UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The output is a file, and the disk is full.
     """
     directory = existing_run_dir(run_dir)
-    records = select_records(directory, names)
+    chosen = choose_names(directory, names, labels)
+    records = select_records(directory, chosen)
     for record in records:
         if not Path(record.log_file).exists():
             note(f"{record.name}: log file is missing: {record.log_file}")
@@ -124,7 +127,7 @@ def command(
         _note_unknown_times(records)
     readers = read_logs(
         directory,
-        names,
+        chosen,
         follow=follow,
         tail=tail,
         since=since,

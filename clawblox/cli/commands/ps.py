@@ -13,12 +13,13 @@ from pathlib import Path
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, existing_path, json_option
+from clawblox.cli.parameters import PATH, existing_path, filter_option, json_option
 from clawblox.cli.running.scopes import Scope, make_scope
 from clawblox.cli.tables.columns import fit_columns, format_line
 from clawblox.cli.tables.formatting import printable, shorten_path
 from clawblox.cli.tables.instance_rows import instance_columns, make_row, order_states
 from clawblox.cli.tables.lineage_text import format_forks
+from clawblox.results import Labels
 from clawblox.rundir.find_runs import MAX_DEPTH
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.paths import resolve_run_dir
@@ -47,11 +48,18 @@ __all__ = ["command"]
 )
 @click.argument("directory", type=PATH, default=None, required=False, metavar="[DIR]")
 @click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show what has ended.")
+@filter_option
 @click.option("-w", "--watch", is_flag=True, help="Keep showing it until nothing runs any more.")
 @click.option("--tree", is_flag=True, help="Show the instances as a tree of forks.")
 @json_option
 def command(
-    directory: str | None, wants_ended: bool, watch: bool, tree: bool, as_json: bool
+    *,
+    directory: str | None,
+    wants_ended: bool,
+    labels: Labels,
+    watch: bool,
+    tree: bool,
+    as_json: bool,
 ) -> None:
     """Show what runs on this machine, or what runs or ran in a directory.
 
@@ -67,7 +75,7 @@ def command(
     if watch + tree + as_json > 1:
         raise click.UsageError("--watch, --tree and --json cannot be combined.")
     place = None if directory is None else resolve_run_dir(existing_path(directory))
-    scope = make_scope(place, wants_ended=wants_ended, watches=watch)
+    scope = make_scope(place, wants_ended=wants_ended, watches=watch, labels=labels)
     found = scope.read()
     if as_json:
         click.echo(json.dumps([attrs.asdict(status) for status in found], indent=2, default=str))

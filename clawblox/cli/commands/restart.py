@@ -12,13 +12,14 @@ import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import existing_run_dir, json_option, run_dir_arguments
+from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
 from clawblox.cli.tables.formatting import format_seconds, printable_lines, shorten_path
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.errors import UsageError
+from clawblox.results import Labels
 from clawblox.rundir.requests import Restarted
 from clawblox.rundir.restarts import restart_instances
 from clawblox.rundir.status import select_records
@@ -57,6 +58,7 @@ def command(
     *,
     run_dir: str,
     names: tuple[str, ...],
+    labels: Labels,
     wants_save: bool | None,
     fresh: bool,
     options: StopOptions,
@@ -79,6 +81,7 @@ def command(
     if fresh and wants_save:
         raise UsageError("--fresh does not keep the state, so nothing is saved", hint="drop --save")
     run = existing_run_dir(run_dir).absolute()
+    names = tuple(choose_names(run, names, labels))
     total = len(select_records(run, names))
     save = wants_save is not False and not fresh
     outcomes = anyio.run(partial(_restart, run, names, total, save, fresh, options.grace))

@@ -17,6 +17,7 @@ from clawblox.cli.running.saves import Saves, save_and_show
 from clawblox.cli.tables.event_lines import describe_error
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
+from clawblox.results import Labels
 from clawblox.rundir.status import is_ready, select_records
 
 __all__ = ["command"]
@@ -40,7 +41,13 @@ __all__ = ["command"]
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, *, run_dir: str, names: tuple[str, ...], options: SaveOptions, as_json: bool
+    ctx: click.Context,
+    *,
+    run_dir: str,
+    names: tuple[str, ...],
+    labels: Labels,
+    options: SaveOptions,
+    as_json: bool,
 ) -> None:
     """Save snapshots of running instances, all at once.
 
@@ -50,10 +57,11 @@ def command(
     \f
     Raises:
         ClawbloxError: The run directory does not exist, or nothing in it is ready.
-        UsageError: There is no instance of one of the names.
+        UsageError: There is no instance of one of the names, or none with the labels.
     """
     run = existing_run_dir(run_dir).absolute()
-    chosen = [record.name for record in select_records(run, names) if names or is_ready(record)]
+    records = select_records(run, names, labels)
+    chosen = [record.name for record in records if names or is_ready(record)]
     if not chosen:
         raise ClawbloxError(
             f"Nothing in '{run_dir}' is ready, so there is nothing to save",

@@ -13,14 +13,14 @@ import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import existing_run_dir, json_option, run_dir_arguments
+from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
 from clawblox.cli.running.saves import Saves, save_and_show
 from clawblox.cli.tables.formatting import format_seconds
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.options import SaveOptions
-from clawblox.results import StopResult
+from clawblox.results import Labels, StopResult
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import select_records
 
@@ -61,6 +61,7 @@ def command(
     *,
     run_dir: str,
     names: tuple[str, ...],
+    labels: Labels,
     wants_save: bool,
     options: StopOptions,
     as_json: bool,
@@ -74,15 +75,17 @@ def command(
     \f
     Raises:
         ClawbloxError: The run directory does not exist; or an instance could not be stopped.
-        UsageError: There is no instance of one of the names.
+        UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The end of an instance could not be recorded.
     """
     configure_logging()
     run = existing_run_dir(run_dir).absolute()
-    alive = {record.name: record.is_alive for record in select_records(run, names)}
+    alive = {record.name: record.is_alive for record in select_records(run, names, labels)}
     saves = _save(run, alive, is_quiet=as_json) if wants_save else Saves()
     # Without names everything is stopped, including what is just being started.
-    chosen = [name for name in alive if name not in saves.failed] if wants_save else names
+    chosen = choose_names(run, names, labels)
+    if wants_save:
+        chosen = [name for name in alive if name not in saves.failed]
     if chosen or not wants_save:
         _stop_and_show(run, chosen, len(chosen) or len(alive), options.grace, as_json=as_json)
     if saves.failed:

@@ -10,10 +10,10 @@ import sys
 import anyio
 import click
 
-from clawblox.cli.parameters import SecondsType, existing_run_dir, run_dir_arguments
+from clawblox.cli.parameters import SecondsType, choose_names, existing_run_dir, run_dir_arguments
 from clawblox.cli.tables.formatting import format_seconds, printable
 from clawblox.cli.terminal.output import Output, OutputGone, note
-from clawblox.results import WorldExit
+from clawblox.results import Labels, WorldExit
 from clawblox.rundir.waiting import EndedInstance, EndWatch
 
 __all__ = ["command"]
@@ -47,7 +47,13 @@ _TIMED_OUT_STATUS = 124
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @click.pass_context
 def command(
-    ctx: click.Context, *, run_dir: str, names: tuple[str, ...], timeout: float, quiet: bool
+    ctx: click.Context,
+    *,
+    run_dir: str,
+    names: tuple[str, ...],
+    labels: Labels,
+    timeout: float,
+    quiet: bool,
 ) -> None:
     """Wait until instances have ended for good, and exit as they did.
 
@@ -59,10 +65,11 @@ def command(
     \f
     Raises:
         ClawbloxError: The run directory does not exist, or nothing ever ran in it.
-        UsageError: There is no instance of one of the names.
+        UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The output is a file, and the disk is full.
     """
-    watch = EndWatch(existing_run_dir(run_dir).absolute(), names)
+    run = existing_run_dir(run_dir).absolute()
+    watch = EndWatch(run, choose_names(run, names, labels))
     ctx.exit(anyio.run(_wait, watch, timeout, quiet))
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.cli.tables.formatting import shorten_path
+from clawblox.cli.tables.formatting import format_labels, shorten_path
+from clawblox.results import Labels, has_labels
 from clawblox.rundir.find_runs import find_runs_below, find_user_runs, is_run_dir
 from clawblox.rundir.status import OVER, InstanceStatus, read_runs
 
@@ -25,6 +26,7 @@ class Scope:
         is_one_run: Whether that is one run and never another.
         shows_ended: Whether instances that have ended are shown.
         if_empty: What to say if there are none.
+        labels: Labels that the instances must have.
     """
 
     title: str
@@ -32,17 +34,21 @@ class Scope:
     is_one_run: bool
     shows_ended: bool
     if_empty: str
+    labels: Labels = attrs.field(factory=dict)
 
     def shows(self, status: InstanceStatus) -> bool:
         """Return whether an instance is shown."""
-        return self.shows_ended or status.state not in OVER
+        is_wanted = self.shows_ended or status.state not in OVER
+        return is_wanted and has_labels(status.labels, self.labels)
 
     def read(self) -> list[InstanceStatus]:
         """Return the instances that are shown, by run directory and name. Blocks."""
         return [status for status in read_runs(self.find()) if self.shows(status)]
 
 
-def make_scope(directory: Path | None, *, wants_ended: bool, watches: bool) -> Scope:
+def make_scope(
+    directory: Path | None, *, wants_ended: bool, watches: bool, labels: Labels
+) -> Scope:
     """Return what ``ps`` shows. Blocks.
 
     Args:
@@ -50,7 +56,16 @@ def make_scope(directory: Path | None, *, wants_ended: bool, watches: bool) -> S
         wants_ended: Whether instances that have ended are asked for.
         watches: Whether it is shown again and again. Instances that have ended would then hide
             those that run, unless it is one run.
+        labels: Labels that the instances must have.
     """
+    scope = _find_scope(directory, wants_ended=wants_ended, watches=watches)
+    if not labels:
+        return scope
+    wanted = format_labels(labels)
+    return attrs.evolve(scope, labels=labels, if_empty=f"No instance here has {wanted}.")
+
+
+def _find_scope(directory: Path | None, *, wants_ended: bool, watches: bool) -> Scope:
     if directory is None:
         return Scope(
             "this machine",

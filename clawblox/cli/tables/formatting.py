@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from clawblox.results import WorldExit
+from clawblox.results import Labels, WorldExit, format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
 
@@ -19,6 +19,7 @@ __all__ = [
     "format_bytes",
     "format_end",
     "format_exit",
+    "format_labels",
     "format_seconds",
     "format_table",
     "printable",
@@ -127,6 +128,11 @@ def shorten_path(path: Path) -> str:
     with contextlib.suppress(ValueError):
         return str(path.relative_to(Path.cwd()))
     return str(path)
+
+
+def format_labels(labels: Labels) -> str:
+    """Return labels as they are typed: ``model=fable-5 seed=3``."""
+    return " ".join(f"{name}={format_label(value)}" for name, value in labels.items())
 
 
 def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -12,6 +12,7 @@ from clawblox.cli.tables.formatting import (
     format_age,
     format_bytes,
     format_end,
+    format_labels,
     format_seconds,
     shorten_path,
 )
@@ -88,6 +89,7 @@ def make_row(
         is_bad=state == status.state and status.has_died,
         run=run,
         cells={
+            "LABELS": format_labels(status.labels),
             "PID": "" if status.pid is None else str(status.pid),
             "UPTIME": format_seconds(status.uptime_s),
             "RSS": format_bytes(status.rss_bytes),
@@ -135,6 +137,7 @@ def instance_columns(rows: Sequence[Row], *, is_live: bool = False) -> list[Colu
         Column("RUN", [row.run for row in rows], 1, shortest=12, cut="middle"),
         Column("NAME", [row.name for row in rows], 0, shortest=12, cut="middle"),
         Column("STATE", states, 0, 10 if is_live else 0, shortest=24),
+        Column("LABELS", texts("LABELS"), 2, shortest=12),
         number("PID", 9, 6),
         number("UPTIME", 2, 6),
         number("RSS", 6, 6),
