@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Command, Start
+from tests.cli.conftest import Command, Start, only_run
 from tests.support import ask, free_port
 
 MOVES = ["north", "east", "east", "north", "west", "south"]
@@ -87,9 +87,10 @@ def test_an_error_in_the_starter_world_ends_it_with_its_reason(
     assert command.wait() == 1
     assert command.err.startswith("Error: w000: World 'my-world' halted: KeyError: 'pocked'\n")
     assert "| KeyError: 'pocked'" in command.err
-    table = call("ps", str(world)).out.splitlines()
+    run_dir = str(only_run(Path.cwd()))
+    table = call("ps", run_dir).out.splitlines()
     assert "halted KeyError: 'pocked'" in table[1]
-    (shown,) = json.loads(call("ps", str(world), "--json").out)
+    (shown,) = json.loads(call("ps", run_dir, "--json").out)
     assert (shown["state"], shown["halt"]) == ("halted", "KeyError: 'pocked'")
 
 
