@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 
 import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import UsageError
+from clawblox.errors import ManifestError, UsageError
 from clawblox.instance.launch import Launch
 from clawblox.results import SavedSnapshot
+from clawblox.rundir.manifest import read_manifest
+from clawblox.rundir.records import InstanceRecord
 from clawblox.system.files import has_digest
 from clawblox.system.process import Grace
+from clawblox.system.process_tree import read_variables
 
-__all__ = ["NO_GOOD_SAVE", "RestartRequest", "RestartSource"]
+__all__ = ["NO_GOOD_SAVE", "RestartRequest", "RestartSource", "attached_source"]
 
 NO_GOOD_SAVE = "there is no good save"
 
@@ -102,3 +106,45 @@ class RestartSource:
                 f"there is nothing to restart from: {path}, its first snapshot, is gone"
             )
         return launch
+
+
+def attached_source(launch: Launch, record: InstanceRecord) -> RestartSource:
+    """Return what an instance is restarted from that another orchestrator started. Blocks.
+
+    Args:
+        launch: The launch of its attachment.
+        record: Its record. The values of its variables are on no disk, only in its environment.
+    """
+    variables, given = read_variables(record.pid), record.options
+    names = given.get("env") or ()
+    env = {name: variables[name] for name in names if name in variables}
+    recordings = Path(given.get("record_dir") or launch.instance_dir / "recordings")
+    first = attrs.evolve(
+        launch,
+        options=attrs.evolve(launch.options, env=env),
+        record_dir=recordings if given.get("record") is True else None,
+    )
+    return RestartSource(first, _registered_saves(launch.instance_dir, record))
+
+
+def _registered_saves(instance_dir: Path, record: InstanceRecord) -> Iterator[SavedSnapshot]:
+    """Yield the saves of a run that the manifest lists with their digests, the oldest first."""
+    try:
+        manifest = read_manifest(instance_dir)
+    except ManifestError:
+        return
+    for entry in manifest.checkpoints:
+        is_there = "removed_at" not in entry and "sha256" in entry
+        if is_there and (entry.get("instance"), entry.get("run_id")) == (
+            record.name,
+            record.run_id,
+        ):
+            yield SavedSnapshot(
+                path=manifest.resolve(str(entry.get("path"))),
+                format=str(entry.get("format")),
+                time=entry.get("time"),
+                size_bytes=entry.get("size_bytes", 0),
+                sha256=str(entry["sha256"]),
+                created_at=str(entry.get("created_at")),
+                instance=record.name,
+            )

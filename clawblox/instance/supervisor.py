@@ -27,7 +27,12 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
-from clawblox.instance.restarts import NO_GOOD_SAVE, RestartRequest, RestartSource
+from clawblox.instance.restarts import (
+    NO_GOOD_SAVE,
+    RestartRequest,
+    RestartSource,
+    attached_source,
+)
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
 from clawblox.rundir.manifest_updates import RestartedBy
@@ -212,10 +217,11 @@ class Supervisor:
     async def _bring_up(self) -> bool:
         """Start the instance; return whether it is ready."""
         try:
-            if self.instance.record is None:
+            if (record := self.instance.record) is None:
                 await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
             else:
-                await run_blocking(self.instance.attach, self.instance.record)
+                await run_blocking(self.instance.attach, record)
+                self.source = await run_blocking(attached_source, self.instance.launch, record)
                 self.lifecycle.move(State.SPAWNING)
                 self.lifecycle.move(State.PROBING)
             self._serve(self._elapsed())

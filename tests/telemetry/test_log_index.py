@@ -194,7 +194,10 @@ def test_another_orchestrator_goes_on_with_the_index(clock: Clock) -> None:
 
 def test_an_end_that_is_noted_afterwards_keeps_the_times(clock: Clock) -> None:
     note_end(clock.log, "interrupted", "interrupted", was_watched=True)
-    assert not index_path(clock.log).exists()
+    assert entries(clock.log)[-1]["event"] == "interrupted"
+    index_path(clock.log).unlink()
+    note_end(clock.log.with_name("missing"), "interrupted", "interrupted", was_watched=True)
+    assert not index_path(clock.log.with_name("missing")).exists()
     index = begin(clock)
     clock.write("one\n", after=1)
     index.look()
