@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.rundir.records import close_stale_records
 from tests.cli.conftest import Served, Start, look
 from tests.support import ask, is_alive, is_listening, make_world, wait_until
 
@@ -159,17 +160,19 @@ def test_logs_selects_by_time_and_by_pattern(serve: Serve, call: Start) -> None:
     assert blank.err == "No times are known for the logs of: w000\n"
 
 
-def test_logs_tell_that_a_run_was_interrupted_and_when_its_last_lines_came(
-    up: Start, call: Start, run_dir: Path
+@pytest.mark.parametrize("notice", ["stop", "start"])
+def test_logs_tell_that_a_run_was_interrupted(
+    up: Start, call: Start, run_dir: Path, notice: str
 ) -> None:
     command = up()
     before = look(run_dir)
     command.process.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(is_alive(one["pid"]) for one in before.values()), what="they end")
-    timed = call("logs", str(run_dir), "-t", "w001")
-    assert timed.err == "" or timed.err.startswith("No times are known")
     assert call("restart", str(run_dir), "w001").wait() == 1
-    call("stop", str(run_dir))
+    if notice == "stop":
+        call("stop", str(run_dir))
+    else:
+        close_stale_records(run_dir)
     lines = [
         json.loads(line) for line in call("logs", str(run_dir), "w001", "--json").out.splitlines()
     ]
