@@ -330,7 +330,7 @@ class Instance:
         """
         self._note_claim(claim_name(self.launch.run_dir, record.name, may_be_alive=True))
         world = adopt(record.pid)
-        self.port = record.port
+        self.port = self._wanted_port = record.port
         environment = world_environment(
             self.launch, self.port, manifest_path(self.launch.instance_dir)
         )

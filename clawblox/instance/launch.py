@@ -28,6 +28,7 @@ from clawblox.rundir.paths import files_dir, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.snapshot_files import find_resume
 from clawblox.system.clock import format_utc, utc_now
+from clawblox.system.process_tree import read_variables
 
 __all__ = [
     "Launch",
@@ -367,8 +368,10 @@ def _plan_begun(
 
 
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
-    """Return the launch of a running instance, from its record."""
-    unknown = dict.fromkeys(_recorded_env(record), "")  # the names are written again
+    """Return the launch of a running instance, from its record. Blocks."""
+    # The values of its variables are on no disk, only in its environment.
+    known = read_variables(record.pid)
+    env = {name: known.get(name, "") for name in _recorded_env(record)}
     return Launch(
         config=config,
         options=StartOptions(
@@ -385,7 +388,7 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
         instance_dir=Path(record.instance_dir),
         index=record.index,
         resume_path=Path(record.resume_path) if record.resume_path else None,
-        first=_plan_begun(config, run_dir, record, unknown),
+        first=_plan_begun(config, run_dir, record, env),
     )
 
 

@@ -31,6 +31,7 @@ from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
 from clawblox.instance.restarts import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
+from clawblox.rundir.interrupted import read_saves
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace, Process, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
@@ -207,11 +208,13 @@ class Supervisor:
     async def _bring_up(self) -> bool:
         """Start the instance; return whether it is ready."""
         try:
-            if self.instance.record is None:
+            if (record := self.instance.record) is None:
                 self._tell_return()
                 await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
             else:
-                await run_blocking(self.instance.attach, self.instance.record)
+                await run_blocking(self.instance.attach, record)
+                for saved in await run_blocking(read_saves, record):
+                    self.source.add(saved)
                 self.lifecycle.move(State.SPAWNING)
                 self.lifecycle.move(State.PROBING)
             self._serve(self._elapsed())

@@ -30,6 +30,7 @@ __all__ = [
     "find_interrupted",
     "interrupted_names",
     "read_interruption",
+    "read_saves",
     "select_interrupted",
     "set_aside",
 ]
@@ -293,6 +294,15 @@ def _check_origin(path: str | None, sha256: str | None) -> str | None:
     if sha256 is not None and not has_digest(Path(path), sha256):
         return f"it has no good save, and the snapshot that it began from was changed: {path}"
     return None
+
+
+def read_saves(record: InstanceRecord) -> list[SavedSnapshot]:
+    """Return the saves of an instance's run that were not removed on purpose, oldest first."""
+    try:
+        manifest = read_manifest(Path(record.instance_dir))
+    except ManifestError:
+        return []
+    return list(_saves_of(manifest, record))
 
 
 def _saves_of(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSnapshot]:

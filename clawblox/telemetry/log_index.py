@@ -206,13 +206,13 @@ def begin_index(log: Path, back: str | None) -> LogIndex:
 
     Args:
         log: The log.
-        back: How it comes back, in words; None if a run begins.
+        back: How it comes back, in words that begin with the event; None if a run begins.
     """
     index = LogIndex(log)
     if back is None:
         index.begin_run()
     else:
-        index.note("restarted", back)
+        index.note(back.split()[0], back)
     return index
 
 
@@ -220,15 +220,15 @@ def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
     """Note how an instance ended that has no orchestrator. Blocks.
 
     Args:
-        log: Its log; one without an index gets none.
+        log: Its log; nothing is noted of one that is missing.
         event: What happened, in one word.
         text: What happened, for a person.
         was_watched: Whether its log was watched until it ended.
     """
-    tail, _ = _read_tail(index_path(log))
-    last = read_entries(tail)[-1:]
-    if last:
-        LogIndex(log, last[0].size if was_watched else None).note(event, text)
+    if log.is_file():
+        tail, _ = _read_tail(index_path(log))
+        last = read_entries(tail)[-1:] if was_watched else []
+        LogIndex(log, last[0].size if last else None).note(event, text)
 
 
 def _encode(entries: Iterable[Entry]) -> bytes:

@@ -323,9 +323,12 @@ class Fleet:
         """Take over the instances that run in a run directory; raises ``RunLockedError``."""
         records = await run_blocking(read_running, run_dir)
         control = await self._controls.open(run_dir)
+        launches = await run_blocking(
+            lambda: [plan_attach(config, run_dir, record) for record in records]
+        )
         begun = [
-            self._make(plan_attach(config, run_dir, record), control, record=record)
-            for record in records
+            self._make(launch, control, record=record)
+            for launch, record in zip(launches, records, strict=True)
         ]
         for supervisor in begun:
             self._begin(supervisor)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.rundir.records import close_stale_records
 from tests.cli.conftest import Served, Start, look
-from tests.support import ask, is_alive, is_listening, wait_until
+from tests.support import ask, is_alive, is_listening, make_world, wait_until
 
 Serve = Callable[..., Served]
 NAMES = ["w000", "w001", "w002"]
@@ -157,3 +158,33 @@ def test_logs_selects_by_time_and_by_pattern(serve: Serve, call: Start) -> None:
     blank = call("logs", served.run_dir, "-t", "-n", "1")
     assert blank.out == f"{'':24} stopped\n"
     assert blank.err == "No times are known for the logs of: w000\n"
+
+
+@pytest.mark.parametrize("notice", ["stop", "start"])
+def test_logs_tell_that_a_run_was_interrupted(
+    up: Start, call: Start, run_dir: Path, notice: str
+) -> None:
+    command = up()
+    before = look(run_dir)
+    command.process.send_signal(signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(one["pid"]) for one in before.values()), what="they end")
+    assert call("restart", str(run_dir), "w001").wait() == 1
+    if notice == "stop":
+        call("stop", str(run_dir))
+    else:
+        close_stale_records(run_dir)
+    lines = [
+        json.loads(line) for line in call("logs", str(run_dir), "w001", "--json").out.splitlines()
+    ]
+    assert lines[0]["text"].startswith("counter world")
+    ours = [line["text"] for line in lines if line["event"] is not None]
+    assert ours == ["interrupted: its orchestrator was killed"]
+
+
+def test_logs_tell_of_the_stop_of_a_detached_instance(tmp_path: Path, call: Start) -> None:
+    run = tmp_path / "run"
+    started = call("up", str(make_world(tmp_path)), "--detach", "--run-dir", str(run))
+    assert started.wait() == 0
+    call("stop", str(run))
+    found = call("logs", str(run)).out.splitlines()
+    assert found[-1].startswith("-- stopped")

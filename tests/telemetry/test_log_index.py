@@ -194,7 +194,10 @@ def test_another_orchestrator_goes_on_with_the_index(clock: Clock) -> None:
 
 def test_an_end_that_is_noted_afterwards_keeps_the_times(clock: Clock) -> None:
     note_end(clock.log, "interrupted", "interrupted", was_watched=True)
-    assert not index_path(clock.log).exists()
+    assert entries(clock.log)[-1]["event"] == "interrupted"
+    index_path(clock.log).unlink()
+    note_end(clock.log.with_name("missing"), "interrupted", "interrupted", was_watched=True)
+    assert not index_path(clock.log.with_name("missing")).exists()
     index = begin(clock)
     clock.write("one\n", after=1)
     index.look()
@@ -246,6 +249,37 @@ def test_an_index_of_a_log_that_was_longer_is_ignored_and_replaced(clock: Clock)
         watcher.look()
         assert (times(clock.log))[-1] == ("new", f"0{clock.log.stat().st_size // 4 + 1}.000")
         assert entries(clock.log)[0] == {"size": 6, "at": None}
+
+
+def test_a_new_orchestrator_replaces_the_index_of_a_log_that_was_longer(clock: Clock) -> None:
+    begin(clock).note_end("exited", "exited: exit status 0")
+    clock.write(numbered(0, 50), after=1)
+    begin(clock).look()
+    index = begin(clock)
+    clock.write("more\n", after=1)
+    index.look()
+    clock.log.write_text("old\n")
+    index = begin(clock)
+    clock.write("new\n", after=1)
+    index.look()
+    assert entries(clock.log)[0] == {"size": 4, "at": None}
+    assert times(clock.log, start=4) == [("new", "03.000")]
+
+
+def test_a_log_that_was_cut_is_read_from_where_its_run_begins_now(clock: Clock) -> None:
+    begin(clock)
+    clock.write(numbered(0, 600), after=1)
+    start = clock.log.stat().st_size
+    index = begin(clock)
+    for first in range(600, 1000, 100):
+        clock.write(numbered(first, first + 100), after=1)
+        index.look()
+    index.look(max_bytes=9000)
+    clock.write(numbered(1000, 1300), after=1)
+    index.look()
+    found = read(clock.log, start=start)  # where the run began before the cut
+    assert clock.log.stat().st_size > start
+    assert int(found[0].text[5:]) < 700 or found[0].offset == 0
 
 
 def test_a_large_index_loses_times_of_its_older_half_and_no_event(

@@ -20,8 +20,9 @@ from clawblox.errors import (
     WorldExitedError,
     WorldStartError,
 )
+from clawblox.instance import lifecycle
 from clawblox.instance.lifecycle import State
-from tests.crowd import act, join, kinds, look, on_disk, past, registered, until
+from tests.crowd import act, join, kinds, look, on_disk, past, registered, until, variables_of
 from tests.instance.supervision.support import LIFE, kill, now
 from tests.running import HANG_S, manifest_of, running, switch
 from tests.support import ask, is_alive, make_world, marked_processes, wait_until_async
@@ -184,18 +185,21 @@ async def test_requests_do_not_count_against_the_restart_budget(tmp_path: Path) 
         ]
 
 
-async def test_a_restart_does_not_wait_for_the_pause_of_the_restart_policy(tmp_path: Path) -> None:
+async def test_a_restart_does_not_wait_for_the_pause_of_the_restart_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_FIRST_RESTART_DELAY_S", "_LAST_RESTART_DELAY_S"):
+        monkeypatch.setattr(lifecycle, name, 600.0)
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start_many(1, run_dir=run, restart="fresh", max_restarts=50)
-        for _ in range(3):
-            await kill(run)
-            await until(events, "exited", ["w000"])
-            await until(events, "restarting", ["w000"])
-            await until(events, "ready", ["w000"])
+        await kill(run)
+        await until(events, "exited", ["w000"])
+        await until(events, "ready", ["w000"])
         await kill(run)  # the next restart comes after a pause
         await until(events, "exited", ["w000"])
-        again = await world.restart()
+        with anyio.fail_after(HANG_S):
+            again = await world.restart()
         assert (await now(run)).pid == again.pid
         entries = restarts_of(run / "worlds" / "w000")
         assert entries[-1]["by"] == "request"
@@ -294,6 +298,31 @@ async def test_an_instance_that_starts_or_was_stopped_cannot_be_restarted(tmp_pa
         await world.stop()
         with pytest.raises(UsageError, match="there were: w000"):
             await world.restart("w000")
+
+
+async def test_an_attached_instance_keeps_its_variables_saves_and_recordings(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        env = {"TEAM": "red", "API_KEY": "a secret"}
+        started = await world.start(run_dir=run, env=env, record=True, detach=True)
+        session = await join(world, started)
+        act(started.port, session, 5)
+        saved = await world.save()
+    async with AsyncWorld.attach(run) as world:
+        again = await world.restart(save=False)
+        assert (again.port, again.resume_path) == (started.port, saved.path)
+        assert look(again.port, session)["counter"] == 5
+        variables = variables_of(again.pid)
+        assert {name: variables[name] for name in env} == env
+        assert variables["WORLD_RECORD_DIR"] == str(started.record_dir)
+    async with AsyncWorld.attach(run) as world:  # it is detached still
+        assert is_alive(again.pid)
+        texts = [line.text async for line in world.logs()]
+        assert sum(text.startswith("counter world") for text in texts) == 2
+        await world.stop()
+    assert b"a secret" not in b"".join(one.read_bytes() for one in run.rglob("*.jsonl"))
 
 
 def test_the_sync_world_restarts_too(tmp_path: Path) -> None:
