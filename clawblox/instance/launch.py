@@ -22,12 +22,13 @@ from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.protocol import SECRET_ENV, SEEDS
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.interrupted import Interrupted
+from clawblox.rundir.interrupted import Interrupted, read_saves
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.rundir.paths import files_dir, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.snapshot_files import find_resume
 from clawblox.system.clock import format_utc, utc_now
+from clawblox.system.process_tree import read_variables
 
 __all__ = [
     "Launch",
@@ -54,7 +55,6 @@ class Past:
         number: Number of this restart of the run, from 1; 0 if the run was planned, not begun.
         exit: How it had ended, in words.
         at: UTC time of this restart.
-        saves: Its saves that may be good, the last one last.
         reason: Why it does not go on from its newest save; None if it does.
         port: The port that it had; 0 if it had none.
         by: Who brings it back: a new orchestrator, or a person who asked this one.
@@ -66,7 +66,6 @@ class Past:
     number: int
     exit: str
     at: str
-    saves: tuple[SavedSnapshot, ...] = ()
     reason: str | None = None
     port: int = 0
     by: RestartedBy = "resume"
@@ -93,6 +92,7 @@ class Launch:
         inherited: Our own environment, read once for all that are started together.
         first: The launch that the run began with; None if this is it.
         past: What the instance went through under earlier orchestrators; None for a new run.
+        saves: The saves of its run so far, oldest first.
     """
 
     config: WorldConfig
@@ -111,6 +111,7 @@ class Launch:
     )
     first: Launch | None = attrs.field(default=None, repr=False)
     past: Past | None = attrs.field(default=None, repr=False)
+    saves: tuple[SavedSnapshot, ...] = attrs.field(default=(), repr=False)
 
     @property
     def begun(self) -> Launch:
@@ -310,12 +311,12 @@ def plan_resume(
         number=found.number,
         exit=found.exit,
         at=format_utc(utc_now()),
-        saves=found.saves,
         reason=found.reason,
         port=record.port,
         is_labelled=found.is_labelled,
     )
-    first = attrs.evolve(_plan_begun(config, run_dir, record, env), past=past)
+    begun = _plan_begun(config, run_dir, record, env)
+    first = attrs.evolve(begun, past=past, saves=found.saves)
     return first if found.save is None else first.restored(found.save.path, found.save.sha256)
 
 
@@ -367,26 +368,25 @@ def _plan_begun(
 
 
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
-    """Return the launch of a running instance, from its record."""
-    unknown = dict.fromkeys(_recorded_env(record), "")  # the names are written again
-    return Launch(
-        config=config,
-        options=StartOptions(
-            name=record.name,
-            host=record.host,
-            port=record.port,
-            base_path=record.base_path,
-            command_file=record.command_file,
-            log_file=record.log_file,
-            detach=True,
-            labels=record.labels,
-        ),
-        run_dir=run_dir,
-        instance_dir=Path(record.instance_dir),
-        index=record.index,
-        resume_path=Path(record.resume_path) if record.resume_path else None,
-        first=_plan_begun(config, run_dir, record, unknown),
+    """Return the launch of a running instance, as its record and its process say. Blocks.
+
+    Raises:
+        ConfigError: A recorded option is wrong.
+    """
+    variables = read_variables(record.pid)  # their values are not on disk
+    env = {name: variables.get(name, "") for name in _recorded_env(record)}
+    begun = attrs.evolve(_plan_begun(config, run_dir, record, env), saves=read_saves(record))
+    options = attrs.evolve(
+        begun.options,
+        host=record.host,
+        port=record.port,
+        base_path=record.base_path,
+        command_file=record.command_file,
+        log_file=record.log_file,
+        detach=True,
     )
+    resume_path = Path(record.resume_path) if record.resume_path else None
+    return attrs.evolve(begun, options=options, resume_path=resume_path, first=begun)
 
 
 def _plain(value: object) -> object:

@@ -76,8 +76,7 @@ class Supervisor:
         self._emit = emit
         self._books = Bookkeeping(instance, write)
         self._on_settled = on_settled
-        past = instance.launch.past
-        self.source = RestartSource(instance.launch.begun, past.saves if past else ())
+        self.source = RestartSource(instance.launch.begun, instance.launch.saves)
         self._budget = RestartBudget(instance.launch.options)
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
@@ -90,6 +89,7 @@ class Supervisor:
         self._restart_lock = anyio.Lock()
         self._has_died = False
         self._is_unresponsive = False
+        self._has_finished = False
         self._result = StopResult(instance.name, "not_running")
         self._begun_at = anyio.current_time()
 
@@ -270,6 +270,8 @@ class Supervisor:
             for watcher in watchers:
                 tasks.start_soon(watcher)
             await self.instance.wait_exit()
+        was_ended = self._is_unresponsive or self.instance.halt is not None
+        self._has_finished = not was_ended and self.instance.exit == WorldExit(status=0)
         self._tell(
             "exited",
             exit=self.instance.exit,
@@ -354,7 +356,7 @@ class Supervisor:
         self, launch: Launch, by: RestartedBy, *, asks_for_save: bool
     ) -> Exception | None:
         """Start the instance again, which has no processes any more; return why that failed."""
-        begun_at = anyio.current_time()
+        begun_at, self._has_finished = anyio.current_time(), False
         exit_before, halt_before = self.instance.exit, self.instance.halt
         try:
             await run_blocking(self._prepare_restart, launch, by)
@@ -470,14 +472,11 @@ class Supervisor:
         self._stop_failure = await run_blocking(stop_error, self.instance, reason)
 
     def _describe_end(self) -> End:
-        instance = self.instance
-        was_ended = self._is_unresponsive or instance.halt is not None
-        is_good = not was_ended and instance.exit == WorldExit(status=0)
         return End(
-            was_begun=instance.is_recorded or self._failure is not None,
+            was_begun=self.instance.is_recorded or self._failure is not None,
             was_ready=self.started is not None,
             has_died=self._has_died,
-            has_finished=self._has_died and is_good,
+            has_finished=self._has_died and self._has_finished,
             is_on_purpose=self.ends_on_purpose and not self._has_died,
         )
 

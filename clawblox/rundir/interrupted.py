@@ -30,6 +30,7 @@ __all__ = [
     "find_interrupted",
     "interrupted_names",
     "read_interruption",
+    "read_saves",
     "select_interrupted",
     "set_aside",
 ]
@@ -141,6 +142,18 @@ def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]
     """
     reading = _Reading()
     return Interruption(tuple(reading.describe(record) for record in records), left)
+
+
+def read_saves(record: InstanceRecord) -> tuple[SavedSnapshot, ...]:
+    """Return the saves of an instance's run that were not removed on purpose, oldest first.
+
+    There are none in a manifest that cannot be read.
+    """
+    try:
+        manifest = read_manifest(Path(record.instance_dir))
+    except ManifestError:
+        return ()
+    return tuple(_saves_of(manifest, record))
 
 
 def interrupted_names(run_dir: Path) -> list[str]:

@@ -321,12 +321,13 @@ class Fleet:
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
         """Take over the instances that run in a run directory; raises ``RunLockedError``."""
-        records = await run_blocking(read_running, run_dir)
+
+        def plan() -> list[tuple[InstanceRecord, Launch]]:
+            return [(one, plan_attach(config, run_dir, one)) for one in read_running(run_dir)]
+
+        found = await run_blocking(plan)
         control = await self._controls.open(run_dir)
-        begun = [
-            self._make(plan_attach(config, run_dir, record), control, record=record)
-            for record in records
-        ]
+        begun = [self._make(launch, control, record=record) for record, launch in found]
         for supervisor in begun:
             self._begin(supervisor)
         attached = [await supervisor.wait_started() for supervisor in begun]

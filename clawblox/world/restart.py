@@ -66,10 +66,10 @@ async def _revive(fleet: Fleet, dead: Supervisor, *, fresh: bool) -> StartedWorl
         number=instance.restarts + 1,
         exit=str(instance.exit),
         at=format_utc(utc_now()),
-        saves=dead.source.saves,
         reason=NO_GOOD_SAVE if lacks_save else None,
         port=instance.port,
         by="request",
     )
     options = attrs.evolve(launch.options, name=instance.name)
-    return await fleet.revive(attrs.evolve(launch, options=options, past=past), past)
+    launch = attrs.evolve(launch, options=options, past=past, saves=dead.source.saves)
+    return await fleet.revive(launch, past)

@@ -1,0 +1,119 @@
+"""Resumes together with restarts on request, detached instances, archives, labels and agents."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from clawblox import AsyncWorld, StartedWorld, WorldExit, WorldStartError
+from clawblox.concurrency.batch import Batch
+from clawblox.rundir.lineage import read_lineage
+from tests.crowd import act, join, look, make_motley_world, variables_of
+from tests.orchestrators import orchestrator
+from tests.running import manifest_of
+from tests.support import make_world, marked_processes
+from tests.world.resume.support import edges, home, interrupt, record_of, resume, run_of, until_over
+
+pytestmark = pytest.mark.anyio
+
+RESTARTED = """
+async def main():
+    async with AsyncWorld(dir=world_dir) as world:
+        batch = await world.start_many(1, run_dir=run_dir)
+        await world.restart()
+        tell("restarted")
+        await hear_async()
+anyio.run(main)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+async def test_the_restarts_of_all_orchestrators_are_counted_once_and_in_one_line(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path)
+    with orchestrator(RESTARTED, directory, run) as killed:
+        assert killed.hear() == "restarted"
+        killed.kill()
+
+    async def restart_again(world: AsyncWorld, _batch: Batch[StartedWorld]) -> None:
+        assert (await world.restart(save=False)).resume_path is not None
+
+    batch, _ = await resume(directory, run, restart_again)
+    assert [(entry["number"], entry["by"]) for entry in edges(run, "w000")] == [
+        (1, "request"),
+        (2, "resume"),
+        (3, "request"),
+    ]
+    assert (await record_of(run, "w000")).restarts == 3
+    (line,) = (await run_sync(read_lineage, run)).instances
+    assert line.restarts == 3
+    assert [life.begun_by for life in line.lives] == ["start", "request", "resume", "request"]
+    assert [life.ended_by for life in line.lives] == ["restart", "resume", "restart", "exit"]
+    assert len(batch.done) == 1
+
+
+async def test_a_restart_that_fails_after_a_good_end_does_not_finish_the_run(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_motley_world(tmp_path)
+
+    async def break_restart(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        (directory / "flags").write_text("--exit-at-once 0")
+        with pytest.raises(WorldStartError, match="ended before it was ready"):
+            await world.restart(fresh=True)
+        await until_over(run, batch["w000"].name)
+        (directory / "flags").write_text("")
+
+    await interrupt(directory, run, 1, break_restart)
+    record = await record_of(run, "w000")
+    assert (record.exit, record.has_finished) == (WorldExit(status=0), False)
+    assert run_of(run, "w000")["status"] == "failed"
+    assert list((await resume(directory, run))[0].done) == ["w000"]
+
+
+async def test_a_single_instance_that_was_brought_back_is_labelled_when_it_ends(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path), run_dir=run) as world:
+        started = await world.start()
+        await world.save()
+        os.kill(started.pid, signal.SIGKILL)
+        await world.wait()
+        await world.restart()
+        assert manifest_of(run)["run"]["status"] == "running"
+        await world.restart(save=False)
+        await world.stop()
+    assert manifest_of(run)["run"]["status"] == "complete"
+
+
+async def test_a_detached_instance_that_is_attached_restarts_as_it_was(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path)
+    options = {"detach": True, "env": {"TEAM": "red"}, "labels": {"seed": 3}}
+    async with AsyncWorld(dir=directory) as world:
+        (started,) = await world.start_many(1, run_dir=run, **options)  # type: ignore[arg-type]
+        session = await join(world, started)
+        act(started.port, session, 5)
+        await world.save()
+        act(started.port, session, 5)
+    async with AsyncWorld.attach(run) as world:
+        again = await world.restart(save=False)
+        assert look(again.port, session)["counter"] == 5
+        assert variables_of(again.pid)["TEAM"] == "red"
+        assert again.labels == {"seed": 3}
+    async with AsyncWorld.attach(run) as world:  # it is detached still
+        fresh = await world.restart(fresh=True)
+        assert (fresh.port, fresh.resume_path) == (started.port, None)
+        await world.stop()
+    assert not marked_processes()
