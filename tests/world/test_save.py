@@ -117,7 +117,7 @@ async def test_a_restart_does_not_use_a_removed_save(tmp_path: Path) -> None:
         await rounds(events, 8, "w000")
         assert world._fleet is not None
         supervisor = world._fleet.find("w000")
-        await wait_until_async(lambda: len(supervisor._saves) <= 4, HANG_S)
+        await wait_until_async(lambda: len(supervisor.source.saves) <= 4, HANG_S)
         assert supervisor._saves[0] == by_hand
 
 

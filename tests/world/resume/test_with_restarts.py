@@ -6,7 +6,6 @@ import os
 import signal
 from pathlib import Path
 
-import anyio
 import pytest
 from anyio.to_thread import run_sync
 
@@ -17,7 +16,7 @@ from tests.crowd import act, join, look, make_motley_world, variables_of
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of
 from tests.support import make_world, marked_processes
-from tests.world.resume.support import edges, home, interrupt, record_of, resume, run_of, until_over
+from tests.world.resume.support import edges, interrupt, record_of, resume, run_of, until_over
 
 pytestmark = pytest.mark.anyio
 
