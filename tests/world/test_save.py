@@ -118,7 +118,7 @@ async def test_a_restart_does_not_use_a_removed_save(tmp_path: Path) -> None:
         assert world._fleet is not None
         supervisor = world._fleet.find("w000")
         await wait_until_async(lambda: len(supervisor.source.saves) <= 4, HANG_S)
-        assert supervisor._saves[0] == by_hand
+        assert supervisor.source.saves[0] == by_hand
 
 
 async def test_autosave_goes_on_when_a_file_cannot_be_removed(
