@@ -166,14 +166,15 @@ def set_aside(run_dir: Path, names: Iterable[str]) -> None:
 
     Args:
         run_dir: The run directory.
-        names: Their names.
+        names: Their names; those that have not ended are left as they are.
 
     Raises:
         OSError: A record cannot be written.
     """
     meant = set(names)
     for record in read_records(run_dir):
-        if record.name in meant and is_over(record):
+        is_noted = record.stopped_on_purpose or record.has_finished
+        if record.name in meant and not is_noted and is_over(record):
             replace_record(run_dir, attrs.evolve(record, stopped_on_purpose=True))
 
 

@@ -12,6 +12,7 @@ from anyio.to_thread import run_sync
 from clawblox import AsyncWorld, StartedWorld, WorldExit, WorldStartError
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.lineage import read_lineage
+from clawblox.rundir.operations import stop_instances
 from tests.crowd import act, join, look, make_motley_world, variables_of
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of
@@ -59,6 +60,27 @@ async def test_the_restarts_of_all_orchestrators_are_counted_once_and_in_one_lin
     assert [life.begun_by for life in line.lives] == ["start", "request", "resume", "request"]
     assert [life.ended_by for life in line.lives] == ["restart", "resume", "restart", "exit"]
     assert len(batch.done) == 1
+
+
+async def test_what_clawblox_stop_finds_dead_is_left_alone(tmp_path: Path, run: Path) -> None:
+    directory = make_world(tmp_path)
+
+    async def die(_world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        os.kill(batch["w000"].pid, signal.SIGKILL)
+        await until_over(run, "w000")
+        results = await stop_instances(run, ["w000"], grace_seconds=1)
+        assert [(one.instance, one.rung) for one in results] == [("w000", "not_running")]
+
+    await interrupt(directory, run, 3, die)
+    await stop_instances(run, ["w001"], grace_seconds=1)
+    record = await record_of(run, "w001")
+    assert (record.state, record.stopped_on_purpose) == ("exited", True)
+    assert list((await resume(directory, run))[0].done) == ["w002"]
+    with orchestrator(RESTARTED, directory, tmp_path / "other") as killed:
+        killed.hear()
+        killed.kill()
+    await stop_instances(tmp_path / "other", grace_seconds=1)
+    assert (await resume(directory, tmp_path / "other"))[0].done == {}
 
 
 async def test_a_restart_that_fails_after_a_good_end_does_not_finish_the_run(
