@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from clawblox import AsyncWorld, StartedWorld, WorldExit, WorldStartError
+from clawblox import AsyncWorld, StartedWorld, WorldExit, WorldExitedError, WorldStartError
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.operations import stop_instances
 from tests.crowd import act, join, look, make_motley_world, variables_of
 from tests.orchestrators import orchestrator
-from tests.running import manifest_of
-from tests.support import make_world, marked_processes
+from tests.running import HANG_S, manifest_of
+from tests.support import make_world, marked_processes, wait_until_async
 from tests.world.resume.support import edges, interrupt, record_of, resume, run_of, until_over
 
 pytestmark = pytest.mark.anyio
@@ -138,3 +140,34 @@ async def test_a_detached_instance_that_is_attached_restarts_as_it_was(
         assert (fresh.port, fresh.resume_path) == (started.port, None)
         await world.stop()
     assert not marked_processes()
+
+
+async def test_a_client_goes_on_after_each_way_to_bring_its_instance_back(
+    tmp_path: Path, run: Path
+) -> None:
+    with anyio.fail_after(HANG_S):
+        async with AsyncWorld(dir=make_world(tmp_path), run_dir=run) as world:
+            (started,) = await world.start_many(1)
+            agent = await world.join("Rocky", wait_restart=HANG_S)
+            assert (await agent.act("add", 3))["counter"] == 3
+            await world.restart()
+            assert (await agent.act("add", 1))["counter"] == 4
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(world.restart, fresh=False))
+                await wait_until_async(lambda: world.instances == ())
+                assert (await agent.observe())["counter"] == 4  # it waits for the restart
+            for bring_back in (world.restart, world.resume_all):
+                await world.save()
+                os.kill((await record_of(run, "w000")).pid, signal.SIGKILL)
+                await world.wait()
+                with pytest.raises(WorldExitedError, match="has ended"):
+                    await agent.observe()
+                await bring_back()
+                assert (await agent.observe())["counter"] == 4
+            await world.stop()
+            with pytest.raises(WorldExitedError, match="has ended"):
+                await agent.observe()
+            await world.start_many([{"name": "w000"}])
+            with pytest.raises(WorldExitedError, match="has ended"):
+                await agent.observe()  # this is another run
+    assert agent.instance == started.name
