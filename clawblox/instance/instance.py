@@ -468,7 +468,6 @@ class Instance:
             options=begun.recorded_options,
             first_resume_path=str(begun.resume_path) if begun.resume_path else None,
             first_sha256=begun.parent_sha256,
-            first_reseed=begun.reseed,
             stopped_on_purpose=end is not None and end.is_on_purpose,
             has_finished=end is not None and end.has_finished,
         )

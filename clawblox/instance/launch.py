@@ -87,7 +87,6 @@ class Launch:
         resume_path: Snapshot to restore; None starts afresh.
         parent_sha256: Digest of that snapshot; None if not known.
         archive: The archive that the snapshot was taken out of; None if it was in none.
-        reseed: Seed of the random state after the restore; None keeps the state of the snapshot.
         tmux_session: tmux session to run in; None runs without tmux.
         inherited: Our own environment, read once for all that are started together.
         first: The launch that the run began with; None if this is it.
@@ -104,7 +103,6 @@ class Launch:
     resume_path: Path | None = None
     parent_sha256: str | None = None
     archive: Path | None = None
-    reseed: int | None = None
     tmux_session: str | None = None
     inherited: Mapping[str, str] = attrs.field(
         factory=lambda: dict(os.environ), eq=False, repr=False
@@ -125,9 +123,13 @@ class Launch:
             resume_path=path,
             parent_sha256=sha256,
             archive=None,
-            reseed=None,
             first=self.begun,
         )
+
+    @property
+    def reseed(self) -> int | None:
+        """Seed of the random state after the restore; None keeps the state of the snapshot."""
+        return self.options.reseed if self.first is None else None
 
     @property
     def files_dir(self) -> Path:
@@ -215,7 +217,6 @@ def plan_launch(
         record_dir=(options.record_dir or run_dir / "recordings") if options.record else None,
         resume_path=resume_path,
         parent_sha256=digest,
-        reseed=options.reseed,
         tmux_session=tmux_session,
     )
 
@@ -285,7 +286,6 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
         record_dir=directory / "recordings" if record else None,
         resume_path=resume_path,
         parent_sha256=digest,
-        reseed=reseed,
     )
 
 
@@ -363,7 +363,6 @@ def _plan_begun(
         record_dir=record_dir if options.record else None,
         resume_path=Path(record.first_resume_path) if record.first_resume_path else None,
         parent_sha256=record.first_sha256,
-        reseed=record.first_reseed,
     )
 
 

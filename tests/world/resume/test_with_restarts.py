@@ -171,3 +171,28 @@ async def test_a_client_goes_on_after_each_way_to_bring_its_instance_back(
             with pytest.raises(WorldExitedError, match="has ended"):
                 await agent.observe()  # this is another run
     assert agent.instance == started.name
+
+
+async def test_labels_go_on_and_a_seed_is_set_only_where_the_run_began(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path, toml_extra="reseed = true\n")
+    labels = {"model": "m", "seed": 3}
+    seeds: dict[str, str | None] = {}
+
+    async def look_at_seeds(_world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        for one in batch:
+            assert one.labels == labels
+            seeds[one.name] = variables_of(one.pid).get("WORLD_RESEED")
+
+    async def save_one(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        await look_at_seeds(world, batch)
+        await world.save(instance="w001")
+
+    await interrupt(directory, run, 2, save_one, reseed=40, labels=labels)
+    assert seeds == {"w000": "40", "w001": "41"}
+    _, events = await resume(directory, run, look_at_seeds)
+    assert seeds == {"w000": "40", "w001": None}  # the save has its random state
+    assert events["w001"].labels == labels
+    assert (await record_of(run, "w001")).options["reseed"] == 41
+    assert run_of(run, "w001")["labels"] == labels
