@@ -30,7 +30,14 @@ from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
 from clawblox.instance.restarts import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
-from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
+from clawblox.results import (
+    EventKind,
+    SavedSnapshot,
+    StartedWorld,
+    StopResult,
+    WorldExit,
+    describe_end,
+)
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace, Process, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
@@ -357,7 +364,8 @@ class Supervisor:
     ) -> Exception | None:
         """Start the instance again, which has no processes any more; return why that failed."""
         begun_at, self._has_finished = anyio.current_time(), False
-        exit_before, halt_before = self.instance.exit, self.instance.halt
+        exit_before = self.instance.exit
+        end = describe_end(exit_before, self.instance.halt) or str(WorldExit())
         try:
             await run_blocking(self._prepare_restart, launch, by)
             lacks_save = asks_for_save and launch is self.source.first
@@ -369,8 +377,7 @@ class Supervisor:
                 by=by,
             )
             await start_up(self.instance, self._launcher, _stay, self._tell)
-            words = str(exit_before) if halt_before is None else f"halted: {halt_before}"
-            await run_blocking(self._books.register_restart, words, launch, by)
+            await run_blocking(self._books.register_restart, end, launch, by)
             self._serve(anyio.current_time() - begun_at)
         except Exception as error:  # noqa: BLE001 - another restart follows, or none
             return await self._note_failed_restart(error, launch)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from clawblox.errors import ManifestError, RunLockedError, UsageError
-from clawblox.results import SavedSnapshot
+from clawblox.results import SavedSnapshot, describe_end
 from clawblox.rundir.claims import claim_run, describe_holder
 from clawblox.rundir.manifest import Manifest, ManifestEntry, read_manifest
 from clawblox.rundir.paths import name_lock
@@ -66,10 +66,8 @@ class Interrupted:
     def exit(self) -> str:
         """How it ended, in words."""
         record = self.record
-        if record.halt is not None:
-            return f"halted: {record.halt}"
-        if record.exit is not None:
-            return str(record.exit)
+        if (told := describe_end(record.exit, record.halt)) is not None:
+            return told
         if record.state == "failed":
             return "its start failed"
         same_boot = record.boot_id == boot_id()

@@ -16,7 +16,7 @@ from clawblox.instance.launch import Past
 from clawblox.instance.lifecycle import State
 from clawblox.instance.restarts import NO_GOOD_SAVE
 from clawblox.instance.supervisor import Supervisor
-from clawblox.results import StartedWorld
+from clawblox.results import StartedWorld, WorldExit, describe_end
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
 from clawblox.world.save import save
@@ -64,7 +64,7 @@ async def _revive(fleet: Fleet, dead: Supervisor, *, fresh: bool) -> StartedWorl
         run_id=instance.run_id,
         started_at=instance.started_at,
         number=instance.restarts + 1,
-        exit=str(instance.exit),
+        exit=describe_end(instance.exit, instance.halt) or str(WorldExit()),
         at=format_utc(utc_now()),
         reason=NO_GOOD_SAVE if lacks_save else None,
         port=instance.port,
