@@ -23,6 +23,7 @@ __all__ = [
     "StopResult",
     "WorldEvent",
     "WorldExit",
+    "describe_end",
     "format_label",
     "has_labels",
 ]
@@ -94,6 +95,18 @@ class WorldExit:
         if self.signal is not None:
             return f"killed by {self.signal}"
         return "exit status unknown" if self.status is None else f"exit status {self.status}"
+
+
+def describe_end(exit: WorldExit | None, halt: str | None) -> str | None:  # noqa: A002 - its name
+    """Return how an instance ended, in words; None if that is not known.
+
+    Args:
+        exit: How its process ended.
+        halt: Why its world had halted before that.
+    """
+    if halt is not None:
+        return f"halted: {halt}"
+    return None if exit is None else str(exit)
 
 
 @attrs.frozen

@@ -132,7 +132,7 @@ class Bookkeeping:
         if instance.is_recorded or instance.is_planned:  # else another may have the name by now
             instance.write_record(end.state, end)
         # The run of a lone instance is labelled by the caller.
-        if instance.is_recorded and (launch.index is not None or launch.past is not None):
+        if instance.is_recorded and (launch.index is not None or instance.past is not None):
             update = run_update(status=end.run_status, ended_at=utc_now())
             self._write_update(update, durable=False)
 

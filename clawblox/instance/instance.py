@@ -65,6 +65,7 @@ class Instance:
     Attributes:
         launch: The plan of its latest start.
         record: The record that it was attached by; None if it was started.
+        past: What it went through under earlier orchestrators; None if its run began here.
         name: Its name, once claimed.
         port: Its port, once leased; 0 before.
         restarts: Number of its restarts.
@@ -90,7 +91,7 @@ class Instance:
         self.launch = launch
         self.record = record
         self.name = launch.options.name or ""
-        past = launch.past
+        self.past = past = launch.past
         self.port = 0
         self.restarts = past.number if past else 0
         self.run_id = past.run_id if past else run_id
@@ -346,6 +347,7 @@ class Instance:
         self.log_index = LogIndex(Path(record.log_file))
         self._running = running
         self.started_at, self.restarts = record.started_at, record.restarts
+        self._wanted_port = record.port
         self._written, self.run_id = record, record.run_id
 
     # -- watching and releasing ---------------------------------------------------------
@@ -466,7 +468,6 @@ class Instance:
             options=begun.recorded_options,
             first_resume_path=str(begun.resume_path) if begun.resume_path else None,
             first_sha256=begun.parent_sha256,
-            first_reseed=begun.reseed,
             stopped_on_purpose=end is not None and end.is_on_purpose,
             has_finished=end is not None and end.has_finished,
         )

@@ -22,7 +22,7 @@ from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.protocol import SECRET_ENV, SEEDS
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.interrupted import Interrupted
+from clawblox.rundir.interrupted import Interrupted, read_saves
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.rundir.paths import files_dir, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord
@@ -55,7 +55,6 @@ class Past:
         number: Number of this restart of the run, from 1; 0 if the run was planned, not begun.
         exit: How it had ended, in words.
         at: UTC time of this restart.
-        saves: Its saves that may be good, the last one last.
         reason: Why it does not go on from its newest save; None if it does.
         port: The port that it had; 0 if it had none.
         by: Who brings it back: a new orchestrator, or a person who asked this one.
@@ -67,7 +66,6 @@ class Past:
     number: int
     exit: str
     at: str
-    saves: tuple[SavedSnapshot, ...] = ()
     reason: str | None = None
     port: int = 0
     by: RestartedBy = "resume"
@@ -89,11 +87,11 @@ class Launch:
         resume_path: Snapshot to restore; None starts afresh.
         parent_sha256: Digest of that snapshot; None if not known.
         archive: The archive that the snapshot was taken out of; None if it was in none.
-        reseed: Seed of the random state after the restore; None keeps the state of the snapshot.
         tmux_session: tmux session to run in; None runs without tmux.
         inherited: Our own environment, read once for all that are started together.
         first: The launch that the run began with; None if this is it.
         past: What the instance went through under earlier orchestrators; None for a new run.
+        saves: The saves of its run so far, oldest first.
     """
 
     config: WorldConfig
@@ -105,13 +103,13 @@ class Launch:
     resume_path: Path | None = None
     parent_sha256: str | None = None
     archive: Path | None = None
-    reseed: int | None = None
     tmux_session: str | None = None
     inherited: Mapping[str, str] = attrs.field(
         factory=lambda: dict(os.environ), eq=False, repr=False
     )
     first: Launch | None = attrs.field(default=None, repr=False)
     past: Past | None = attrs.field(default=None, repr=False)
+    saves: tuple[SavedSnapshot, ...] = attrs.field(default=(), repr=False)
 
     @property
     def begun(self) -> Launch:
@@ -125,9 +123,13 @@ class Launch:
             resume_path=path,
             parent_sha256=sha256,
             archive=None,
-            reseed=None,
             first=self.begun,
         )
+
+    @property
+    def reseed(self) -> int | None:
+        """Seed of the random state after the restore; None keeps the state of the snapshot."""
+        return self.options.reseed if self.first is None else None
 
     @property
     def files_dir(self) -> Path:
@@ -215,7 +217,6 @@ def plan_launch(
         record_dir=(options.record_dir or run_dir / "recordings") if options.record else None,
         resume_path=resume_path,
         parent_sha256=digest,
-        reseed=options.reseed,
         tmux_session=tmux_session,
     )
 
@@ -285,7 +286,6 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
         record_dir=directory / "recordings" if record else None,
         resume_path=resume_path,
         parent_sha256=digest,
-        reseed=reseed,
     )
 
 
@@ -311,12 +311,12 @@ def plan_resume(
         number=found.number,
         exit=found.exit,
         at=format_utc(utc_now()),
-        saves=found.saves,
         reason=found.reason,
         port=record.port,
         is_labelled=found.is_labelled,
     )
-    first = attrs.evolve(_plan_begun(config, run_dir, record, env), past=past)
+    begun = _plan_begun(config, run_dir, record, env)
+    first = attrs.evolve(begun, past=past, saves=found.saves)
     return first if found.save is None else first.restored(found.save.path, found.save.sha256)
 
 
@@ -363,33 +363,29 @@ def _plan_begun(
         record_dir=record_dir if options.record else None,
         resume_path=Path(record.first_resume_path) if record.first_resume_path else None,
         parent_sha256=record.first_sha256,
-        reseed=record.first_reseed,
     )
 
 
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
-    """Return the launch of a running instance, from its record. Blocks."""
-    # The values of its variables are on no disk, only in its environment.
-    known = read_variables(record.pid)
-    env = {name: known.get(name, "") for name in _recorded_env(record)}
-    return Launch(
-        config=config,
-        options=StartOptions(
-            name=record.name,
-            host=record.host,
-            port=record.port,
-            base_path=record.base_path,
-            command_file=record.command_file,
-            log_file=record.log_file,
-            detach=True,
-            labels=record.labels,
-        ),
-        run_dir=run_dir,
-        instance_dir=Path(record.instance_dir),
-        index=record.index,
-        resume_path=Path(record.resume_path) if record.resume_path else None,
-        first=_plan_begun(config, run_dir, record, env),
+    """Return the launch of a running instance, as its record and its process say. Blocks.
+
+    Raises:
+        ConfigError: A recorded option is wrong.
+    """
+    variables = read_variables(record.pid)  # their values are not on disk
+    env = {name: variables.get(name, "") for name in _recorded_env(record)}
+    begun = attrs.evolve(_plan_begun(config, run_dir, record, env), saves=read_saves(record))
+    options = attrs.evolve(
+        begun.options,
+        host=record.host,
+        port=record.port,
+        base_path=record.base_path,
+        command_file=record.command_file,
+        log_file=record.log_file,
+        detach=True,
     )
+    resume_path = Path(record.resume_path) if record.resume_path else None
+    return attrs.evolve(begun, options=options, resume_path=resume_path, first=begun)
 
 
 def _plain(value: object) -> object:

@@ -30,8 +30,14 @@ from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
 from clawblox.instance.restarts import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
-from clawblox.results import EventKind, SavedSnapshot, StartedWorld, StopResult, WorldExit
-from clawblox.rundir.interrupted import read_saves
+from clawblox.results import (
+    EventKind,
+    SavedSnapshot,
+    StartedWorld,
+    StopResult,
+    WorldExit,
+    describe_end,
+)
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace, Process, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
@@ -77,8 +83,7 @@ class Supervisor:
         self._emit = emit
         self._books = Bookkeeping(instance, write)
         self._on_settled = on_settled
-        past = instance.launch.past
-        self.source = RestartSource(instance.launch.begun, past.saves if past else ())
+        self.source = RestartSource(instance.launch.begun, instance.launch.saves)
         self._budget = RestartBudget(instance.launch.options)
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
@@ -91,6 +96,7 @@ class Supervisor:
         self._restart_lock = anyio.Lock()
         self._has_died = False
         self._is_unresponsive = False
+        self._has_finished = False
         self._result = StopResult(instance.name, "not_running")
         self._begun_at = anyio.current_time()
 
@@ -213,8 +219,6 @@ class Supervisor:
                 await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
             else:
                 await run_blocking(self.instance.attach, record)
-                for saved in await run_blocking(read_saves, record):
-                    self.source.add(saved)
                 self.lifecycle.move(State.SPAWNING)
                 self.lifecycle.move(State.PROBING)
             self._serve(self._elapsed())
@@ -273,6 +277,8 @@ class Supervisor:
             for watcher in watchers:
                 tasks.start_soon(watcher)
             await self.instance.wait_exit()
+        was_ended = self._is_unresponsive or self.instance.halt is not None
+        self._has_finished = not was_ended and self.instance.exit == WorldExit(status=0)
         self._tell(
             "exited",
             exit=self.instance.exit,
@@ -357,8 +363,9 @@ class Supervisor:
         self, launch: Launch, by: RestartedBy, *, asks_for_save: bool
     ) -> Exception | None:
         """Start the instance again, which has no processes any more; return why that failed."""
-        begun_at = anyio.current_time()
-        exit_before, halt_before = self.instance.exit, self.instance.halt
+        begun_at, self._has_finished = anyio.current_time(), False
+        exit_before = self.instance.exit
+        end = describe_end(exit_before, self.instance.halt) or str(WorldExit())
         try:
             await run_blocking(self._prepare_restart, launch, by)
             lacks_save = asks_for_save and launch is self.source.first
@@ -370,8 +377,7 @@ class Supervisor:
                 by=by,
             )
             await start_up(self.instance, self._launcher, _stay, self._tell)
-            words = str(exit_before) if halt_before is None else f"halted: {halt_before}"
-            await run_blocking(self._books.register_restart, words, launch, by)
+            await run_blocking(self._books.register_restart, end, launch, by)
             self._serve(anyio.current_time() - begun_at)
         except Exception as error:  # noqa: BLE001 - another restart follows, or none
             return await self._note_failed_restart(error, launch)
@@ -473,14 +479,11 @@ class Supervisor:
         self._stop_failure = await run_blocking(stop_error, self.instance, reason)
 
     def _describe_end(self) -> End:
-        instance = self.instance
-        was_ended = self._is_unresponsive or instance.halt is not None
-        is_good = not was_ended and instance.exit == WorldExit(status=0)
         return End(
-            was_begun=instance.is_recorded or self._failure is not None,
+            was_begun=self.instance.is_recorded or self._failure is not None,
             was_ready=self.started is not None,
             has_died=self._has_died,
-            has_finished=self._has_died and is_good,
+            has_finished=self._has_died and self._has_finished,
             is_on_purpose=self.ends_on_purpose and not self._has_died,
         )
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from clawblox.errors import ManifestError, RunLockedError, UsageError
-from clawblox.results import SavedSnapshot
+from clawblox.results import SavedSnapshot, describe_end
 from clawblox.rundir.claims import claim_run, describe_holder
 from clawblox.rundir.manifest import Manifest, ManifestEntry, read_manifest
 from clawblox.rundir.paths import name_lock
@@ -66,10 +66,8 @@ class Interrupted:
     def exit(self) -> str:
         """How it ended, in words."""
         record = self.record
-        if record.halt is not None:
-            return f"halted: {record.halt}"
-        if record.exit is not None:
-            return str(record.exit)
+        if (told := describe_end(record.exit, record.halt)) is not None:
+            return told
         if record.state == "failed":
             return "its start failed"
         same_boot = record.boot_id == boot_id()
@@ -144,6 +142,18 @@ def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]
     return Interruption(tuple(reading.describe(record) for record in records), left)
 
 
+def read_saves(record: InstanceRecord) -> tuple[SavedSnapshot, ...]:
+    """Return the saves of an instance's run that were not removed on purpose, oldest first.
+
+    There are none in a manifest that cannot be read.
+    """
+    try:
+        manifest = read_manifest(Path(record.instance_dir))
+    except ManifestError:
+        return ()
+    return tuple(_saves_of(manifest, record))
+
+
 def interrupted_names(run_dir: Path) -> list[str]:
     """Return the names of the instances that a resume would bring back."""
     return [one.name for one in read_records(run_dir) if _is_interrupted(one)]
@@ -154,14 +164,15 @@ def set_aside(run_dir: Path, names: Iterable[str]) -> None:
 
     Args:
         run_dir: The run directory.
-        names: Their names.
+        names: Their names; those that have not ended are left as they are.
 
     Raises:
         OSError: A record cannot be written.
     """
     meant = set(names)
     for record in read_records(run_dir):
-        if record.name in meant and is_over(record):
+        is_noted = record.stopped_on_purpose or record.has_finished
+        if record.name in meant and not is_noted and is_over(record):
             replace_record(run_dir, attrs.evolve(record, stopped_on_purpose=True))
 
 
@@ -294,15 +305,6 @@ def _check_origin(path: str | None, sha256: str | None) -> str | None:
     if sha256 is not None and not has_digest(Path(path), sha256):
         return f"it has no good save, and the snapshot that it began from was changed: {path}"
     return None
-
-
-def read_saves(record: InstanceRecord) -> list[SavedSnapshot]:
-    """Return the saves of an instance's run that were not removed on purpose, oldest first."""
-    try:
-        manifest = read_manifest(Path(record.instance_dir))
-    except ManifestError:
-        return []
-    return list(_saves_of(manifest, record))
 
 
 def _saves_of(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSnapshot]:

@@ -12,7 +12,7 @@ from clawblox.errors import ManifestError
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.records import InstanceRecord
 
-__all__ = ["InstanceSave", "last_saves", "last_saves_by_run"]
+__all__ = ["InstanceSave", "autosaves", "last_saves", "last_saves_by_run"]
 
 
 @attrs.frozen
@@ -26,6 +26,7 @@ class InstanceSave:
         created_at: UTC time of the save.
         sha256: Digest of the file.
         time: Simulation time.
+        is_autosave: Whether it may be removed once there are later autosaves.
     """
 
     instance: str
@@ -34,6 +35,7 @@ class InstanceSave:
     created_at: str | None
     sha256: str | None
     time: float | None
+    is_autosave: bool
 
 
 def last_saves_by_run(name: str, instance_dir: Path) -> dict[str, InstanceSave]:
@@ -51,6 +53,15 @@ def last_saves_by_run(name: str, instance_dir: Path) -> dict[str, InstanceSave]:
         if save.instance == name and save.run_id not in found and save.path.is_file():
             found[save.run_id] = save
     return found
+
+
+def autosaves(instance_dir: Path) -> set[Path]:
+    """Return the files of the autosaves that were not removed, of all runs. Blocks.
+
+    Args:
+        instance_dir: The directory with the manifest.
+    """
+    return {save.path for save in _saves_in(instance_dir) if save.is_autosave}
 
 
 def last_saves(records: Iterable[InstanceRecord]) -> dict[str, InstanceSave]:
@@ -90,6 +101,7 @@ def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[Instance
             created_at=entry.get("created_at"),
             sha256=entry.get("sha256"),
             time=entry.get("time"),
+            is_autosave=entry.get("autosave") is True,
         )
         for entry in reversed(manifest.checkpoints)
         # Others are archives, or what a world has put there.

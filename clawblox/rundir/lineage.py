@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox.errors import ConfigError, ManifestError
-from clawblox.results import WorldExit
+from clawblox.results import WorldExit, describe_end
 from clawblox.rundir.lives import Life, LineageSave, Origin, join_lives
 from clawblox.rundir.manifest import (
     Manifest,
@@ -383,17 +383,16 @@ def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
     if state not in OVER:
         return {}
     exit_ = record.exit if record else None
-    words = None if exit_ is None else str(exit_)
     return {
         "ended_by": "exit",
         "ended_at": (record.ended_at if record else None) or _text(draft.run, "ended_at"),
-        "exit": f"halted: {record.halt}" if record and record.halt is not None else words,
+        "exit": describe_end(exit_, record.halt if record else None),
         "has_died": is_death(state, exit_),
     }
 
 
 def _find_labels(draft: _Draft) -> Mapping[str, Any]:
-    told = draft.record.options.get("labels") if draft.record else draft.run.get("labels")
+    told = draft.record.labels if draft.record else draft.run.get("labels")
     if not isinstance(told, Mapping):
         return {}
     return {str(key): value for key, value in told.items() if isinstance(value, str | int | float)}

@@ -15,13 +15,13 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from clawblox.results import WorldExit
+from clawblox.rundir.status import GOOD_EXITS
 from clawblox.system.clock import parse_utc
 
 __all__ = ["Life", "LifeBeginning", "LifeEnding", "LineageSave", "Origin", "join_lives"]
 
-_GOOD_EXITS: Final = (str(WorldExit(status=0)), str(WorldExit(signal="SIGTERM")))
-"""The ends of a world that was stopped, as restarts tell them."""
+_GOOD_EXITS: Final = frozenset(map(str, GOOD_EXITS))
+"""As restarts tell them."""
 
 LifeBeginning: TypeAlias = Literal["start", "policy", "request", "resume"]
 """What began a life: a start or fork, the restart policy, a restart on request, or a resume."""

@@ -200,7 +200,10 @@ def reopened_update() -> Update:
 
 
 def checkpoint_update(
-    checkpoint: SavedSnapshot | Mapping[str, Any], *, run_id: str | None = None
+    checkpoint: SavedSnapshot | Mapping[str, Any],
+    *,
+    run_id: str | None = None,
+    is_autosave: bool = False,
 ) -> Update:
     """Register a checkpoint; an entry with its ``path`` becomes one with it.
 
@@ -208,12 +211,13 @@ def checkpoint_update(
         checkpoint: What ``save`` returned, or a mapping with at least ``path``; a relative one
             counts from the run directory, as in the manifest.
         run_id: Id of the run that it belongs to; None where that is not known.
+        is_autosave: Whether it may be removed once there are later autosaves.
 
     Raises:
         ConfigError: ``path`` is missing, or a value is not a JSON value.
     """
     entry = {key: _plain(key, value) for key, value in checkpoint.items()}
-    known = {"run_id": run_id} if run_id else {}
+    known = _known({"run_id": run_id or None, "autosave": is_autosave or None})
     return Update(checkpoints=({**entry, **known, "path": _path_in(checkpoint, "path")},))
 
 

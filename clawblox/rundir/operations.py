@@ -31,6 +31,7 @@ from clawblox.errors import (
 from clawblox.results import SavedSnapshot, StopResult
 from clawblox.rundir.claims import claim_name
 from clawblox.rundir.control_client import control_dir, find_sockets, request
+from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.leftovers import is_left_open, remove_leftovers
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
@@ -222,8 +223,8 @@ async def stop_instances(
 ) -> list[StopResult]:
     """End instances, whichever process started them: TERM, the grace, KILL for what is left.
 
-    Ending what does not run is a no-op. Where all are meant, starts that an orchestrator has not
-    begun yet are given up too.
+    One that has ended already is only noted as stopped on purpose, so that no resume brings it
+    back. Where all are meant, starts that an orchestrator has not begun yet are given up too.
 
     Args:
         run_dir: The run directory.
@@ -238,13 +239,14 @@ async def stop_instances(
         UsageError: One of ``names`` is not there.
         WorldStopError: A process survived even SIGKILL; the other instances have ended.
         OrchestratorSuspendedError: Those of an orchestrator that is stopped go on.
-        OSError: The end of an instance without an owner cannot be noted; all have ended.
+        OSError: The end of an instance cannot be noted; all have ended.
 
     Cancellation: what has not ended yet may go on.
     """
     async with ManifestWriters() as writers:
         stopping = _Stopping(run_dir, names, grace_seconds, on_stopped, writers)
         await stopping.run()
+    await run_blocking(set_aside, run_dir, stopping.results)
     await run_blocking(remove_leftovers, run_dir)
     for failure in stopping.failures.values():
         raise failure

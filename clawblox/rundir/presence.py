@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from clawblox.errors import WorldExitedError
+from clawblox.results import describe_end
 from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.rundir.status import is_over, is_ready
 from clawblox.telemetry.logs import last_lines
@@ -46,9 +47,7 @@ class Presence:
     @property
     def end(self) -> str:
         """How it ended, as far as known."""
-        if self.record.halt is not None:
-            return f"halted: {self.record.halt}"
-        return str(self.record.exit) if self.record.exit else "its process is gone"
+        return describe_end(self.record.exit, self.record.halt) or "its process is gone"
 
 
 def look(run_dir: Path, record: InstanceRecord) -> Presence:

@@ -78,7 +78,6 @@ class InstanceRecord:
             without variables of the environment, which may be secret.
         first_resume_path: Snapshot that its run began from; None if it began afresh.
         first_sha256: Digest of that snapshot; None if not known.
-        first_reseed: Seed that its run began with; None keeps the state of the snapshot.
         stopped_on_purpose: Whether somebody had it stopped, so that a resume leaves it alone.
         has_finished: Whether its world ended by itself, with status 0.
     """
@@ -113,7 +112,6 @@ class InstanceRecord:
     options: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
     first_resume_path: str | None = None
     first_sha256: str | None = None
-    first_reseed: int | None = None
     stopped_on_purpose: bool = False
     has_finished: bool = False
 

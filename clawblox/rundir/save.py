@@ -28,6 +28,7 @@ async def save_snapshot(
     world_dir: Path,
     instance_dir: Path,
     run_id: Callable[[], str],
+    is_autosave: bool = False,
 ) -> SavedSnapshot:
     """Take a snapshot of an instance and register it in the manifest of its run.
 
@@ -38,6 +39,7 @@ async def save_snapshot(
         world_dir: Its world.
         instance_dir: The directory of its manifest and its files.
         run_id: Returns the id of its run, which may get another one during the transfer.
+        is_autosave: Whether the entry says that it is an autosave, which may be removed later.
 
     Raises:
         SnapshotError: There is no file and no entry.
@@ -48,5 +50,6 @@ async def save_snapshot(
     directory = options.dir or files_dir(world_dir, instance_dir) / "checkpoints"
     saved = await capture(source, directory, timeout=options.timeout, max_bytes=options.max_bytes)
     with anyio.CancelScope(shield=True):
-        await writers.of(instance_dir).apply(checkpoint_update(saved, run_id=run_id()))
+        update = checkpoint_update(saved, run_id=run_id(), is_autosave=is_autosave)
+        await writers.of(instance_dir).apply(update)
     return saved

@@ -34,6 +34,7 @@ from clawblox.system.process_tree import (
 from clawblox.telemetry.logs import LogReader
 
 __all__ = [
+    "GOOD_EXITS",
     "OVER",
     "InstanceState",
     "InstanceStatus",
@@ -66,6 +67,9 @@ orchestrator still cleans up; ``halted`` said that it has stopped for good, and 
 
 OVER: tuple[InstanceState, ...] = ("exited", "halted", "failed", "interrupted")
 """The states of instances that have ended."""
+
+GOOD_EXITS = (WorldExit(status=0), WorldExit(signal="SIGTERM"))
+"""How the process of a world ends well, or by the TERM of a stop."""
 
 _LOOK_INTERVAL_S = 0.5
 
@@ -146,7 +150,7 @@ def is_death(state: InstanceState, exit: WorldExit | None) -> bool:  # noqa: A00
     """Return whether an instance ended, and neither well nor by the TERM of a stop."""
     if state != "exited":
         return state in ("halted", "failed", "interrupted")
-    return exit not in (None, WorldExit(status=0), WorldExit(signal="SIGTERM"))
+    return exit is not None and exit not in GOOD_EXITS
 
 
 def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceStatus]:

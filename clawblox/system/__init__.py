@@ -9,8 +9,8 @@
 - ``ports``: free ports, and who listens on one.
 - ``port_leases``: leases of ports that all processes of a machine share.
 - ``files``: files that are complete or absent, private directories, locks.
-- ``http``: the only module that knows httpx.
-- ``request``: requests as bytes.
-- ``connection``: kept connections for what is asked often; the only module that knows httptools.
+- ``http``: downloads from public hosts; the only module that knows httpx.
+- ``request``: requests and answers.
+- ``connection``: kept connections to worlds; the only module that knows httptools.
 - ``clock``: the wall clock.
 """

@@ -1,9 +1,9 @@
 """Kept HTTP/1.1 connections to one address: the only module that knows httptools.
 
-This is the client for what is asked many times a second. It does little: plain HTTP to one
-address, whole answers of limited size, a deadline for each request. It never follows a redirect,
-asks a proxy or decodes a body. What it does not understand in an answer is an error, and a
-connection on which anything unexpected happened is never used again.
+This is the client for all calls to worlds, some of which come many times a second. It does little:
+plain HTTP to one address, whole answers of limited size, a deadline for each request. It never
+follows a redirect, asks a proxy or decodes a body. What it does not understand in an answer is an
+error, and a connection on which anything unexpected happened is never used again.
 
 httptools is imported when the first connection is opened.
 """
@@ -22,8 +22,14 @@ from typing import Any, Final
 import anyio
 
 from clawblox.errors import WorldCallError
-from clawblox.system.http import MAX_ANSWER_BYTES, Answer
-from clawblox.system.request import REPEATABLE, Request, make_request, parse_address
+from clawblox.system.request import (
+    MAX_ANSWER_BYTES,
+    REPEATABLE,
+    Answer,
+    Request,
+    make_request,
+    parse_address,
+)
 
 __all__ = ["Connection", "Connections", "NotSentError"]
 
@@ -212,12 +218,13 @@ class Connection:
 
     async def _open(self, request: Request) -> socket.socket:
         try:
+            reader = _AnswerReader()
             connection = await _connect(self._host, self._port)
-        except OSError as error:
+        except (OSError, ImportError) as error:  # without descriptors, no parser can be loaded
             raise NotSentError(f"{request} failed: {_reason(error)}") from error
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
-        self._reader = _AnswerReader()
+        self._reader = reader
         self._socket = connection
         return connection
 

@@ -1,155 +1,26 @@
-"""HTTP: the only module that knows httpx; its errors become this package's errors here.
+"""Downloads from public hosts: the only module that knows httpx, whose errors become ours here.
 
-httpx is imported when the first client is made, for it takes longer to load than all the rest.
+httpx is imported by the first download, for it takes longer to load than all the rest. Everything
+here blocks.
 """
 
 from __future__ import annotations
 
 import io
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, BinaryIO
 
-import anyio
-import attrs
-
-from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import FetchError, WorldCallError
+from clawblox.errors import FetchError
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["MAX_ANSWER_BYTES", "Answer", "InstanceClient", "download", "fetch_text"]
+__all__ = ["download", "fetch_text"]
 
-MAX_ANSWER_BYTES = 4 << 20
-"""Most bytes of the body of a world's answer."""
-
-_BODY_START_CHARS = 200
 _MAX_TEXT_BYTES = 64 << 10
 _MAX_REDIRECTS = 5
 _SILENCE_S = 30.0
 """Longest silence of a public host, in seconds."""
-
-
-@attrs.frozen
-class Answer:
-    """What a world answered.
-
-    Attributes:
-        status: The status.
-        body: The body.
-        is_delimited: Whether the answer said where its body ends. If not, the end of the
-            connection ended it, and a truncated body looks like a whole one.
-    """
-
-    status: int
-    body: bytes
-    is_delimited: bool = True
-
-    @property
-    def body_start(self) -> str:
-        """The first characters of the body, for a message."""
-        return self.body[: 4 * _BODY_START_CHARS].decode(errors="replace")[:_BODY_START_CHARS]
-
-
-class InstanceClient:
-    """Calls to one instance, on connections of its own, of which the first call makes the first.
-
-    Each instance has a client of its own, because the cost of a request grows with the connections
-    of its client. Neither proxies of the environment nor redirects are followed: a session belongs
-    to the one loopback address that it was made for.
-
-    Args:
-        url: Address of the instance, base path included.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._client: httpx.AsyncClient | None = None
-
-    async def post(
-        self,
-        route: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float,
-    ) -> Answer:
-        """Send a POST without a body.
-
-        Args:
-            route: Route below the instance's address.
-            params: Query parameters.
-            headers: Further headers.
-            timeout: Seconds for the whole call, once httpx is loaded.
-
-        Raises:
-            WorldCallError: There was no answer, or it was too large.
-
-        Cancellation: the connection is closed.
-        """
-        try:
-            client = await self._open()
-        except OSError as error:  # httpx cannot be loaded, for lack of descriptors
-            raise WorldCallError(f"POST {route} failed: {error.strerror}") from error
-        import httpx
-
-        with anyio.move_on_after(timeout):
-            try:
-                return await self._send(client, route, dict(params or {}), dict(headers or {}))
-            except httpx.HTTPError as error:
-                reason = str(error) or type(error).__name__
-                raise WorldCallError(f"POST {route} failed: {reason}") from error
-        raise WorldCallError(f"POST {route} got no answer within {timeout:g} s")
-
-    async def _open(self) -> httpx.AsyncClient:
-        if self._client is not None:
-            return self._client
-        client = await run_blocking(_make_client)
-        if self._client is None:  # else another call was faster
-            self._client = client
-        return self._client
-
-    async def _send(
-        self,
-        client: httpx.AsyncClient,
-        route: str,
-        params: dict[str, str],
-        headers: dict[str, str],
-    ) -> Answer:
-        request = client.stream("POST", self._url + route, params=params, headers=headers)
-        async with request as response:
-            body = b""
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > MAX_ANSWER_BYTES:
-                    raise WorldCallError(
-                        f"the answer to POST {route} is larger than {MAX_ANSWER_BYTES} bytes",
-                        status=response.status_code,
-                    )
-            return Answer(response.status_code, body)
-
-    async def aclose(self) -> None:
-        """Close every connection.
-
-        Cancellation: a connection may stay open until it is collected.
-        """
-        if self._client is not None:
-            await self._client.aclose()
-
-
-def _make_client() -> httpx.AsyncClient:
-    import httpx
-
-    return httpx.AsyncClient(
-        verify=False,  # noqa: S501 - plain HTTP on the loopback, a TLS context costs 15 ms
-        trust_env=False,
-        follow_redirects=False,
-        timeout=None,  # noqa: S113 - the deadline of `post` is for the whole call
-    )
-
-
-# --- downloads from public hosts; these block ----------------------------------------------
 
 
 def download(

@@ -1,4 +1,4 @@
-"""Requests as bytes: what comes from outside cannot change the shape of one."""
+"""Requests as bytes, whose shape nothing from outside can change, and answers as values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,23 @@ import attrs
 
 from clawblox.errors import ConfigError
 
-__all__ = ["REPEATABLE", "Address", "Request", "make_request", "parse_address"]
+__all__ = [
+    "MAX_ANSWER_BYTES",
+    "REPEATABLE",
+    "Address",
+    "Answer",
+    "Request",
+    "make_request",
+    "parse_address",
+]
+
+MAX_ANSWER_BYTES: Final = 4 << 20
+"""Most bytes of the body of a world's answer."""
 
 REPEATABLE: Final = frozenset({"GET", "HEAD"})
 """Methods of requests that may be sent once more, since they change nothing."""
 
+_BODY_START_CHARS = 200
 _OWN_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
 )
@@ -64,6 +76,27 @@ class Request:
 
     def __str__(self) -> str:
         return f"{self.method} {self.route}"
+
+
+@attrs.frozen
+class Answer:
+    """What a world answered.
+
+    Attributes:
+        status: The status.
+        body: The body.
+        is_delimited: Whether the answer said where its body ends. If not, the end of the
+            connection ended it, and a truncated body looks like a whole one.
+    """
+
+    status: int
+    body: bytes
+    is_delimited: bool = True
+
+    @property
+    def body_start(self) -> str:
+        """The first characters of the body, for a message."""
+        return self.body[: 4 * _BODY_START_CHARS].decode(errors="replace")[:_BODY_START_CHARS]
 
 
 def parse_address(url: str) -> Address:

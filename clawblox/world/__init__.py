@@ -18,7 +18,7 @@
 - ``progress``: the line that shows how far an operation on many is.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.
-- ``clients``: the HTTP clients of the instances.
+- ``connections``: the connections to the instances.
 - ``access``: how agents join and leave.
 - ``places``: an instance as the client of an agent reaches it.
 - ``recorded``: an instance of another process as the client of an agent reaches it.

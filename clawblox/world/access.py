@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlencode
 
 import attrs
 
@@ -21,11 +22,12 @@ from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import Access
 from clawblox.rundir.manifest_updates import agent_update
+from clawblox.system.connection import Connections
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.http import Answer
+from clawblox.system.request import Answer
 from clawblox.world.fleet import Fleet
 
-__all__ = ["AgentLike", "Member", "Poster", "admit", "join", "leave", "make_member"]
+__all__ = ["AgentLike", "Member", "admit", "join", "leave", "make_member"]
 
 SESSION_FILE = "world_session.txt"
 
@@ -117,10 +119,8 @@ async def admit(
 
     async def call() -> Access:
         async with supervisor.calls.call():
-            client = fleet.clients.get(supervisor)
-            return await join(
-                client, member, session=session, url=url, local_url=url, timeout=timeout
-            )
+            connections = fleet.connections.get(supervisor)
+            return await join(connections, member, session=session, url=url, timeout=timeout)
         raise AssertionError("unreachable: the block returns or raises")
 
     access = await fleet.tasks.own(call)
@@ -138,38 +138,22 @@ async def admit(
     return access
 
 
-class Poster(Protocol):
-    """What :func:`join` and :func:`leave` send their requests with."""
-
-    async def post(
-        self,
-        route: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float,
-    ) -> Answer:
-        """Send a POST without a body; see :meth:`clawblox.system.http.InstanceClient.post`."""
-
-
 async def join(
-    client: Poster,
+    connections: Connections,
     member: Member,
     *,
     session: str | None,
     url: str,
-    local_url: str,
     timeout: float,
 ) -> Access:
     """Join a world, or rejoin it with a known session.
 
     Args:
-        client: Sends requests to the instance.
+        connections: Those to the instance.
         member: The agent.
         session: The session that it already has; None means the one that its directory records,
             if any.
-        url: Address of the instance for the agent.
-        local_url: Address of the instance on this machine.
+        url: Address of the instance.
         timeout: Seconds for the call.
 
     Raises:
@@ -182,9 +166,9 @@ async def join(
     """
     known = session or await run_blocking(_recorded_session, member)
     headers = {protocol.SESSION_HEADER: known} if known else {}
-    answer = await client.post(
-        protocol.JOIN_ROUTE, params={"name": member.name}, headers=headers, timeout=timeout
-    )
+    query = urlencode({"name": member.name})
+    request = connections.prepare("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
+    answer = await connections.send(request, timeout=timeout)
     joined = _read_join(answer, known)
     if known is not None and joined.session != known:
         raise WorldSessionError(f"expected session {known}, got {joined.session}")
@@ -196,16 +180,16 @@ async def join(
         name=member.name,
         headers={protocol.SESSION_HEADER: joined.session},
         base_url=url,
-        internal_base_url=local_url,
+        internal_base_url=url,
         more={key: value for key, value in joined.fields.items() if key not in _OWN_ITEMS},
     )
 
 
-async def leave(client: Poster, access: Mapping[str, Any], *, timeout: float) -> None:
+async def leave(connections: Connections, access: Mapping[str, Any], *, timeout: float) -> None:
     """Leave a world.
 
     Args:
-        client: Sends requests to the instance.
+        connections: Those to the instance.
         access: What ``connect`` returned, or an access.
         timeout: Seconds for the call.
 
@@ -216,9 +200,13 @@ async def leave(client: Poster, access: Mapping[str, Any], *, timeout: float) ->
     Cancellation: the agent may have left the world.
     """
     headers = access.get("headers")
-    if not isinstance(headers, Mapping):
+    is_usable = isinstance(headers, Mapping) and all(
+        isinstance(part, str) for header in headers.items() for part in header
+    )
+    if not is_usable:
         raise ConfigError("must be what connect returned", key="access", value=dict(access))
-    answer = await client.post(protocol.LEAVE_ROUTE, headers=headers, timeout=timeout)
+    request = connections.prepare("POST", protocol.LEAVE_ROUTE, headers=headers)
+    answer = await connections.send(request, timeout=timeout)
     _require_success(answer, protocol.LEAVE_ROUTE)
 
 

@@ -29,8 +29,7 @@ from clawblox.errors import (
 )
 from clawblox.errors.general import VALUE_CHARS, shorten
 from clawblox.results import Access
-from clawblox.system.http import Answer
-from clawblox.system.request import Request
+from clawblox.system.request import Answer, Request
 from clawblox.world.access import AgentLike, Member, make_member
 from clawblox.world.places import Place, Waits, unusable
 

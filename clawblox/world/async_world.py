@@ -881,7 +881,7 @@ class AsyncWorld(WorldMetadata):
 
         async def call() -> None:
             async with supervisor.calls.call():
-                await leave(fleet.clients.get(supervisor), access, timeout=timeout)
+                await leave(fleet.connections.get(supervisor), access, timeout=timeout)
 
         await fleet.tasks.own(call)
 

@@ -39,7 +39,7 @@ from clawblox.telemetry.log_index import LogIndex, watch_logs
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.clients import InstanceClients
+from clawblox.world.connections import InstanceConnections
 from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.leftovers import Leftovers
 from clawblox.world.planning import Plan, Planning
@@ -59,7 +59,7 @@ _log = OwnLog(__name__)
 
 
 class Fleet:
-    """Instances by name, their tasks, and the writers and clients that they share.
+    """Instances by name, their tasks, and the writers and connections that they share.
 
     Args:
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
@@ -70,7 +70,7 @@ class Fleet:
         hub: Distributes events.
         recorder: Counts events and measures durations.
         writers: The writers of the manifests.
-        clients: The HTTP clients of the instances.
+        connections: The connections to the instances.
         leftovers: What killed orchestrators left in the run directories.
     """
 
@@ -83,7 +83,7 @@ class Fleet:
         self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
         self._services = Tasks()
-        self.clients = InstanceClients(self._services)
+        self.connections = InstanceConnections()
         self.leftovers = Leftovers(self.writers)
         self._launcher = Launcher(current_ramp())
         self._supervisors: dict[str, Supervisor] = {}
@@ -101,7 +101,7 @@ class Fleet:
         """Serve instances; leaving ends those that are not detached, then the services."""
         async with (
             self._services,
-            self._clients_and_claims(),
+            self._connections_and_claims(),
             self.writers,
             self._launcher.opened(),
             self.tasks,
@@ -111,14 +111,14 @@ class Fleet:
             yield self
 
     @asynccontextmanager
-    async def _clients_and_claims(self) -> AsyncIterator[None]:
+    async def _connections_and_claims(self) -> AsyncIterator[None]:
         """Close what the instances may need until they have ended."""
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
                 await self._controls.aclose()
-                await self.clients.aclose()
+                self.connections.close_all()
                 await self._planning.release()
             self.hub.close()
 
@@ -301,7 +301,7 @@ class Fleet:
         async def end(supervisor: Supervisor) -> None:
             with suppress(WorldStopError):  # it is logged, and the guard watches the rest
                 await supervisor.stop(FAILED_START_GRACE_S, on_purpose=False)
-            await self._forget(supervisor)
+            self._forget(supervisor)
 
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as ends:
@@ -321,15 +321,13 @@ class Fleet:
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
         """Take over the instances that run in a run directory; raises ``RunLockedError``."""
-        records = await run_blocking(read_running, run_dir)
+
+        def plan() -> list[tuple[InstanceRecord, Launch]]:
+            return [(one, plan_attach(config, run_dir, one)) for one in read_running(run_dir)]
+
+        found = await run_blocking(plan)
         control = await self._controls.open(run_dir)
-        launches = await run_blocking(
-            lambda: [plan_attach(config, run_dir, record) for record in records]
-        )
-        begun = [
-            self._make(launch, control, record=record)
-            for launch, record in zip(launches, records, strict=True)
-        ]
+        begun = [self._make(launch, control, record=record) for record, launch in found]
         for supervisor in begun:
             self._begin(supervisor)
         attached = [await supervisor.wait_started() for supervisor in begun]
@@ -360,7 +358,7 @@ class Fleet:
             return await supervisor.stop(grace_seconds, on_purpose=not self._is_interrupted)
         finally:
             if supervisor.lifecycle.is_over:
-                await self._forget(supervisor)
+                self._forget(supervisor)
 
     async def stop_all(
         self, names: Iterable[str], grace_seconds: float, *, progress: bool = False
@@ -442,7 +440,7 @@ class Fleet:
         if supervisor.started is not None:
             replaced = self._supervisors.pop(instance.name, None)
             if replaced is not None:
-                self._services.start_soon(self.clients.close, replaced)
+                self.connections.close(replaced)
             self._supervisors[instance.name] = supervisor
             self._has_started = True
             self._latest[instance.launch.instance_dir] = instance
@@ -464,11 +462,11 @@ class Fleet:
             await run_blocking(rename_runs, here, run_id)
         await self.writers.of(directory).apply(update)
 
-    async def _forget(self, supervisor: Supervisor) -> None:
+    def _forget(self, supervisor: Supervisor) -> None:
         name = supervisor.instance.name
         if self._supervisors.get(name) is supervisor:
             del self._supervisors[name]
-        await self.clients.close(supervisor)
+        self.connections.close(supervisor)
 
     # -- services ---------------------------------------------------------------------------
 

@@ -12,8 +12,7 @@ from clawblox.errors import WorldCallError, WorldExitedError
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import Access
 from clawblox.system.connection import Connections, NotSentError
-from clawblox.system.http import Answer
-from clawblox.system.request import Request
+from clawblox.system.request import Answer, Request
 from clawblox.world.access import Member, admit
 from clawblox.world.fleet import Fleet
 
@@ -83,16 +82,22 @@ class FleetPlace:
 
     Attributes:
         fleet: The fleet of the world.
-        supervisor: The instance.
+        joined: The instance when the agent joined it.
     """
 
     fleet: Fleet
-    supervisor: Supervisor
+    joined: Supervisor
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """The instance as it runs now: once it was brought back after its end, another one."""
+        latest = self.fleet.find_or_past(self.joined.instance.name)
+        return latest if latest.instance.run_id == self.joined.instance.run_id else self.joined
 
     @property
     def name(self) -> str:
         """Name of the instance."""
-        return self.supervisor.instance.name
+        return self.joined.instance.name
 
     @property
     def url(self) -> str:
@@ -112,7 +117,7 @@ class FleetPlace:
     @property
     def connections(self) -> Connections:
         """The connections to it; after each restart others."""
-        return self.fleet.clients.connections(self.supervisor)
+        return self.fleet.connections.get(self.supervisor)
 
     def find(self, instance: str) -> FleetPlace:
         """Return another instance of the world."""
@@ -124,9 +129,10 @@ class FleetPlace:
 
     async def exchange(self, request: Request, body: bytes | None, waits: Waits) -> Answer:
         """Return the answer to a request; wait for a restart where that is wanted and safe."""
-        calls, restart = self.supervisor.calls, waits.restart
+        restart = waits.restart
         give_up_at = anyio.current_time() + restart if restart else 0.0
         while True:
+            calls = self.supervisor.calls
             life = calls.life
             try:
                 async with calls.call():

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
-from urllib.parse import urlencode
 
 import anyio
 
@@ -19,8 +18,7 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.presence import Presence, exited_error, look
 from clawblox.rundir.records import InstanceRecord
 from clawblox.system.connection import Connections
-from clawblox.system.http import Answer
-from clawblox.system.request import Request
+from clawblox.system.request import Answer, Request
 from clawblox.world.access import Member, join
 from clawblox.world.places import Waits, send_once
 
@@ -113,7 +111,7 @@ class RecordedPlace:
         """
         try:
             access = await join(
-                self, member, session=session, url=self.url, local_url=self.url, timeout=timeout
+                self._connections, member, session=session, url=self.url, timeout=timeout
             )
         except WorldCallError as error:
             raise await self._explained(error) from error.__cause__
@@ -128,19 +126,6 @@ class RecordedPlace:
             async with ManifestWriters() as writers:
                 await writers.of(Path(self._record.instance_dir)).apply(update)
         return access
-
-    async def post(
-        self,
-        route: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float,
-    ) -> Answer:
-        """Send a POST without a body; see :meth:`clawblox.system.http.InstanceClient.post`."""
-        query = urlencode(params or {})
-        request = self._connections.prepare("POST", route, query=query, headers=headers)
-        return await self._connections.send(request, timeout=timeout)
 
     async def exchange(self, request: Request, body: bytes | None, waits: Waits) -> Answer:
         """Return the answer to a request, one that means success or a refusal.

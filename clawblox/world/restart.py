@@ -16,7 +16,7 @@ from clawblox.instance.launch import Past
 from clawblox.instance.lifecycle import State
 from clawblox.instance.restarts import NO_GOOD_SAVE
 from clawblox.instance.supervisor import Supervisor
-from clawblox.results import StartedWorld
+from clawblox.results import StartedWorld, WorldExit, describe_end
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
 from clawblox.world.save import save
@@ -64,12 +64,12 @@ async def _revive(fleet: Fleet, dead: Supervisor, *, fresh: bool) -> StartedWorl
         run_id=instance.run_id,
         started_at=instance.started_at,
         number=instance.restarts + 1,
-        exit=str(instance.exit),
+        exit=describe_end(instance.exit, instance.halt) or str(WorldExit()),
         at=format_utc(utc_now()),
-        saves=dead.source.saves,
         reason=NO_GOOD_SAVE if lacks_save else None,
         port=instance.port,
         by="request",
     )
     options = attrs.evolve(launch.options, name=instance.name)
-    return await fleet.revive(attrs.evolve(launch, options=options, past=past), past)
+    launch = attrs.evolve(launch, options=options, past=past, saves=dead.source.saves)
+    return await fleet.revive(launch, past)

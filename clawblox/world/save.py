@@ -20,6 +20,7 @@ from clawblox.errors import ClawbloxError
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import SavedSnapshot
+from clawblox.rundir.last_saves import autosaves
 from clawblox.rundir.manifest_updates import removal_update
 from clawblox.rundir.save import save_snapshot
 from clawblox.system.clock import format_utc, utc_now
@@ -51,16 +52,20 @@ def save_all(
     options: SaveOptions,
     *,
     progress: bool = False,
+    is_autosave: bool = False,
 ) -> BatchOperation[SavedSnapshot]:
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
+    save_one = partial(save_now, fleet, options=options, is_autosave=is_autosave)
     return BatchOperation(
         fleet.tasks,
-        {known.instance.name: partial(save_now, fleet, known, options) for known in supervisors},
+        {known.instance.name: partial(save_one, known) for known in supervisors},
         progress=partial(shown_progress, "Saving", is_wanted=progress),
     )
 
 
-async def save_now(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -> SavedSnapshot:
+async def save_now(
+    fleet: Fleet, supervisor: Supervisor, options: SaveOptions, *, is_autosave: bool = False
+) -> SavedSnapshot:
     """Save as :func:`save` does, for a caller that is a task of the fleet itself."""
     instance = supervisor.instance
     labels = instance.launch.options.labels
@@ -75,6 +80,7 @@ async def save_now(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -
                 world_dir=instance.launch.config.dir,
                 instance_dir=instance.launch.instance_dir,
                 run_id=lambda: instance.run_id,
+                is_autosave=is_autosave,
             )
     except Exception as error:
         fleet.emit("save_failed", instance.name, labels, error=error)
@@ -95,13 +101,13 @@ async def save_now(fleet: Fleet, supervisor: Supervisor, options: SaveOptions) -
 
 
 class Autosave:
-    """Saves all instances of a fleet at an interval, and removes its own older saves.
+    """Saves all instances of a fleet at an interval, and removes older autosaves of their runs.
 
     Args:
         fleet: The fleet.
         every: Seconds from the start of one round to that of the next.
-        keep: Number of its saves to keep per instance. It also keeps every snapshot that an
-            instance was restored from, and all saves that it did not make.
+        keep: Number of autosaves to keep per instance. It also keeps every snapshot that an
+            instance was restored from, and all other saves.
         options: How to save.
     """
 
@@ -134,13 +140,15 @@ class Autosave:
             for known in self._fleet.supervisors
             if known.lifecycle.state is State.READY
         }
-        batch = await save_all(self._fleet, ready.values(), self._options)
+        batch = await save_all(self._fleet, ready.values(), self._options, is_autosave=True)
         for name, saved in batch.done.items():
             await self._retain(ready[name], saved)
 
     async def _retain(self, supervisor: Supervisor, saved: SavedSnapshot) -> None:
         """Remove the saves of an instance that are no longer needed now that ``saved`` exists."""
-        saves = [*self._saves.get(supervisor, ()), saved]
+        if supervisor not in self._saves:
+            self._saves[supervisor] = await run_blocking(_find_autosaves, supervisor, saved)
+        saves = [*self._saves[supervisor], saved]
         if supervisor.lifecycle.state is not State.READY:
             self._saves[supervisor] = saves  # a restart may be restoring any of them
             return
@@ -149,6 +157,13 @@ class Autosave:
         spent = [save for save in saves[: -self._keep] if save.path not in in_use]
         if spent:
             await remove_saves(self._fleet, supervisor, spent)
+
+
+def _find_autosaves(supervisor: Supervisor, latest: SavedSnapshot) -> list[SavedSnapshot]:
+    """Return the autosaves of the run of an instance before the latest, oldest first. Blocks."""
+    earlier = [save for save in supervisor.source.saves if save is not latest]
+    known = autosaves(supervisor.instance.launch.instance_dir) if earlier else ()
+    return [save for save in earlier if save.path in known]
 
 
 async def remove_saves(

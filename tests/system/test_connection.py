@@ -15,7 +15,7 @@ import pytest
 
 from clawblox.errors import ConfigError, WorldCallError
 from clawblox.system.connection import Connection, Connections, NotSentError
-from clawblox.system.http import Answer
+from clawblox.system.request import Answer
 from tests.support import free_port
 from tests.system.scripted import (
     HANG_S,
@@ -518,3 +518,41 @@ def test_the_parser_is_loaded_with_the_first_connection_only() -> None:
         "assert 'httptools' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+EXHAUSTED = """
+import resource
+from pathlib import Path
+
+import anyio
+
+from clawblox.errors import SnapshotError, WorldCallError
+from clawblox.snapshot.transfer import SnapshotSource, Transfer
+from clawblox.system.connection import Connections
+
+
+async def main() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        connections = Connections("http://127.0.0.1:1")
+        await connections.send(connections.prepare("POST", "/join"), timeout=20)
+    except WorldCallError as error:
+        print(error)
+    try:
+        Transfer(SnapshotSource("w000", "127.0.0.1", 1, "", "s3cret"), Path("/tmp"), 20, 9).run()
+    except SnapshotError as error:
+        print(error.message)
+
+
+anyio.run(main)
+"""
+
+
+def test_without_a_free_descriptor_calls_and_snapshots_fail_by_an_error_of_ours() -> None:
+    words = [sys.executable, "-c", EXHAUSTED]
+    result = subprocess.run(words, check=True, timeout=60, capture_output=True, text=True)
+    first, second = result.stdout.splitlines()
+    assert first.startswith("POST /join failed: ")
+    assert "Too many open files" in first
+    assert second.startswith("Too many open files")

@@ -276,8 +276,9 @@ async def test_the_world_forgets_an_agent_that_left(tmp_path: Path) -> None:
 
 async def test_leaving_requires_an_access(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
-        with pytest.raises(ConfigError, match="access: must be what connect returned"):
-            await world.leave({"session": "x"})
+        for access in ({"session": "x"}, {"headers": {"X-Session": 5}}):
+            with pytest.raises(ConfigError, match="access: must be what connect returned"):
+                await world.leave(access)
 
 
 async def test_api_path_returns_an_address_for_the_prompt(tmp_path: Path) -> None:

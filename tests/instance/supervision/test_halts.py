@@ -102,6 +102,17 @@ async def test_a_world_that_halts_again_and_again_stays_dead(tmp_path: Path, run
     assert (status.state, status.halt) == ("halted", "RuntimeError: no room on the ship")
 
 
+async def test_a_halted_world_is_brought_back_on_request(tmp_path: Path, run: Path) -> None:
+    async with AsyncWorld(dir=tally(tmp_path)) as world:
+        (started,) = await world.start_many(1, run_dir=run)
+        session = await join(world, started)
+        assert act(started, session, "Divide") == 503
+        await world.wait()
+        await world.restart()
+    (entry,) = manifest_of(started.instance_dir)["restarts"]
+    assert entry["exit"] == "halted: ZeroDivisionError: Divide"
+
+
 async def test_a_halted_world_is_not_saved(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=tally(tmp_path, liveness="")) as world:
         (started,) = await world.start_many(1, run_dir=run)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clawblox import AsyncWorld, ConfigError, SnapshotError
+from clawblox import AsyncWorld, ConfigError, SnapshotError, StartedWorld
+from clawblox.concurrency.batch import Batch
 from tests.crowd import HANG_S, kinds, leftovers, on_disk, past, registered, until
 from tests.running import manifest_of, switch
 from tests.support import make_world, marked_processes, wait_until_async
+from tests.world.resume.support import interrupt
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +65,42 @@ async def test_an_autosave_removes_only_its_own_older_saves(tmp_path: Path, run:
         await past(events)
         assert len(await world.save_all()) == 2
         assert kinds(await past(events), "w000") == ["saved"]
+
+
+async def test_an_autosave_counts_those_that_earlier_orchestrators_and_lives_made(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path)
+
+    async def autosave(world: AsyncWorld, keep: int) -> None:
+        async with world.events() as events:
+            await world.autosave(every=0.01, keep=keep)
+            for _ in range(keep + 2):
+                await until(events, "saved", ["w000"])
+            await world.autosave(every=None)
+
+    async def save(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        by_hand.append((await world.save()).path)
+        await autosave(world, keep=6)
+
+    by_hand: list[Path] = []
+    await interrupt(directory, run, 1, save)
+    files = on_disk(run / "worlds" / "w000")
+    assert len(files) >= 7
+    async with AsyncWorld(dir=directory) as world:
+        (started,) = await world.resume_all(run)
+        await autosave(world, keep=2)
+        files = on_disk(started.instance_dir)
+        # The round that was ended may have saved already and removed nothing yet.
+        assert len(files.keys() - {*by_hand, started.resume_path}) in (2, 3)
+        assert files.keys() > {*by_hand, started.resume_path}
+        os.kill(started.pid, signal.SIGKILL)
+        await world.wait()
+        again = await world.restart()
+        await autosave(world, keep=1)
+        files = on_disk(started.instance_dir)
+        assert len(files.keys() - {*by_hand, again.resume_path}) in (1, 2)
+        assert registered(started.instance_dir) == files
 
 
 async def test_a_failed_autosave_removes_no_older_save(tmp_path: Path, run: Path) -> None:
