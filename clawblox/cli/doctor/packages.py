@@ -57,6 +57,11 @@ PACKAGE_CHECKS: Final = (
     ),
     _extra("mujoco", ("mujoco",), "Worlds that simulate with MuJoCo do not start."),
     _extra("metrics", ("prometheus-client",), "clawblox up --metrics-port does not work."),
+    _extra(
+        "play",
+        ("prompt-toolkit",),
+        "clawblox play has no history and no completion.",
+    ),
     _extra("zstd", _ZSTD_PACKAGES, "Conversations compressed with Zstandard cannot be saved."),
     _extra("re2", ("google-re2",), "The scan for secrets is slower."),
     _extra("isal", ("isal",), "Packing archives is slower."),

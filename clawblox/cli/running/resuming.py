@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import anyio
 import click
 
-from clawblox.cli.tables.formatting import shorten_path, suggest
+from clawblox.cli.tables.formatting import count_words, shorten_path, suggest
 from clawblox.cli.tables.interruptions import describe_interruption, describe_left
 from clawblox.cli.terminal.output import note
 from clawblox.errors import ClawbloxError, UsageError
@@ -75,8 +75,8 @@ def show_interruption(found: Interruption, run_dir: Path) -> None:
     """Print what goes on, from what, and what is left alone."""
     count, total = len(found.instances), len(found.instances) + len(found.left)
     share = f"{count}" if count == total else f"{count} of {total}"
-    plural = "" if total == 1 else "s"
-    click.echo(f"Resuming {share} instance{plural} of {shorten_path(run_dir)}:")
+    noun = "instance" if total == 1 else "instances"
+    click.echo(f"Resuming {share} {noun} of {shorten_path(run_dir)}:")
     for line in describe_interruption(found):
         click.echo(line)
 
@@ -135,6 +135,5 @@ def _read_choice(text: str) -> Choice:
 def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
     shown = ", ".join(names[:_SHOWN_NAMES])
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    plural = "s" if len(names) > 1 else ""
-    place = shorten_path(run_dir)
-    return f"'{place}' has {len(names)} interrupted instance{plural}: {shown}{more}"
+    count = count_words(len(names), "interrupted instance")
+    return f"'{shorten_path(run_dir)}' has {count}: {shown}{more}"
