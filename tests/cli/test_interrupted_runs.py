@@ -168,6 +168,10 @@ def test_a_person_at_a_terminal_is_asked(world: Path, run_dir: Path) -> None:
         screen.wait_for("3 instances ready after")
         screen.type("\x03")
         assert screen.wait() == 130
+    with terminal(*words) as screen:
+        screen.wait_for("Continue them, or start fresh? (c/f)")
+        screen.type("\x03")
+        assert screen.wait() == 130
     assert [one["restarts"] for one in look(run_dir).values()] == [1, 1, 1, 0]
 
 
@@ -222,4 +226,4 @@ def test_choose_names_the_command_that_tells_more(tmp_path: Path, run_dir: Path)
     journal.write_text("".join(json.dumps({**record, "name": name}) + "\n" for name in names))
     with pytest.raises(UsageError, match=r"w007 and 2 more") as caught:
         choose(run_dir, None)
-    assert f"clawblox resume --dry-run {run_dir}" in str(caught.value)
+    assert f"clawblox resume {run_dir} --dry-run" in str(caught.value)

@@ -105,7 +105,7 @@ def choose(run_dir: Path, given: Choice | None) -> Choice:
     raise UsageError(
         text,
         hint="--continue resumes them; --fresh starts new ones in their place\n"
-        f"        to see what they go on from: {suggest('resume --dry-run', run_dir)}",
+        f"        to see what they go on from: {suggest('resume', run_dir, '--dry-run')}",
     )
 
 

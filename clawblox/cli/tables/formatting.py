@@ -124,9 +124,9 @@ def _visible(line: str) -> str:
     return _NOT_PRINTABLE.sub("", seen.expandtabs())
 
 
-def suggest(command: str, run_dir: Path, *names: str) -> str:
+def suggest(command: str, run_dir: Path, *words: str) -> str:
     """Return a command line to paste: a command on a run directory, quoted for a shell."""
-    return shlex.join(("clawblox", *command.split(), shorten_path(run_dir), *names))
+    return shlex.join(("clawblox", command, shorten_path(run_dir), *words))
 
 
 def shorten_path(path: Path) -> str:
