@@ -103,9 +103,11 @@ class _CommandLine(click.Group):
         except click.UsageError as error:
             from clawblox.config.arguments import nearest_name
 
-            if meant := nearest_name(args[0], self.list_commands(ctx)):
-                error.message += f" Did you mean {meant!r}?"
-            raise
+            meant = nearest_name(args[0], self.list_commands(ctx))
+            if meant is None:
+                raise
+            text = f"{error.message} Did you mean {meant!r}?"
+            raise click.UsageError(text, error.ctx) from None
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; print an expected error and exit with its status.

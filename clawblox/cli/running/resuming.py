@@ -15,7 +15,12 @@ from clawblox.cli.tables.formatting import count_words, shorten_path, suggest
 from clawblox.cli.tables.interruptions import describe_interruption, describe_left
 from clawblox.cli.terminal.output import note
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.rundir.interrupted import Interruption, find_interrupted, interrupted_names
+from clawblox.rundir.interrupted import (
+    STOPPED_ON_PURPOSE,
+    Interruption,
+    find_interrupted,
+    interrupted_names,
+)
 from clawblox.rundir.status import read_instances, run_owner
 from clawblox.world.resume import find_resumable
 
@@ -65,9 +70,12 @@ def require_interrupted(found: Interruption, run_dir: Path) -> None:
         ClawbloxError: No instance was interrupted; says why each is left alone.
     """
     if not found.instances:
+        stopped = [name for name, why in found.left.items() if why == STOPPED_ON_PURPOSE]
         raise ClawbloxError(
             f"Nothing to resume in '{shorten_path(run_dir)}': {describe_left(found)}",
-            hint="name an instance that was stopped on purpose to resume it all the same",
+            hint=f"to resume one all the same: {suggest('resume', run_dir, stopped[0])}"
+            if stopped
+            else None,
         )
 
 
