@@ -40,7 +40,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Runs, from any terminal": {
         "ps": "Show what runs on this machine, or runs or ran in a directory.",
-        "lineage": "Show saves, deaths, restarts and forks of a run over simulated time.",
+        "lineage": "Show saves, deaths, restarts and forks of a run.",
         "logs": "Print the logs of instances.",
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
@@ -89,9 +89,25 @@ class _CommandLine(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in their sections, without importing them."""
+        width = max(map(len, self.list_commands(ctx)))
         for title, commands in _SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl(list(commands.items()), col_max=10)
+                formatter.write_dl([(f"{name:{width}}", text) for name, text in commands.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of some arguments; one that is misspelled is named in the error."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from clawblox.config.arguments import nearest_name
+
+            meant = nearest_name(args[0], self.list_commands(ctx))
+            if meant is None:
+                raise
+            text = f"{error.message} Did you mean {meant!r}?"
+            raise click.UsageError(text, error.ctx) from None
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; print an expected error and exit with its status.
@@ -108,7 +124,9 @@ class _CommandLine(click.Group):
                 raise
             subject = f"{error.filename}: " if error.filename else ""
             _fail(ctx, f"{subject}{error.strerror or error}", 1)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort) as error:
+            if isinstance(error, click.Abort):  # Ctrl-C or Ctrl-D at a question
+                click.echo(err=True)
             ctx.exit(_INTERRUPTED_STATUS)
 
 
@@ -139,10 +157,10 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
       clawblox up worlds/panda -n 32 --run-dir runs/r002
       clawblox resume runs/r002
       clawblox ps
-      clawblox ps -w runs/r002
-      clawblox logs -f runs/r002 w003
+      clawblox ps runs/r002 -w
+      clawblox logs runs/r002 w003 -f
       clawblox fork runs/r002 w003 -n 8
-      clawblox stop --save runs/r002
+      clawblox stop runs/r002 --save
 
     A world is a directory with a world.toml. Each run has a run directory, which holds its logs,
     checkpoints and recordings: what --run-dir says, by default runs/<world>-<time>.

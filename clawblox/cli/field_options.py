@@ -134,7 +134,7 @@ def _parse_pairs(
     """Return variables that were given as ``KEY=VALUE``; a click callback."""
     for value in values or ():
         if "=" not in value:
-            raise click.BadParameter(f"{param.metavar}, not {value!r}", ctx, param)
+            raise click.BadParameter(f"must be {param.metavar}, not {value!r}", ctx, param)
     return dict(value.split("=", 1) for value in values or ())
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "existing_run_dir",
     "filter_option",
     "json_option",
+    "run_dir_argument",
     "run_dir_arguments",
     "world_argument",
 ]
@@ -178,7 +179,9 @@ def existing_run_dir(text: str) -> Path:
     Raises:
         ClawbloxError: It does not exist, or nothing ever ran in it.
     """
-    path = existing_path(text)
+    path = Path(text)
+    if not path.exists():
+        raise ClawbloxError(f"Path '{text}' does not exist", hint=_name_runs_below(Path()))
     if not select_records(path, ()):
         raise ClawbloxError(f"Nothing has run in '{text}'", hint=_name_runs_below(path))
     return path
@@ -221,12 +224,14 @@ def choose_names(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequenc
     return [record.name for record in select_records(run_dir, names, labels)]
 
 
+run_dir_argument = click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
+
+
 def run_dir_arguments(command: _F) -> _F:
     """Add the arguments ``[RUN_DIR] [INSTANCE]...`` and the option ``--filter``."""
     command = filter_option(command)
     names = click.argument("names", metavar="[INSTANCE]...", nargs=-1)
-    run_dir = click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
-    return run_dir(names(command))
+    return run_dir_argument(names(command))
 
 
 world_argument = click.argument("world", type=PATH, default=".", metavar="[WORLD]")

@@ -140,7 +140,7 @@ def _lock_run(run_dir: Path, path: Path) -> int:
             f"the run directory {run_dir} is held by {_describe(owner)}",
             path=path,
             pid=owner.pid if owner else None,
-            hint="stop it, or choose another run_dir=; clawblox ps, logs and stop work",
+            hint="stop it, or choose another run directory; clawblox ps, logs and stop work",
         )
     return fd
 

@@ -10,7 +10,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -25,6 +25,7 @@ from clawblox.system.files import has_digest, lock_file, unlock_file
 from clawblox.system.process_tree import boot_id
 
 __all__ = [
+    "STOPPED_ON_PURPOSE",
     "Interrupted",
     "Interruption",
     "find_interrupted",
@@ -34,6 +35,9 @@ __all__ = [
     "select_interrupted",
     "set_aside",
 ]
+
+STOPPED_ON_PURPOSE: Final = "was stopped on purpose"
+"""Why an instance is left alone that can be resumed by its name."""
 
 
 @attrs.frozen
@@ -224,7 +228,7 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
     if record.has_finished:
         return "has finished"
     if record.stopped_on_purpose and not is_named:
-        return "was stopped on purpose"
+        return STOPPED_ON_PURPOSE
     return None
 
 

@@ -38,4 +38,4 @@ def test_untrusted_text_cannot_move_the_cursor() -> None:
 
 def test_a_suggested_command_can_be_pasted(tmp_path: Path) -> None:
     directory = tmp_path / "my runs"
-    assert suggest("ps -w", directory) == f"clawblox ps -w '{directory}'"
+    assert suggest("ps", directory, "-w") == f"clawblox ps '{directory}' -w"

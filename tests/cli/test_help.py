@@ -78,7 +78,8 @@ def test_a_shell_completes_options_after_a_wrong_value(call: Start) -> None:
 def test_an_unknown_command_is_a_usage_error(call: Start) -> None:
     command = call("fly")
     assert command.wait() == 2
-    assert "Error: No such command 'fly'." in command.err
+    assert "Error: No such command 'fly'.\n" in command.err
+    assert "Error: No such command 'stpo'. Did you mean 'stop'?\n" in call("stpo").err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

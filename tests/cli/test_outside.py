@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Served, Start, assert_nothing_runs, look
+from tests.rundir.test_records import written
 from tests.support import is_listening, make_world, marked_processes, processes_in, wait_until
 
 Serve = Callable[..., Served]
@@ -112,7 +113,18 @@ def test_ps_of_a_directory_without_runs_is_not_an_error(call: Start, tmp_path: P
 def test_a_missing_directory_is_named(call: Start, name: str) -> None:
     command = call(name, "runs/nowhere")
     assert command.wait() == 1
-    assert command.err == "Error: Path 'runs/nowhere' does not exist\n"
+    assert command.err.startswith("Error: Path 'runs/nowhere' does not exist\n")
+
+
+@pytest.mark.parametrize("name", ["resume", "lineage", "logs", "save", "restart", "stop", "wait"])
+def test_a_name_in_the_place_of_the_run_directory_is_answered_with_the_runs_that_are_there(
+    call: Start, tmp_path: Path, name: str
+) -> None:
+    written(tmp_path / "runs" / "r001", "w000")
+    for words in ([name], [name, "w000"]):
+        command = call(*words, cwd=tmp_path)
+        assert command.wait() == 1
+        assert command.err.endswith("\n  hint: give the run directory; there are: runs/r001\n")
 
 
 @pytest.mark.parametrize("name", ["logs", "save", "stop"])

@@ -181,7 +181,10 @@ def test_the_instance_must_be_clear_and_ready(
     command = up()
     several = call("play", str(run_dir))
     assert several.wait() == 2
-    assert several.err == "Error: name one of the instances that are ready: w000, w001, w002\n"
+    assert several.err == (
+        f"Error: Several instances in '{run_dir}' are ready: w000, w001, w002\n"
+        f"  hint: name one of them: clawblox play {run_dir} w000\n"
+    )
     assert call("play", str(run_dir), "w007").wait() == 2
     unwanted = call("play", str(run_dir), "--run-dir", "x")
     assert (unwanted.wait(), "--run-dir is for a world that is started" in unwanted.err) == (

@@ -398,6 +398,8 @@ def test_a_world_that_ends_by_itself_ends_the_command(start: Start, tmp_path: Pa
     assert "    | my token is ***\n" in command.err
     assert "s3cret" not in command.err
     assert command.out.endswith(log_file.read_text())
+    run_dir = only_run(Path.cwd()).relative_to(Path.cwd())
+    assert command.err.endswith(f"  hint: to go on: clawblox resume {run_dir}\n")
 
 
 def test_the_signal_that_killed_a_world_is_named(serve: Serve) -> None:

@@ -62,7 +62,7 @@ def test_a_run_in_the_background_uses_the_directory_that_was_said(
     run_dir = only_run(Path.cwd())
     first, *_, watch, stop, log = command.out.splitlines()
     assert first == f"Run directory: runs/{run_dir.name}"
-    assert watch == f"watch:  clawblox ps -w runs/{run_dir.name}"
+    assert watch == f"watch:  clawblox ps runs/{run_dir.name} -w"
     assert log.startswith(f"log:    runs/{run_dir.name}/.clawblox/up.log ")
     assert call(*stop.split()[2:]).wait() == 0
     assert_nothing_runs()

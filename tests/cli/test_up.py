@@ -176,7 +176,7 @@ def test_a_run_directory_has_one_orchestrator(up: Start, call: Start, run_dir: P
     assert again.wait() == 1
     held = rf"Error: the run directory {run_dir} is held by pid {command.process.pid} \(.*up .*\)"
     assert re.match(held, again.err)
-    assert "hint: stop it, or choose another run_dir=" in again.err
+    assert "hint: stop it, or choose another run directory" in again.err
     assert command.process.poll() is None
     assert command.interrupt() == 130
 
@@ -490,7 +490,7 @@ def test_it_goes_to_the_background_when_all_are_ready_and_ends_with_the_last_of_
     assert re.fullmatch(r"3 instances ready after [\d.]+s\.", summary)
     pid = orchestrator_of(run_dir)
     assert hints == [
-        f"watch:  clawblox ps -w {run_dir}",
+        f"watch:  clawblox ps {run_dir} -w",
         f"stop:   clawblox stop {run_dir}",
         f"log:    {run_dir}/.clawblox/up.log (pid {pid})",
     ]
@@ -563,7 +563,7 @@ def test_ctrl_c_does_not_end_a_start_in_the_background(
     assert command.interrupt() == 130
     assert (
         command.err
-        == f"The start continues in the background. To watch it: clawblox ps -w {run_dir}\n"
+        == f"The start continues in the background. To watch it: clawblox ps {run_dir} -w\n"
     )
     pid = orchestrator_of(run_dir)
     assert is_alive(pid)

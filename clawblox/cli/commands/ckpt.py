@@ -22,7 +22,7 @@ from clawblox.checkpoint.audit.verify import Verification, scan_checkpoint, veri
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import read_allowances
 from clawblox.checkpoint.twins import run_with_progress
-from clawblox.cli.parameters import PATH, existing_path, json_option
+from clawblox.cli.parameters import PATH, existing_path, json_option, run_dir_argument
 from clawblox.cli.tables.archives import (
     archive_fields,
     describe,
@@ -258,7 +258,7 @@ def scan(ctx: click.Context, archive: str, allow_file: str | None, as_json: bool
     The exit status is 1 if an archive is damaged. Archives and existing entries are not changed.
     """,
 )
-@click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
+@run_dir_argument
 @json_option
 @click.pass_context
 def repair(ctx: click.Context, run_dir: str, as_json: bool) -> None:

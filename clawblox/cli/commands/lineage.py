@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, existing_run_dir, json_option
+from clawblox.cli.parameters import PATH, existing_run_dir, json_option, run_dir_argument
 from clawblox.cli.tables.formatting import shorten_path
 from clawblox.cli.tables.lineage_svg import draw_lineage
 from clawblox.cli.tables.lineage_text import render_lineage, to_ascii
@@ -33,7 +33,7 @@ __all__ = ["command"]
     after its last save is not known, so lanes end shortly after it.
     """,
 )
-@click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
+@run_dir_argument
 @click.option("--svg", type=PATH, metavar="FILE", help="Write a picture to this file, as SVG.")
 @json_option
 def command(run_dir: str, svg: str | None, as_json: bool) -> None:

@@ -37,8 +37,8 @@ __all__ = ["command"]
       clawblox ps -a                  and what has ended
       clawblox ps runs/r001           the instances of a run, running or ended
       clawblox ps runs                all runs in a directory, up to {MAX_DEPTH} levels down
-      clawblox ps -w runs/r001        its live table
-      clawblox ps --tree runs/r001    which instance was forked from which
+      clawblox ps runs/r001 -w        its live table
+      clawblox ps runs/r001 --tree    which instance was forked from which
       clawblox ps runs/r001 --json    every field, for programs
 
     States: starting, ready, restarting, stopping; exited (with its status or signal), halted

@@ -10,7 +10,7 @@ import click
 
 from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions
-from clawblox.cli.parameters import PATH, existing_run_dir
+from clawblox.cli.parameters import existing_run_dir, run_dir_argument
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
 from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
 from clawblox.cli.running.worlds import open_world
@@ -43,7 +43,7 @@ __all__ = ["command"]
     resume.
     """,
 )
-@click.argument("run_dir", type=PATH, metavar="RUN_DIR")
+@run_dir_argument
 @click.argument("names", metavar="[INSTANCE]...", nargs=-1)
 @options_from(ResumeOptions, "options")
 @click.option(
@@ -68,7 +68,8 @@ def command(
 ) -> None:
     """Go on with a run that was interrupted, until Ctrl-C or until all instances have ended.
 
-    RUN_DIR is its run directory; without an INSTANCE, all instances that were interrupted go on.
+    RUN_DIR is the current directory by default; without an INSTANCE, all instances that were
+    interrupted go on.
 
     \f
     Raises:

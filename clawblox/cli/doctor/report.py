@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from clawblox.cli.doctor.check import Check, CheckResult, CheckState
-from clawblox.cli.tables.formatting import printable
+from clawblox.cli.tables.formatting import count_words, printable
 
 __all__ = ["Results", "as_objects", "as_table", "has_what_is_required"]
 
@@ -86,7 +86,7 @@ def _wrap(text: str, first: str, later: str) -> list[str]:
 
 def _sum_up(results: Results) -> str:
     counts = Counter(result.state for _, result in results)
-    warnings = f"{counts['warning']} warning{'' if counts['warning'] == 1 else 's'}"
+    warnings = count_words(counts["warning"], "warning")
     counted = f"{counts['ok']} ok, {warnings}, {counts['missing']} missing."
     absent = [
         check.name for check, result in results if check.is_required and result.state == "missing"

@@ -65,5 +65,8 @@ def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
         )
     if len(ready) > 1:
         names = ", ".join(record.name for record in ready)
-        raise UsageError(f"name one of the instances that are ready: {names}")
+        raise UsageError(
+            f"Several instances in '{shorten_path(run_dir)}' are ready: {names}",
+            hint=f"name one of them: {suggest('play', run_dir, ready[0].name)}",
+        )
     return ready[0]

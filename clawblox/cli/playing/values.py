@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from clawblox.cli.playing.paths import add_index, add_key
+from clawblox.cli.tables.columns import text_width
 from clawblox.cli.tables.formatting import printable
 
 __all__ = ["Kind", "Paint", "format_inline", "format_value", "no_paint"]
@@ -233,7 +234,7 @@ class _Layout:
     def fits(self, value: Any, room: int) -> bool:  # noqa: ANN401 - JSON
         """Return whether a value fits on one line with this many columns."""
         for _, text in _pieces(value, _MAX_CHARS if self.is_shortened else None):
-            room -= len(text)
+            room -= text_width(text)
             if room < 0:
                 return False
         return True
@@ -243,4 +244,4 @@ class _Layout:
 
 
 def _length(pieces: Iterable[tuple[Kind, str]]) -> int:
-    return sum(len(text) for _, text in pieces)
+    return sum(text_width(text) for _, text in pieces)

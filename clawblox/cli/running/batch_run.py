@@ -155,7 +155,7 @@ def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
             click.echo(line)
         return 1 if result.failed else 0
     except KeyboardInterrupt:
-        command = suggest("ps -w", batch_run.run_dir)
+        command = suggest("ps", batch_run.run_dir, "-w")
         note(f"The start continues in the background. To watch it: {command}")
         raise
     finally:
@@ -180,6 +180,6 @@ def _summary(result: StartResult, background: BackgroundProcess, run_dir: Path) 
     for name, reason in result.failed.items():
         yield f"  {name}: {reason}"
     if result.ready:
-        yield f"watch:  {suggest('ps -w', run_dir)}"
+        yield f"watch:  {suggest('ps', run_dir, '-w')}"
         yield f"stop:   {suggest('stop', run_dir)}"
     yield f"log:    {shorten_path(background.log_file)} (pid {background.pid})"

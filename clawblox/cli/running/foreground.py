@@ -13,13 +13,14 @@ import anyio
 from clawblox import protocol
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.tables.event_lines import describe_end
-from clawblox.cli.tables.formatting import format_seconds
+from clawblox.cli.tables.formatting import format_seconds, suggest
 from clawblox.cli.tables.summary import summarise
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedError
 from clawblox.results import EventKind, StartedWorld, WorldEvent
+from clawblox.rundir.interrupted import interrupted_names
 from clawblox.rundir.status import read_instances
 from clawblox.telemetry.events import EventStream
 from clawblox.world.async_world import AsyncWorld
@@ -106,7 +107,7 @@ class Foreground:
             return 128 + self._signals[0]
         if self._is_output_gone:
             return 1
-        raise self._ended_error(started)
+        raise await run_blocking(self._ended_error, started)
 
     async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
         """Stop the world at the first signal, kill it at the second."""
@@ -159,8 +160,9 @@ class Foreground:
             raise error
 
     def _ended_error(self, started: StartedWorld) -> WorldExitedError:
-        """Return the error of an instance that was not stopped here."""
+        """Return the error of an instance that was not stopped here. Blocks."""
         text = _ENDS[self._end.kind](self._end.detail)
+        is_resumable = started.name in interrupted_names(started.run_dir)
         return WorldExitedError(
             f"World {self._world.name!r} {text}",
             instance=started.name,
@@ -170,6 +172,7 @@ class Foreground:
             url=started.url,
             exit=self._end.detail.get("exit"),
             log_lines=tuple(self._mask(line) for line in self._tail),
+            hint=f"to go on: {suggest('resume', started.run_dir)}" if is_resumable else None,
         )
 
     def _mask(self, text: str) -> str:

@@ -15,7 +15,7 @@ from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.running.background import StarterChannel
 from clawblox.cli.running.displays import Display
 from clawblox.cli.running.foreground import stop_signals
-from clawblox.cli.tables.formatting import format_seconds, printable, suggest
+from clawblox.cli.tables.formatting import count_words, format_seconds, printable, suggest
 from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.cli.tables.summary import summarise
 from clawblox.concurrency.batch import Batch
@@ -140,7 +140,7 @@ class Orchestrator:
 
     async def _start_instances(self) -> None:
         begun_at = anyio.current_time()
-        self._say_with_hint(f"{self._verb} {_instances(self._states.total)}.")
+        self._say_with_hint(f"{self._verb} {count_words(self._states.total, 'instance')}.")
         with self._starting:
             batch = await self._start()
             # Every result was an event before, which has been taken.
@@ -156,7 +156,7 @@ class Orchestrator:
     def _show_result(self, batch: Batch[StartedWorld], elapsed_s: float) -> None:
         ready, total = len(batch), self._states.total
         share = "" if ready == total else f"{ready} of "
-        text = f"{share}{_instances(total)} ready after {format_seconds(elapsed_s)}."
+        text = f"{share}{count_words(total, 'instance')} ready after {format_seconds(elapsed_s)}."
         self._say_with_hint(text)
         if self._starter is not None:
             self._starter.send_result((text, *self._facts), batch)
@@ -255,7 +255,3 @@ class Orchestrator:
                 self._display.warn(f"killed {process}")
         for error in stops.failed.values():
             self._display.warn(printable(str(error)))
-
-
-def _instances(count: int) -> str:
-    return f"{count} instance{'' if count == 1 else 's'}"

@@ -11,11 +11,16 @@ from typing import Literal, TypeAlias
 import anyio
 import click
 
-from clawblox.cli.tables.formatting import shorten_path, suggest
+from clawblox.cli.tables.formatting import count_words, shorten_path, suggest
 from clawblox.cli.tables.interruptions import describe_interruption, describe_left
 from clawblox.cli.terminal.output import note
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.rundir.interrupted import Interruption, find_interrupted, interrupted_names
+from clawblox.rundir.interrupted import (
+    STOPPED_ON_PURPOSE,
+    Interruption,
+    find_interrupted,
+    interrupted_names,
+)
 from clawblox.rundir.status import read_instances, run_owner
 from clawblox.world.resume import find_resumable
 
@@ -65,9 +70,12 @@ def require_interrupted(found: Interruption, run_dir: Path) -> None:
         ClawbloxError: No instance was interrupted; says why each is left alone.
     """
     if not found.instances:
+        stopped = [name for name, why in found.left.items() if why == STOPPED_ON_PURPOSE]
         raise ClawbloxError(
             f"Nothing to resume in '{shorten_path(run_dir)}': {describe_left(found)}",
-            hint="name an instance that was stopped on purpose to resume it all the same",
+            hint=f"to resume one all the same: {suggest('resume', run_dir, stopped[0])}"
+            if stopped
+            else None,
         )
 
 
@@ -75,8 +83,8 @@ def show_interruption(found: Interruption, run_dir: Path) -> None:
     """Print what goes on, from what, and what is left alone."""
     count, total = len(found.instances), len(found.instances) + len(found.left)
     share = f"{count}" if count == total else f"{count} of {total}"
-    plural = "" if total == 1 else "s"
-    click.echo(f"Resuming {share} instance{plural} of {shorten_path(run_dir)}:")
+    noun = "instance" if total == 1 else "instances"
+    click.echo(f"Resuming {share} {noun} of {shorten_path(run_dir)}:")
     for line in describe_interruption(found):
         click.echo(line)
 
@@ -105,7 +113,7 @@ def choose(run_dir: Path, given: Choice | None) -> Choice:
     raise UsageError(
         text,
         hint="--continue resumes them; --fresh starts new ones in their place\n"
-        f"        to see what they go on from: {suggest('resume --dry-run', run_dir)}",
+        f"        to see what they go on from: {suggest('resume', run_dir, '--dry-run')}",
     )
 
 
@@ -135,6 +143,5 @@ def _read_choice(text: str) -> Choice:
 def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
     shown = ", ".join(names[:_SHOWN_NAMES])
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    plural = "s" if len(names) > 1 else ""
-    place = shorten_path(run_dir)
-    return f"'{place}' has {len(names)} interrupted instance{plural}: {shown}{more}"
+    count = count_words(len(names), "interrupted instance")
+    return f"'{shorten_path(run_dir)}' has {count}: {shown}{more}"

@@ -15,7 +15,13 @@ from clawblox.checkpoint.audit.repair import Repair
 from clawblox.checkpoint.audit.verify import Scan, Verification
 from clawblox.checkpoint.collect.sessions import FORMATS, STATE_DIR
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
-from clawblox.cli.tables.formatting import format_bytes, format_table, printable, shorten_path
+from clawblox.cli.tables.formatting import (
+    count_words,
+    format_bytes,
+    format_table,
+    printable,
+    shorten_path,
+)
 
 __all__ = [
     "archive_fields",
@@ -158,7 +164,7 @@ def describe_findings(scan: Scan) -> str:
         )
         for finding in scan.findings
     ]
-    return f"{format_table(headings, rows)}\n\n{_count(len(rows), 'finding')}; {searched}"
+    return f"{format_table(headings, rows)}\n\n{count_words(len(rows), 'finding')}; {searched}"
 
 
 def describe_repair(found: Repair) -> str:
@@ -210,10 +216,10 @@ def _describe_scan(summary: object) -> str:
         return "never searched for secrets"
     allowed = summary.get("allowed")
     parts = [
-        f"searched {_count(_number(summary.get('files')), 'file')}",
+        f"searched {count_words(_number(summary.get('files')), 'file')}",
         format_bytes(_number(summary.get("bytes"))),
         f"rules {_text(summary.get('ruleset'))}",
-        f"{_count(len(allowed), 'finding')} allowed"
+        f"{count_words(len(allowed), 'finding')} allowed"
         if isinstance(allowed, list) and allowed
         else "",
     ]
@@ -293,7 +299,3 @@ def _place(path: Path) -> str:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) and 0 <= value < _MOST_BYTES else 0
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from clawblox.cli.tables.columns import Column, fit_columns, format_line, shorten
 from clawblox.results import Labels, WorldExit, format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
 
 __all__ = [
+    "count_words",
     "format_age",
     "format_bytes",
     "format_end",
@@ -54,6 +56,11 @@ def format_seconds(seconds: float | None) -> str:
         if whole >= unit:
             return f"{whole // unit}{name}{whole % unit // part:02}{part_name}"
     return f"{whole}s"
+
+
+def count_words(number: int, noun: str) -> str:
+    """Return ``1 save``, ``2 saves``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def format_age(at: str | None) -> str:
@@ -99,8 +106,7 @@ def format_end(status: InstanceStatus) -> str:
     """Return why an instance halted, shortened, or else how its process ended."""
     if status.halt is None:
         return format_exit(status.exit)
-    reason = printable(status.halt)
-    return reason if len(reason) <= _MAX_REASON_CHARS else f"{reason[: _MAX_REASON_CHARS - 1]}…"
+    return shorten(printable(status.halt), _MAX_REASON_CHARS)
 
 
 def printable(text: str) -> str:
@@ -118,9 +124,9 @@ def _visible(line: str) -> str:
     return _NOT_PRINTABLE.sub("", seen.expandtabs())
 
 
-def suggest(command: str, run_dir: Path, *names: str) -> str:
+def suggest(command: str, run_dir: Path, *words: str) -> str:
     """Return a command line to paste: a command on a run directory, quoted for a shell."""
-    return shlex.join(("clawblox", *command.split(), shorten_path(run_dir), *names))
+    return shlex.join(("clawblox", command, shorten_path(run_dir), *words))
 
 
 def shorten_path(path: Path) -> str:
@@ -137,10 +143,7 @@ def format_labels(labels: Labels) -> str:
 
 def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return rows in aligned columns below their headings; empty columns are left out."""
-    columns = [column for column in zip(headings, *rows, strict=True) if any(column[1:])]
-    widths = [max(map(len, column)) for column in columns]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in zip(*columns, strict=True)
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    texts = zip(headings, *rows, strict=True)
+    columns = [Column(heading, cells, rank=1) for heading, *cells in texts]
+    fitted = fit_columns(columns, None)
+    return "\n".join(format_line(fitted, row) for row in (None, *range(len(rows))))

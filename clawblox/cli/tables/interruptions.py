@@ -43,11 +43,11 @@ def _describe(instance: Interrupted) -> str:
 
 
 def _describe_save(save: SavedSnapshot, record: InstanceRecord) -> str:
-    path = save.path
-    with contextlib.suppress(ValueError):
-        path = path.relative_to(record.instance_dir)
+    # Of a file of the instance the name is enough, and the line fits a terminal.
+    is_its = save.path.is_relative_to(record.instance_dir)
+    place = save.path.name if is_its else shorten_path(save.path)
     time = [] if save.time is None else [f"sim time {save.time:g}"]
-    return ", ".join((f"from {shorten_path(path)}", *time, _describe_age(save, record)))
+    return ", ".join((f"from {place}", *time, _describe_age(save, record)))
 
 
 def _describe_age(save: SavedSnapshot, record: InstanceRecord) -> str:
@@ -55,5 +55,5 @@ def _describe_age(save: SavedSnapshot, record: InstanceRecord) -> str:
     if record.state in ("exited", "failed") and record.ended_at is not None:
         with contextlib.suppress(ValueError):
             saved, ended = map(datetime.fromisoformat, (save.created_at, record.ended_at))
-            return f"saved {format_seconds((ended - saved).total_seconds())} before it ended"
+            return f"{format_seconds((ended - saved).total_seconds())} before it ended"
     return f"saved {format_age(save.created_at)} ago"

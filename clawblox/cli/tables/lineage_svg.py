@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from clawblox.cli.tables.columns import shorten, text_width
 from clawblox.cli.tables.formatting import printable
 from clawblox.cli.tables.lineage_layout import (
     Branch,
@@ -28,8 +29,6 @@ from clawblox.cli.tables.lineage_words import (
     describe_saves,
     describe_state,
     describe_turn,
-    shorten_middle,
-    text_columns,
 )
 from clawblox.rundir.lineage import Lineage
 
@@ -108,7 +107,7 @@ def draw_lineage(lineage: Lineage, *, title: str) -> str:
     legend, height = _draw_legend(layout, bottom + 44)
     summary = describe_lineage(lineage)
     head = [
-        _text(_MARGIN, 32, shorten_middle(printable(title), 80), "ink title"),
+        _text(_MARGIN, 32, shorten(printable(title), 80, "middle"), "ink title"),
         _text(_MARGIN, 52, summary, "muted"),
     ]
     name = f"Lineage of {title}: {summary}"
@@ -227,15 +226,15 @@ def _indent(lane: Lane) -> float:
 
 
 def _name(lane: Lane) -> str:
-    return shorten_middle(printable(lane.instance.name), _MAX_NAME)
+    return shorten(printable(lane.instance.name), _MAX_NAME, "middle")
 
 
 def _state(lane: Lane) -> str:
-    return shorten_middle(describe_state(lane.instance), _MAX_STATE)
+    return shorten(describe_state(lane.instance), _MAX_STATE)
 
 
 def _width(text: str, size: float) -> float:
-    return text_columns(text) * size * _EM
+    return text_width(text) * size * _EM
 
 
 # -- shapes ---------------------------------------------------------------------------------

@@ -11,14 +11,13 @@ from typing import Final
 
 import attrs
 
+from clawblox.cli.tables.columns import shorten, text_width
 from clawblox.cli.tables.formatting import format_table, printable
 from clawblox.cli.tables.lineage_layout import Branch, Lane, Layout, Turn, lay_out
 from clawblox.cli.tables.lineage_words import (
     describe_branch,
     describe_lineage,
     describe_state,
-    shorten_middle,
-    text_columns,
 )
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 
@@ -26,13 +25,16 @@ __all__ = ["format_forks", "render_lineage", "to_ascii"]
 
 _MAX_INDENTS: Final = 6
 _MAX_NAME: Final = 22
-_MAX_STATE: Final = 24
+_MIN_STATE: Final = 24
+"""Columns that a state may always have; on a wide terminal, a quarter of the line."""
 _MIN_AXIS: Final = 24
 _STUB: Final = 3
 """Columns after the last save of a line: two of the line, and how it ends."""
 _PAD: Final = 1
 """The column before the axis, for what a lane began from."""
 _TICK_COLUMNS: Final = 9
+
+_AXIS_WORDS: Final = {True: "simulated time", False: "seconds since start"}
 
 _SAVE, _REMOVED, _RESTART, _RESUME = "○", "·", "↻", "»"
 _FRESH, _ELSEWHERE, _FORK = "├", "◇", "╰"
@@ -111,7 +113,7 @@ class _Page:
         layout: Where things are on the axis.
         names: Width of the names.
         axis_width: Width of the axis.
-        states: Width of the states.
+        states: Width of the states, and of the words beside the axis.
     """
 
     layout: Layout
@@ -121,8 +123,9 @@ class _Page:
 
     @classmethod
     def of(cls, layout: Layout, columns: int) -> _Page:
-        names = max((text_columns(_label(lane.instance)) for lane in layout.lanes), default=0)
-        states = max((text_columns(_state(lane.instance)) for lane in layout.lanes), default=0)
+        names = max((text_width(_label(lane.instance)) for lane in layout.lanes), default=0)
+        words = (_AXIS_WORDS[layout.is_simulated], *map(_state, layout.lanes))
+        states = min(max(map(text_width, words)), max(_MIN_STATE, columns // 4))
         axis_width = max(_MIN_AXIS, columns - names - states - 4 - _STUB - _PAD)
         return cls(layout, names, axis_width, states)
 
@@ -130,7 +133,7 @@ class _Page:
         return _PAD + round(self.layout.fraction(at) * (self.axis_width - 1))
 
     def join(self, label: str, chart: str, state: str) -> str:
-        gap = " " * (self.names - text_columns(label))
+        gap = " " * (self.names - text_width(label))
         return f"{label}{gap}  {chart.ljust(_PAD + self.axis_width + _STUB)}  {state}".rstrip()
 
     def axis(self) -> list[tuple[str, str, str]]:
@@ -147,8 +150,8 @@ class _Page:
             if free <= start <= len(numbers) - len(label):
                 numbers[start : start + len(label)] = label
                 free = start + len(label) + 1
-        what = "simulated time" if self.layout.is_simulated else "seconds since start"
-        return [("", "".join(numbers).rstrip(), ""), ("", "".join(line), what)]
+        words = _AXIS_WORDS[self.layout.is_simulated]
+        return [("", "".join(numbers).rstrip(), ""), ("", "".join(line), words)]
 
     def lanes(self) -> Iterator[list[tuple[str, str, str]]]:
         """Yield the lines of each lane."""
@@ -156,7 +159,7 @@ class _Page:
         self._draw_forks(charts)
         for lane, rows in zip(self.layout.lanes, charts, strict=True):
             texts = ["".join(row) for row in rows]
-            first = (_label(lane.instance), texts[0], _state(lane.instance))
+            first = (_label(lane.instance), texts[0], shorten(_state(lane), self.states))
             branches = [branch for branch in lane.branches if _is_shown(branch)]
             words = [_shorten(describe_branch(one)[0], self.states) for one in branches]
             yield [first, *(("", text, word) for text, word in zip(texts[1:], words, strict=True))]
@@ -225,17 +228,16 @@ def _is_shown(branch: Branch) -> bool:
 
 def _shorten(text: str, limit: int) -> str:
     """Return the beginning of a text, without what it has in parentheses or after a semicolon."""
-    told = re.split(r"[(;]", printable(text))[0].strip()
-    return told if text_columns(told) <= limit else f"{told[: limit - 1]}…"
+    return shorten(re.split(r"[(;]", printable(text))[0].strip(), limit)
 
 
 def _label(instance: InstanceLineage) -> str:
     indent = "  " * min(instance.depth, _MAX_INDENTS)
-    return indent + shorten_middle(printable(instance.name), _MAX_NAME)
+    return indent + shorten(printable(instance.name), _MAX_NAME, "middle")
 
 
-def _state(instance: InstanceLineage) -> str:
-    return shorten_middle(describe_state(instance), _MAX_STATE)
+def _state(lane: Lane) -> str:
+    return describe_state(lane.instance)
 
 
 # -- the tree of forks ----------------------------------------------------------------------

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 
-from clawblox.cli.tables.formatting import format_bytes, format_exit, printable
+from clawblox.cli.tables.formatting import count_words, format_bytes, format_exit, printable
 from clawblox.cli.tables.lineage_layout import Branch, Turn
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life, LineageSave
 
 __all__ = [
-    "count_words",
     "describe_branch",
     "describe_lineage",
     "describe_saves",
     "describe_state",
     "describe_turn",
-    "shorten_middle",
-    "text_columns",
 ]
 
 _MAX_SAVES = 8
@@ -34,11 +30,6 @@ def describe_lineage(lineage: Lineage) -> str:
     counts += [count_words(forks, "fork")] if forks else []
     counts += [count_words(deaths, "death")] if deaths else []
     return ", ".join(counts)
-
-
-def count_words(number: int, noun: str) -> str:
-    """Return ``1 save``, ``2 saves``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def describe_state(instance: InstanceLineage) -> str:
@@ -86,28 +77,3 @@ def describe_turn(turn: Turn) -> str:
     at = f" at {life.begun_at}" if life.begun_at else ""
     source = f" from {life.origin.path.name}" if life.origin else " afresh"
     return f"{words[life.begun_by]}{at}{source}"
-
-
-def shorten_middle(text: str, limit: int) -> str:
-    """Return a text of at most ``limit`` columns; what is cut out of its middle is an ellipsis."""
-    if text_columns(text) <= limit:
-        return text
-    head, tail = text, ""
-    for char in reversed(text):
-        if text_columns(tail + char) > limit // 3:
-            break
-        tail = char + tail
-    while text_columns(f"{head}…{tail}") > limit:
-        head = head[:-1]
-    return f"{head}…{tail}"
-
-
-def text_columns(text: str) -> int:
-    """Return the width of a text on a terminal, in columns."""
-    return sum(_char_columns(char) for char in text)
-
-
-def _char_columns(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from clawblox.cli.tables.formatting import format_age, format_exit, suggest
+from clawblox.cli.tables.formatting import count_words, format_age, format_exit, suggest
 from clawblox.cli.tables.instance_rows import make_row
 from clawblox.rundir.status import InstanceStatus
 
@@ -49,7 +49,7 @@ def _ends(statuses: Sequence[InstanceStatus], stopped: Collection[str]) -> Itera
     ends = Counter(_describe_end(status, stopped) for status in ordered)
     if ends:
         counts = ", ".join(f"{count} {words}" for words, count in ends.items())
-        yield f"{len(statuses)} instance{'' if len(statuses) == 1 else 's'}: {counts}."
+        yield f"{count_words(len(statuses), 'instance')}: {counts}."
 
 
 def _rank(status: InstanceStatus) -> tuple[int, str, str]:
