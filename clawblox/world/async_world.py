@@ -1119,8 +1119,8 @@ class AsyncWorld(WorldMetadata):
         """Read what the instances of a run directory began from, their lives and their saves.
 
         Args:
-            run_dir: The run directory; None means that of the latest start, else the world
-                directory.
+            run_dir: The run directory; by default that of the latest start, else that of this
+                object, else the world directory.
 
         Returns:
             What the manifests and records tell now, of running and of ended instances.
@@ -1131,7 +1131,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: has no effect; nothing is changed.
         """
-        latest = self._latest.run_dir if self._latest else self.dir
+        latest = self._latest.run_dir if self._latest else self._run_dir or self.dir
         return await run_blocking(read_lineage, latest if run_dir is None else run_dir)
 
     @property
