@@ -73,6 +73,7 @@ from clawblox.world.archives import ArchiveArguments, ArchiveStart, Snapshots, s
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.places import FleetPlace
+from clawblox.world.progress import shown_progress
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.restart import restart
 from clawblox.world.resume import resume_all
@@ -620,8 +621,9 @@ class AsyncWorld(WorldMetadata):
             return snapshots.note_archives(launches)
 
         stop_all = options.on_failure == "stop_all"
+        shown = partial(shown_progress, "Starting", is_wanted=progress)
         batch = await fleet.start_many(
-            directory, plan, reuse=reuse, stop_all=stop_all, progress=progress
+            directory, plan, reuse=reuse, stop_all=stop_all, progress=shown
         )
         self._latest_started = next(reversed(list(batch)), self._latest_started)
         return batch
