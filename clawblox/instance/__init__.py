@@ -2,7 +2,7 @@
 
 - ``supervisor``: the one task that owns an instance.
 - ``lifecycle``: the states of an instance, their transitions, and the restart budget.
-- ``restarts``: what an instance is restarted from, and the request of a restart.
+- ``restart_source``: what an instance is restarted from, and the request of a restart.
 - ``bookkeeping``: what is written about an instance: record, manifest, index of the log.
 - ``startup``: one start, from the port to readiness.
 - ``launcher``: the thread that spawns and probes.

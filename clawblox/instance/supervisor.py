@@ -28,7 +28,7 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, RestartBudget, State
-from clawblox.instance.restarts import NO_GOOD_SAVE, RestartRequest, RestartSource
+from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.results import (
     EventKind,

@@ -23,7 +23,6 @@
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``requests``: what it can be asked, and how it tells the outcomes.
-- ``operations``: save, fork and stop from another process.
-- ``restarts``: restarts from another process.
+- ``operations``: save, restart, fork and stop from another process.
 - ``leftovers``: what a killed orchestrator left behind.
 """

@@ -137,7 +137,7 @@ def _lock_run(run_dir: Path, path: Path) -> int:
     if fd is None:
         owner = lock_owner(path)
         raise RunLockedError(
-            f"the run directory {run_dir} is held by {_describe(owner)}",
+            f"the run directory {run_dir} is held by {_describe_owner(owner)}",
             path=path,
             pid=owner.pid if owner else None,
             hint="stop it, or choose another run directory; clawblox ps, logs and stop work",
@@ -145,11 +145,10 @@ def _lock_run(run_dir: Path, path: Path) -> int:
     return fd
 
 
-def _describe(owner: LockOwner | None) -> str:
+def _describe_owner(owner: LockOwner | None) -> str:
     if owner is None:
-        return "another process"
-    command = command_line(owner.pid)[:200]
-    return f"pid {owner.pid} ({command}) on {owner.host} since {owner.since}"
+        return describe_holder(None)
+    return f"{describe_holder(owner.pid)} on {owner.host} since {owner.since}"
 
 
 def claim_name(
@@ -232,9 +231,8 @@ def describe_holder(pid: int | None) -> str:
 
 
 def _locked(name: str, lock_path: Path, pid: int | None) -> RunLockedError:
-    holder = describe_holder(pid)
     return RunLockedError(
-        f"instance {name!r} of this run directory is held by {holder}",
+        f"instance {name!r} of this run directory is held by {describe_holder(pid)}",
         path=lock_path,
         pid=pid,
         hint="stop it, or choose another name= or run_dir=",

@@ -15,15 +15,14 @@ from typing import Final
 from clawblox.protocol import INSTANCE_ENV, MANIFEST_ENV
 from clawblox.rundir.paths import (
     STATE_DIR_NAME,
-    records_journal,
     resolve_run_dir,
     run_dir_candidates,
 )
-from clawblox.rundir.records import read_records
+from clawblox.rundir.records import has_records, read_records
 from clawblox.rundir.run_index import read_index
 from clawblox.system.process_tree import find_variables
 
-__all__ = ["MAX_DEPTH", "find_runs_below", "find_user_runs", "is_run_dir"]
+__all__ = ["MAX_DEPTH", "find_runs_below", "find_user_runs"]
 
 MAX_DEPTH: Final = 5
 """How many levels below a directory run directories are looked for."""
@@ -35,17 +34,9 @@ _OF_A_RUN: Final = frozenset(
 _OF_OTHERS: Final = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
 
 
-def is_run_dir(directory: Path) -> bool:
-    """Return whether an instance ever ran in a directory, as in a run directory."""
-    try:
-        return records_journal(directory).is_file()
-    except OSError:
-        return False
-
-
 def find_user_runs() -> list[Path]:
     """Return the run directories of this user on this machine, running or ended."""
-    return sorted({*_marked_runs(), *filter(is_run_dir, read_index())})
+    return sorted({*_marked_runs(), *filter(has_records, read_index())})
 
 
 def _marked_runs() -> Iterator[Path]:
@@ -61,7 +52,7 @@ def _marked_runs() -> Iterator[Path]:
 
 
 def _runs_with(instance_dir: Path, cookies: set[str]) -> Iterator[Path]:
-    for candidate in filter(is_run_dir, run_dir_candidates(instance_dir)):
+    for candidate in filter(has_records, run_dir_candidates(instance_dir)):
         if any(record.cookie in cookies for record in read_records(candidate)):
             yield resolve_run_dir(candidate)
 
@@ -76,7 +67,7 @@ def find_runs_below(directory: Path) -> list[Path]:
     found = []
     pending = [(directory, 0)]
     for place, depth in pending:  # it grows
-        is_run = is_run_dir(place)
+        is_run = has_records(place)
         if is_run:
             found.append(place)
         if depth < MAX_DEPTH:

@@ -20,7 +20,7 @@ from clawblox.rundir.claims import claim_run, describe_holder
 from clawblox.rundir.manifest import Manifest, ManifestEntry, read_manifest
 from clawblox.rundir.paths import name_lock
 from clawblox.rundir.records import InstanceRecord, read_records, replace_record
-from clawblox.rundir.status import has_owner, is_over
+from clawblox.rundir.status import choose_named, has_owner, is_over
 from clawblox.system.files import has_digest, lock_file, unlock_file
 from clawblox.system.process_tree import boot_id
 
@@ -188,17 +188,14 @@ def _select(run_dir: Path, names: Sequence[str], world_dir: Path | None) -> list
     if world_dir is not None:
         its = _is_at(world_dir)
         records = [record for record in records if its(record.world_dir)]
-    known = [record.name for record in records]
-    if unknown := [name for name in names if name not in known]:
-        there = ", ".join(known) or "none"
-        raise UsageError(f"no instance {unknown[0]!r} in {run_dir}; there are: {there}")
+    chosen = choose_named(run_dir, records, names)
     for record in records:
         if not Path(record.instance_dir).is_relative_to(run_dir):
             raise UsageError(
                 f"{run_dir} was moved: instance {record.name!r} ran in {record.instance_dir}",
                 hint="move it back, or fork from the snapshots in it",
             )
-    return [record for record in records if not names or record.name in names]
+    return chosen
 
 
 def _is_at(world_dir: Path) -> Callable[[str], bool]:

@@ -15,6 +15,7 @@ from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.paths import files_dir, records_dir, run_lock
 from clawblox.rundir.records import InstanceRecord, close_stale_records, read_records
+from clawblox.rundir.status import has_owner
 from clawblox.system.files import lock_file, lock_owner, sweep_partials, unlock_file
 from clawblox.system.process_tree import read_process
 from clawblox.telemetry.own_log import OwnLog
@@ -55,7 +56,8 @@ def remove_leftovers(run_dir: Path) -> None:
     What the manifests of killed writers hold is put into the manifest before. A file that cannot be
     removed stays; the next writer there tries again.
     """
-    records = [record for record in read_records(run_dir) if not _has_owner(record)]
+    known = read_records(run_dir)
+    records = [record for record in known if not (record.is_alive or has_owner(record))]
     homes = {Path(record.instance_dir) for record in records}
     for directory in sorted({run_dir, *homes}):
         _clear_manifest(directory)
@@ -64,10 +66,6 @@ def remove_leftovers(run_dir: Path) -> None:
             sweep_partials(directory)
     with contextlib.suppress(OSError):
         _remove_dead_lock(run_lock(run_dir))
-
-
-def _has_owner(record: InstanceRecord) -> bool:
-    return record.is_alive or read_process(record.orchestrator_pid) is not None
 
 
 def _list_directories(records: Iterable[InstanceRecord]) -> set[Path]:

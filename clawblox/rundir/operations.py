@@ -1,4 +1,4 @@
-"""What can be done to a run directory from another process: save, fork, stop.
+"""What can be done to a run directory from another process: save, restart, fork, stop.
 
 An orchestrator that owns the instances is asked through its control socket, so that it knows what
 is going on. Instances without one, which are detached, are dealt with directly, by their records.
@@ -7,10 +7,11 @@ is going on. Instances without one, which are detached, are dealt with directly,
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import attrs
@@ -21,6 +22,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import SaveOptions
 from clawblox.errors import (
+    ClawbloxError,
     ControlError,
     ManifestError,
     OrchestratorSuspendedError,
@@ -41,7 +43,7 @@ from clawblox.rundir.records import (
     read_record,
     write_record,
 )
-from clawblox.rundir.requests import read_outcome
+from clawblox.rundir.requests import Restarted, read_outcome
 from clawblox.rundir.save import save_snapshot
 from clawblox.rundir.status import OVER, is_over, is_ready, make_mark, run_owner, select_records
 from clawblox.snapshot.capture import SnapshotSource
@@ -52,13 +54,17 @@ from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
     "OnEvent",
+    "OnRestarted",
     "OnSaved",
     "OnStopped",
     "find_orchestrator",
     "fork_instances",
+    "restart_instances",
     "save_instances",
     "stop_instances",
 ]
+
+_T = TypeVar("_T")
 
 _log = OwnLog(__name__)
 
@@ -67,6 +73,9 @@ _OWNER_POLL_S = 0.02
 
 OnSaved: TypeAlias = Callable[[Outcome[SavedSnapshot]], None]
 """Takes what the save of an instance came to."""
+
+OnRestarted: TypeAlias = Callable[[Outcome[Restarted]], None]
+"""Takes what the restart of an instance came to."""
 
 OnStopped: TypeAlias = Callable[[StopResult], None]
 """Takes what it took to stop an instance."""
@@ -97,11 +106,13 @@ async def save_instances(
     owned, free = await run_blocking(
         lambda: _group_by_owner(run_dir, _select_savable(run_dir, names))
     )
+    asked = attrs.asdict(options, recurse=False)
     async with ManifestWriters() as writers, Tasks() as tasks:
         jobs = {record.name: partial(_save_record, record, options, writers) for record in free}
         async with anyio.create_task_group() as saves:
             for path, group in owned.items():
-                saves.start_soon(_ask_to_save, path, group, options, on_saved)
+                ask = partial(_ask, path, "save", asked, SavedSnapshot, on_saved)
+                saves.start_soon(ask, [record.name for record in group])
             async for outcome in BatchOperation(tasks, jobs):
                 on_saved(outcome)
 
@@ -110,23 +121,6 @@ def _select_savable(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]
     """Return the records of the named instances, or of all that are ready. Blocks."""
     records = select_records(run_dir, names)
     return [record for record in records if names or is_ready(record)]
-
-
-async def _ask_to_save(
-    path: Path, records: Sequence[InstanceRecord], options: SaveOptions, on_saved: OnSaved
-) -> None:
-    waiting = {record.name for record in records}
-
-    def take(event: Mapping[str, Any]) -> None:
-        waiting.discard(event["instance"])
-        on_saved(read_outcome(event, SavedSnapshot))
-
-    asked = attrs.asdict(options, recurse=False)
-    try:
-        await request(path, "save", {**asked, "instances": sorted(waiting)}, take)
-    except ControlError as error:
-        for name in sorted(waiting):
-            on_saved(Outcome(name, error=error))
 
 
 async def _save_record(
@@ -154,6 +148,53 @@ def _find_source(record: InstanceRecord) -> SnapshotSource:
         base_path=record.base_path,
         operator_token=token,
     )
+
+
+# -- restarts ------------------------------------------------------------------------------------
+
+
+async def restart_instances(
+    run_dir: Path,
+    names: Sequence[str],
+    *,
+    save: bool,
+    fresh: bool,
+    grace_seconds: float,
+    on_restarted: OnRestarted,
+) -> None:
+    """Have the orchestrators of instances restart them, all at once.
+
+    Args:
+        run_dir: The run directory.
+        names: The instances; none of them means all.
+        save: Whether to save those first that are ready.
+        fresh: Whether they begin as the first time; nothing is saved then.
+        grace_seconds: Seconds between TERM and KILL.
+        on_restarted: Called with each outcome as it lands.
+
+    Raises:
+        UsageError: One of ``names`` is not there.
+        ClawbloxError: All are meant, and no orchestrator runs there.
+
+    Cancellation: restarts that have begun go on.
+    """
+    records = await run_blocking(select_records, run_dir, names)
+    owned, free = await run_blocking(_group_by_socket, run_dir, records)
+    asked = {"save": save, "fresh": fresh, "grace_seconds": grace_seconds}
+    if not names and not owned:
+        raise _no_orchestrator("no orchestrator runs in it", run_dir)
+    for record in free if names else ():
+        error = _no_orchestrator("its orchestrator does not run any more", run_dir, record.name)
+        on_restarted(Outcome(record.name, error=error))
+    async with anyio.create_task_group() as requests:
+        for path, group in owned.items():
+            ask = partial(_ask, path, "restart", asked, Restarted, on_restarted)
+            requests.start_soon(ask, [record.name for record in group] if names else None)
+
+
+def _no_orchestrator(message: str, run_dir: Path, *names: str) -> ClawbloxError:
+    words = shlex.join(("clawblox", "resume", str(run_dir), *names))
+    return ClawbloxError(f"{message}, so nothing can restart it", hint=f"resume it: {words}")
 
 
 # -- forks --------------------------------------------------------------------------------------
@@ -386,17 +427,56 @@ def _stop_error(record: InstanceRecord, end: TreeEnd) -> WorldStopError:
 # -- owners -------------------------------------------------------------------------------------
 
 
+async def _ask(
+    path: Path,
+    op: str,
+    asked: Mapping[str, Any],
+    kind: type[_T],
+    on_outcome: Callable[[Outcome[_T]], None],
+    names: Sequence[str] | None,
+) -> None:
+    """Ask an orchestrator for something; if it goes away, what it has not done has failed.
+
+    Raises:
+        ControlError: None of its instances was named, and it refused or went away.
+    """
+    waiting = set(names or ())
+
+    def take(event: Mapping[str, Any]) -> None:
+        waiting.discard(event["instance"])
+        on_outcome(read_outcome(event, kind))
+
+    try:
+        await request(path, op, {**asked, "instances": names}, take)
+    except ControlError as error:
+        if names is None:
+            raise
+        for name in sorted(waiting):
+            on_outcome(Outcome(name, error=error))
+
+
 def _group_by_owner(
     run_dir: Path, records: Iterable[InstanceRecord]
 ) -> tuple[dict[Path, list[InstanceRecord]], list[InstanceRecord]]:
-    """Return the instances of each control socket that is served, and all others. Blocks."""
+    """Return the instances of each control socket that is served, and all others. Blocks.
+
+    Those that have ended are among the others.
+    """
+    groups: dict[bool, list[InstanceRecord]] = {True: [], False: []}
+    for record in records:
+        groups[is_over(record)].append(record)
+    owned, free = _group_by_socket(run_dir, groups[False])
+    return owned, [*groups[True], *free]
+
+
+def _group_by_socket(
+    run_dir: Path, records: Iterable[InstanceRecord]
+) -> tuple[dict[Path, list[InstanceRecord]], list[InstanceRecord]]:
+    """Return the instances of each control socket that is served, dead ones too, and all others."""
     served = set(find_sockets(run_dir))
     owned: dict[Path, list[InstanceRecord]] = {}
     free: list[InstanceRecord] = []
     for record in records:
         path = control_dir(run_dir) / f"{record.control}.sock"
-        if path in served and not is_over(record):
-            owned.setdefault(path, []).append(record)
-        else:
-            free.append(record)
+        (owned.setdefault(path, []) if path in served else free).append(record)
     return owned, free

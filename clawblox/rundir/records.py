@@ -18,7 +18,7 @@ import msgspec
 
 from clawblox.results import WorldExit
 from clawblox.rundir.journal import append_line, read_line, read_lines
-from clawblox.rundir.paths import name_lock, records_dir, records_journal
+from clawblox.rundir.paths import name_lock, records_journal
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import lock_file, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
@@ -186,7 +186,10 @@ def replace_record(run_dir: Path, record: InstanceRecord) -> None:
 
 def has_records(run_dir: Path) -> bool:
     """Return whether an instance ever ran in a run directory. Blocks."""
-    return records_dir(run_dir).is_dir()
+    try:
+        return records_journal(run_dir).is_file()
+    except OSError:
+        return False
 
 
 def read_records(run_dir: Path) -> list[InstanceRecord]:

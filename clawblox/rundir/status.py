@@ -38,6 +38,7 @@ __all__ = [
     "OVER",
     "InstanceState",
     "InstanceStatus",
+    "choose_named",
     "count_waiting",
     "has_owner",
     "is_death",
@@ -254,14 +255,7 @@ def select_records(
     Raises:
         UsageError: One of ``names`` is not there, or no instance has the labels.
     """
-    records = read_records(run_dir)
-    known = [record.name for record in records]
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"no instance {name!r} in {run_dir}; there are: {', '.join(known) or 'none'}"
-            )
-    found = [record for record in records if not names or record.name in names]
+    found = choose_named(run_dir, read_records(run_dir), names)
     if not labels:
         return found
     with_labels = [record for record in found if has_labels(record.labels, labels)]
@@ -273,6 +267,21 @@ def select_records(
             f"{', '.join(there) or 'none'}"
         )
     return with_labels
+
+
+def choose_named(
+    run_dir: Path, records: Sequence[InstanceRecord], names: Sequence[str]
+) -> list[InstanceRecord]:
+    """Return the named records among those of a run directory; all of them without names.
+
+    Raises:
+        UsageError: One of ``names`` is not among them.
+    """
+    known = [record.name for record in records]
+    if unknown := [name for name in names if name not in known]:
+        there = ", ".join(known) or "none"
+        raise UsageError(f"no instance {unknown[0]!r} in {run_dir}; there are: {there}")
+    return [record for record in records if not names or record.name in names]
 
 
 def is_ready(record: InstanceRecord) -> bool:

@@ -73,6 +73,7 @@ from clawblox.world.archives import ArchiveArguments, ArchiveStart, Snapshots, s
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.fleet import Fleet, Handlers
 from clawblox.world.places import FleetPlace
+from clawblox.world.progress import shown_progress
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.restart import restart
 from clawblox.world.resume import resume_all
@@ -620,8 +621,9 @@ class AsyncWorld(WorldMetadata):
             return snapshots.note_archives(launches)
 
         stop_all = options.on_failure == "stop_all"
+        shown = partial(shown_progress, "Starting", is_wanted=progress)
         batch = await fleet.start_many(
-            directory, plan, reuse=reuse, stop_all=stop_all, progress=progress
+            directory, plan, reuse=reuse, stop_all=stop_all, progress=shown
         )
         self._latest_started = next(reversed(list(batch)), self._latest_started)
         return batch
@@ -1119,8 +1121,8 @@ class AsyncWorld(WorldMetadata):
         """Read what the instances of a run directory began from, their lives and their saves.
 
         Args:
-            run_dir: The run directory; None means that of the latest start, else the world
-                directory.
+            run_dir: The run directory; by default that of the latest start, else that of this
+                object, else the world directory.
 
         Returns:
             What the manifests and records tell now, of running and of ended instances.
@@ -1131,7 +1133,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: has no effect; nothing is changed.
         """
-        latest = self._latest.run_dir if self._latest else self.dir
+        latest = self._latest.run_dir if self._latest else self._run_dir or self.dir
         return await run_blocking(read_lineage, latest if run_dir is None else run_dir)
 
     @property

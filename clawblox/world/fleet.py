@@ -15,7 +15,7 @@ from typing import Any, Self
 import anyio
 import attrs
 
-from clawblox.concurrency.batch import Batch, BatchOperation, Job
+from clawblox.concurrency.batch import Batch, BatchOperation, Job, Progress
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import WorldConfig
@@ -221,7 +221,7 @@ class Fleet:
         *,
         reuse: bool,
         stop_all: bool,
-        progress: bool,
+        progress: Progress,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> Batch[StartedWorld]:
         """Start many instances; fails, and is cancelled, as ``AsyncWorld.start_many`` says.
@@ -231,7 +231,7 @@ class Fleet:
             plan: Returns their launches, given free names. Blocks.
             reuse: Whether the name of an instance that has ended is free.
             stop_all: Whether the first failure ends all the others.
-            progress: Whether to show how far they are.
+            progress: Shows how far they are.
             prepare: Called once the run directory is claimed, before the plan; None closes the
                 runs that were interrupted.
         """
@@ -246,13 +246,13 @@ class Fleet:
         plan: Plan,
         reuse: bool,
         stop_all: bool,
-        progress: bool,
+        progress: Progress,
     ) -> Batch[StartedWorld]:
         await self._planning.claim(run_dir)
         await prepare()
         async with (
             self._planning.reserved(run_dir, plan, self._names, reuse=reuse) as launches,
-            shown_progress("Starting", len(launches), is_wanted=progress) as advance,
+            progress(len(launches)) as advance,
         ):
             control = await self._controls.open(run_dir)
             starts = Starts(len(launches), stop_all=stop_all, advance=advance)

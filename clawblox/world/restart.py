@@ -14,7 +14,7 @@ from clawblox.config.options import SaveOptions
 from clawblox.errors import ManifestError, SnapshotError, WorldExitedError
 from clawblox.instance.launch import Past
 from clawblox.instance.lifecycle import State
-from clawblox.instance.restarts import NO_GOOD_SAVE
+from clawblox.instance.restart_source import NO_GOOD_SAVE
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import StartedWorld, WorldExit, describe_end
 from clawblox.system.clock import format_utc, utc_now

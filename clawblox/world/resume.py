@@ -32,6 +32,7 @@ from clawblox.rundir.status import make_mark
 from clawblox.system.process import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet
+from clawblox.world.progress import shown_progress
 
 __all__ = ["find_resumable", "resume_all"]
 
@@ -66,7 +67,7 @@ async def resume_all(
         resume.plan,
         reuse=False,
         stop_all=False,
-        progress=progress,
+        progress=partial(shown_progress, "Resuming", is_wanted=progress),
         prepare=resume.prepare,
     )
     return Batch(batch.done, {**resume.failed, **batch.failed})

@@ -14,7 +14,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox.results import WorldExit
-from clawblox.rundir import status
+from clawblox.rundir import last_saves, status
 from clawblox.rundir.claims import claim_run
 from clawblox.rundir.records import InstanceRecord, write_record, write_records
 from clawblox.system.process_tree import boot_id, read_start_time
@@ -140,8 +140,8 @@ def test_a_manifest_is_read_again_only_when_it_has_changed(
     write_record(tmp_path, record_of(tmp_path))
     write_manifest(tmp_path, checkpoints=[])
     reads: list[Path] = []
-    read = status.read_manifest
-    monkeypatch.setattr(status, "read_manifest", lambda path: reads.append(path) or read(path))
+    read = last_saves.read_manifest
+    monkeypatch.setattr(last_saves, "read_manifest", lambda path: reads.append(path) or read(path))
     for _ in range(3):
         only(tmp_path)
     assert len(reads) == 1

@@ -18,12 +18,23 @@ with World(sys.argv[1], run_dir=sys.argv[2]) as world:
     world.stop_all(progress=True).raise_if_failed()
 """
 
+GOES_ON = """
+import contextlib, sys
+from clawblox import World
+with contextlib.suppress(ZeroDivisionError), World(sys.argv[1], run_dir=sys.argv[2]) as world:
+    world.start_many(1)
+    world.fork(world.save(), 3, progress=True).raise_if_failed()
+    1 / 0
+with World(sys.argv[1], run_dir=sys.argv[2]) as world:
+    world.resume_all(progress=True).raise_if_failed()
+"""
 
-def run_script(tmp_path: Path, stderr: int) -> None:
+
+def run_script(tmp_path: Path, stderr: int, script: str = SCRIPT) -> None:
     # Slow to start and to save, for what is quick needs no line.
     directory = make_world(tmp_path, "--slow-boot=0.5", "--slow-stop=0.5")
     subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(directory), str(tmp_path / "run")],
+        [sys.executable, "-c", script, str(directory), str(tmp_path / "run")],
         stderr=stderr,
         check=True,
         timeout=60,
@@ -31,17 +42,30 @@ def run_script(tmp_path: Path, stderr: int) -> None:
     )
 
 
-def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
+def shown_in_terminal(tmp_path: Path, script: str) -> str:
+    """Return what a script writes to a terminal on standard error."""
     master, slave = os.openpty()
     try:
-        run_script(tmp_path, slave)
-        written = os.read(master, 1 << 16).decode()
+        run_script(tmp_path, slave, script)
+        return os.read(master, 1 << 16).decode()
     finally:
         os.close(master)
         os.close(slave)
+
+
+def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
+    written = shown_in_terminal(tmp_path, SCRIPT)
     assert "Starting" in written
     assert "Stopping" in written
     assert "3/3" in written
+
+
+def test_forks_and_resumes_are_shown_too(tmp_path: Path) -> None:
+    written = shown_in_terminal(tmp_path, GOES_ON)
+    forked, resumed = written.split("Resuming", 1)
+    assert "Starting" in forked
+    assert "3/3" in forked
+    assert "4/4" in resumed
 
 
 def test_elsewhere_nothing_is_shown(tmp_path: Path) -> None:

@@ -24,6 +24,14 @@ async def test_a_run_directory_said_once_holds_for_every_call(tmp_path: Path) ->
     assert manifest_of(run)["run"]["id"] == "r-1"
 
 
+async def test_the_lineage_of_an_earlier_run_is_read_where_the_object_says(tmp_path: Path) -> None:
+    directory, run = make_world(tmp_path), tmp_path / "run"
+    async with AsyncWorld(directory) as world:
+        await world.start(run_dir=run)
+    async with AsyncWorld(directory, run_dir=run) as world:
+        assert [one.name for one in (await world.lineage()).instances] == ["w000"]
+
+
 async def test_a_call_can_name_another_one(tmp_path: Path) -> None:
     async with AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run") as world:
         elsewhere = await world.start(run_dir=tmp_path / "elsewhere")

@@ -20,8 +20,8 @@ from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.errors import UsageError
 from clawblox.results import Labels
+from clawblox.rundir.operations import restart_instances
 from clawblox.rundir.requests import Restarted
-from clawblox.rundir.restarts import restart_instances
 from clawblox.rundir.status import select_records
 
 __all__ = ["command"]

@@ -10,7 +10,8 @@ import attrs
 
 from clawblox.cli.tables.formatting import format_labels, shorten_path
 from clawblox.results import Labels, has_labels
-from clawblox.rundir.find_runs import find_runs_below, find_user_runs, is_run_dir
+from clawblox.rundir.find_runs import find_runs_below, find_user_runs
+from clawblox.rundir.records import has_records
 from clawblox.rundir.status import OVER, InstanceStatus, read_runs
 
 __all__ = ["Scope", "make_scope"]
@@ -77,7 +78,7 @@ def _find_scope(directory: Path | None, *, wants_ended: bool, watches: bool) -> 
             else "Nothing runs. --all shows what has ended.",
         )
     place = shorten_path(directory)
-    if is_run_dir(directory):
+    if has_records(directory):
         return Scope("", lambda: [directory], is_one_run=True, shows_ended=True, if_empty="")
     shows_ended = wants_ended or not watches
     return Scope(

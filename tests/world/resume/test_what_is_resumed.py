@@ -298,9 +298,12 @@ async def test_after_a_reboot_no_process_of_a_record_counts(tmp_path: Path, run:
         killed.kill()
     # In the new boot, other programs have the numbers.
     rewrite_records(run, boot_id="another", pid=os.getpid(), orchestrator_pid=os.getppid())
+    partial = home(run, "w000") / ".save.1-1.0.partial"
+    partial.touch()
     batch, events = await resume(directory, run)
     assert list(batch.done) == ["w000", "w001"]
     assert {event.detail["exit"] for event in events.values()} == {"the machine was restarted"}
+    assert not partial.exists()
 
 
 # ------------------------------------------------------------------------------- names, worlds

@@ -15,13 +15,19 @@ from clawblox import AsyncWorld, StartedWorld, WorldExit, WorldExitedError, Worl
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.operations import stop_instances
-from tests.crowd import act, join, look, make_motley_world, variables_of
+from tests.crowd import act, join, kinds, look, make_motley_world, until, variables_of
 from tests.orchestrators import orchestrator
 from tests.running import HANG_S, manifest_of
 from tests.support import make_world, marked_processes, wait_until_async
 from tests.world.resume.support import edges, interrupt, record_of, resume, run_of, until_over
 
 pytestmark = pytest.mark.anyio
+
+LONE = """
+world = World(dir=world_dir, run_dir=run_dir)
+tell(world.start(resume=arguments[0]).pid)
+hear()
+"""
 
 RESTARTED = """
 async def main():
@@ -196,3 +202,69 @@ async def test_labels_go_on_and_a_seed_is_set_only_where_the_run_began(
     assert events["w001"].labels == labels
     assert (await record_of(run, "w001")).options["reseed"] == 41
     assert run_of(run, "w001")["labels"] == labels
+
+
+async def test_what_began_from_an_archive_goes_on_from_it_or_from_a_later_save(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path)
+    async with AsyncWorld(dir=directory, run_dir=tmp_path / "first") as world:
+        await world.start()
+        agent = await world.join("Rocky")
+        await agent.act("add", 5)
+        archive = await world.checkpoint(tmp_path / "gen1.ckpt")
+    with orchestrator(LONE, directory, run, str(archive)) as killed:
+        killed.hear()
+        killed.kill()
+    began_from = manifest_of(run)["run"]["resume_from"]
+    saves: list[Path] = []
+
+    async def look_and_save(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        (started,) = batch
+        assert look(started.port, agent.access.session)["counter"] == 5 + len(saves)
+        act(started.port, agent.access.session, 1)
+        saves.append((await world.save()).path)
+
+    for _ in range(2):
+        await resume(directory, run, look_and_save)
+        told = manifest_of(run)["run"]
+        assert (told["resume_from"], told["resume_archive"]) == (began_from, str(archive))
+    entries = manifest_of(run)["restarts"]
+    assert [run / entry["resume_from"] for entry in entries] == [run / began_from, saves[0]]
+    (line,) = (await run_sync(read_lineage, run)).instances
+    assert line.parent is not None
+    assert line.parent.path == run / began_from
+
+
+async def test_a_resumed_detached_instance_is_attached_with_its_restart_policy(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path)
+    batch = await interrupt(directory, run, 1, detach=True, restart="checkpoint")
+    os.kill(batch["w000"].pid, signal.SIGKILL)
+    await wait_until_async(lambda: not marked_processes())
+    await resume(directory, run)
+    async with AsyncWorld.attach(run) as world, world.events() as events:
+        saved = await world.save()
+        ends: list[WorldExit] = []
+
+        async def wait() -> None:
+            ends.append(await world.wait())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            for pid in marked_processes():
+                os.kill(pid, signal.SIGKILL)
+            seen = await until(events, "ready", ["w000"])
+            assert kinds(seen, "w000")[-4:] == ["exited", "restarting", "started", "ready"]
+            assert not ends  # a wait goes on through restarts, by the policy and on request
+            assert (await world.restart(save=False)).resume_path == saved.path
+            assert not ends
+            await world.stop()
+        assert ends == [await world.wait("w000")]
+    assert [(entry["number"], entry["by"]) for entry in edges(run, "w000")] == [
+        (1, "resume"),
+        (2, "policy"),
+        (3, "request"),
+    ]
+    assert (await resume(directory, run))[0].done == {}
