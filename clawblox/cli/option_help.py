@@ -80,7 +80,8 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "reseed": OptionHelp(
         _STATE,
-        "Random seed of the first instance; each further one gets the next number.",
+        "Random seed, for worlds with [run] reseed = true; each further instance gets the next "
+        "number.",
         "SEED",
         none="keep the random state of the snapshot",
     ),
@@ -95,7 +96,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "labels": OptionHelp(
         _FILES,
-        "Label the instances, for tables, filters and metrics; can be repeated.",
+        "Label for tables, filters and metrics; can be repeated.",
         "NAME=VALUE",
         flag="--label",
     ),

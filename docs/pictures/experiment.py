@@ -1,7 +1,8 @@
-"""Draws ``experiment.svg``: the points of the tutorial's worlds over time, from a real run.
+"""Draws ``experiment.svg`` and ``experiment_lineage.svg``: the tutorial's worlds, from a real run.
 
-python -m docs.pictures.experiment              # run examples/experiment.py, and draw it
-python -m docs.pictures.experiment RUN_DIR      # draw a run that exists
+    python -m docs.pictures.experiment
+
+It runs ``examples/experiment.py``, kills it in the middle and runs it again.
 """
 
 from __future__ import annotations
@@ -88,10 +89,11 @@ def draw(lines: Mapping[str, Line]) -> Canvas:
         _, y = place(end, (min(lasts) + max(lasts)) / 2)
         canvas.text(_RIGHT + 10, y - 4, f"its {len(lasts)} forks:", colour="third", bold=True)
         canvas.text(_RIGHT + 10, y + 13, f"{min(lasts)} to {max(lasts)} points", colour="third")
-    others = [line.points[max(line.points)] for name, line in lines.items() if line.origin == name]
-    x, y = place(max(max(lines[name].points) for name in lines if lines[name].origin == name), 0)
-    others_text = f"the other {len(others) - len(best)}: from {min(others)} points"
-    canvas.text(x + 10, place(0, min(others))[1] + 4, others_text, colour="muted")
+    others = [line.points for name, line in lines.items() if line.origin == name not in best]
+    lasts = [points[max(points)] for points in others]
+    x, y = place(max(map(max, others)), min(lasts))
+    text = f"the other {len(others)}: {min(lasts)} to {max(lasts)} points"
+    canvas.text(x + 10, y + 4, text, colour="muted")
     return canvas
 
 

@@ -44,7 +44,8 @@ __all__ = ["command"]
       clawblox up worlds/panda -n 32 --run-dir runs/r001 --detach
 
     Each instance has a port of its own, and a directory of its own: worlds/<name> in the run
-    directory. To control them from another terminal: clawblox ps, logs, save, fork and stop.
+    directory. To control them from another terminal: clawblox ps, logs, save, fork,
+    restart and stop.
 
     Ctrl-C, SIGTERM and SIGHUP stop all instances, and a second one kills them; the exit status is
     then 130, 143 or 129. Otherwise it is 1 if an instance failed to start, was not restarted, or

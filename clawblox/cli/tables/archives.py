@@ -111,7 +111,7 @@ def describe_next_steps(loaded: Mapping[str, Any], run_dir: Path, world_dir: Pat
         snapshot = _word(loaded["world_snapshot"])
         lines.append(f"clawblox run {world} --run-dir {_word(run_dir)} --resume {snapshot}")
         if world_dir is None:
-            lines.append("  (WORLD is the directory of the world, which is not in the archive)")
+            lines.append("# WORLD is the directory of the world, which is not in the archive")
     states = loaded["metadata"].get("agents")
     for name, directory in loaded["agents"].items():
         state = states.get(name) if isinstance(states, Mapping) else None

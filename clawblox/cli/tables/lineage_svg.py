@@ -42,7 +42,7 @@ _BRANCH: Final = 18.0
 _INDENT: Final = 12.0
 _MAX_INDENTS: Final = 6
 _MAX_NAME: Final = 24
-_MAX_STATE: Final = 30
+_MAX_STATE: Final = 40
 _STUB: Final = 20.0
 """What follows the last save of a line; its length means nothing, so it is dashed."""
 _BRANCH_STUB: Final = 12.0
