@@ -260,8 +260,9 @@ async def test_what_a_killed_orchestrator_left_is_ended_first(tmp_path: Path, ru
         try:
             seen: list[set[int]] = []
 
-            async def look(_world: AsyncWorld, _batch: Batch[StartedWorld]) -> None:
+            async def look(world: AsyncWorld, _batch: Batch[StartedWorld]) -> None:
                 seen.append(marked_processes())
+                await world.stop_all(grace_seconds=0)
 
             batch, _ = await resume(directory, run, look)
         finally:
