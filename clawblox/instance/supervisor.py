@@ -63,6 +63,7 @@ class Supervisor:
         started: Its public facts; None before it is ready.
         calls: Calls to it that are under way.
         ends_on_purpose: Whether its end, if it still lives, is meant: a resume leaves it alone.
+        has_died: Whether it has ended by itself after it was ready, and is not restarted.
         source: What it is restarted from.
     """
 
@@ -79,6 +80,7 @@ class Supervisor:
         self.started: StartedWorld | None = None
         self.calls = Calls(instance, self.lifecycle)
         self.ends_on_purpose = False
+        self.has_died = False
         self._launcher = launcher
         self._emit = emit
         self._books = Bookkeeping(instance, write)
@@ -94,7 +96,6 @@ class Supervisor:
         self._request: RestartRequest | None = None
         self._interruptible = anyio.CancelScope()
         self._restart_lock = anyio.Lock()
-        self._has_died = False
         self._is_unresponsive = False
         self._has_finished = False
         self._result = StopResult(instance.name, "not_running")
@@ -206,7 +207,7 @@ class Supervisor:
                 is_up = await self._bring_up()
                 while is_up:
                     is_up = await self._watch_and_restart()
-                self._has_died = self.started is not None
+                self.has_died = self.started is not None
         finally:
             with anyio.CancelScope(shield=True):
                 await self._tear_down()
@@ -416,7 +417,7 @@ class Supervisor:
             self.lifecycle.move(State.STOPPING)
         self.calls.fail()
         try:
-            if self._has_died:
+            if self.has_died:
                 await self._note_exit()
             if is_left_running:
                 await current_batcher().run(self._books.leave_running)
@@ -447,7 +448,7 @@ class Supervisor:
         """Return whether any of it had to be stopped."""
         if self._failure is not None or self._result.rung == "not_running":
             return False
-        return not self._has_died or self._result.rung != "already_exited"
+        return not self.has_died or self._result.rung != "already_exited"
 
     def _is_left_running(self) -> bool:
         """Return whether the instance is detached and serves, so that it stays."""
@@ -482,9 +483,9 @@ class Supervisor:
         return End(
             was_begun=self.instance.is_recorded or self._failure is not None,
             was_ready=self.started is not None,
-            has_died=self._has_died,
-            has_finished=self._has_died and self._has_finished,
-            is_on_purpose=self.ends_on_purpose and not self._has_died,
+            has_died=self.has_died,
+            has_finished=self.has_died and self._has_finished,
+            is_on_purpose=self.ends_on_purpose and not self.has_died,
         )
 
     def _tell(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401

@@ -41,8 +41,9 @@ class Presence:
     @property
     def will_restart(self) -> bool:
         """Whether its orchestrator restarts it, as long as the restart budget lasts."""
-        is_asked_for = self.record.options.get("restart", "never") != "never"
-        return self.state == "away" and (is_asked_for or self.record.restarts > 0)
+        has_policy = self.record.options.get("restart", "never") != "never"
+        is_under_way = self.record.state == "starting" and self.record.restarts > 0
+        return self.state == "away" and (has_policy or is_under_way)
 
     @property
     def end(self) -> str:
@@ -63,17 +64,17 @@ def look(run_dir: Path, record: InstanceRecord) -> Presence:
     return Presence(latest, "over" if is_over(latest) else "away")
 
 
-def exited_error(life: Presence, log_start: int) -> WorldExitedError:
+def exited_error(presence: Presence, log_start: int) -> WorldExitedError:
     """Return the error of a call to an instance that does not serve. Blocks: it reads the log.
 
     Args:
-        life: The instance.
+        presence: The instance, as it is now.
         log_start: Where the log of the life that has ended begins.
     """
-    record = life.record
-    if life.state == "over":
-        text = f"the world has ended: {life.end}"
-    elif life.state == "serving" or life.will_restart:
+    record = presence.record
+    if presence.state == "over":
+        text = f"the world has ended: {presence.end}"
+    elif presence.state == "serving" or presence.will_restart:
         text = "the world has died and is being restarted"
     else:
         text = "the world is not ready"

@@ -668,7 +668,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: the instance goes on.
         """
-        return await self._open_fleet().find_or_past(instance).wait_ended()
+        return await self._open_fleet().find_last(instance).wait_ended()
 
     async def restart(
         self,

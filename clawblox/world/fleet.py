@@ -90,7 +90,7 @@ class Fleet:
         self._starting: set[Supervisor] = set()
         self._names: dict[str, Instance] = {}
         self._latest: dict[Path, Instance] = {}
-        self._past: dict[str, Supervisor] = {}
+        self._last_named: dict[str, Supervisor] = {}
         self._has_started = False
         self._is_interrupted = False
         self._planning = Planning()
@@ -159,26 +159,26 @@ class Fleet:
             return known[name]
         raise self._no_instance(name)
 
-    def find_or_past(self, name: str | None) -> Supervisor:
-        """Return the named instance, even if it was stopped; None means the only one.
+    def find_last(self, name: str | None) -> Supervisor:
+        """Return the last instance of a name, even if it was stopped; None means the only one.
 
         Raises:
             UsageError: As :meth:`find`.
         """
-        if name is not None and name not in self._supervisors and name in self._past:
-            return self._past[name]
+        if name is not None and name not in self._supervisors and name in self._last_named:
+            return self._last_named[name]
         return self.find(name)
 
     def _no_instance(self, name: str | None) -> UsageError:
         names = ", ".join(self._supervisors) or "none"
-        past = ", ".join(one for one in self._past if one not in self._supervisors)
+        past = ", ".join(one for one in self._last_named if one not in self._supervisors)
         asked = "no instance was named" if name is None else f"no instance {name!r}"
         ended = f", and there were: {past}" if past else ""
         return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
 
     def last_run_dir(self, name: object) -> Path | None:
         """Return the run directory of the last instance called ``name``; None without one."""
-        found = self._past.get(name) if isinstance(name, str) else None
+        found = self._last_named.get(name) if isinstance(name, str) else None
         return None if found is None else found.instance.launch.run_dir
 
     def is_named(self, name: str) -> bool:
@@ -188,7 +188,7 @@ class Fleet:
     def _was_asked_for(self, name: str) -> bool:
         """Return whether an instance of that name was started here, or is being started."""
         being_started = (one.instance.launch.options.name for one in self._starting)
-        return name in {*self._past, *self._names, *self._planning.launches, *being_started}
+        return name in {*self._last_named, *self._names, *self._planning.launches, *being_started}
 
     # -- start and stop ---------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ class Fleet:
         instance = supervisor.instance
         self._starting.discard(supervisor)
         if instance.name:
-            self._past[instance.name] = supervisor
+            self._last_named[instance.name] = supervisor
         if supervisor.started is not None:
             replaced = self._supervisors.pop(instance.name, None)
             if replaced is not None:

@@ -91,7 +91,7 @@ class FleetPlace:
     @property
     def supervisor(self) -> Supervisor:
         """The instance as it runs now: once it was brought back after its end, another one."""
-        latest = self.fleet.find_or_past(self.joined.instance.name)
+        latest = self.fleet.find_last(self.joined.instance.name)
         return latest if latest.instance.run_id == self.joined.instance.run_id else self.joined
 
     @property

@@ -146,9 +146,9 @@ class RecordedPlace:
         if error.status is None:
             with anyio.move_on_after(_NOTICE_TIMEOUT_S):
                 while True:
-                    life = await self.look()
-                    if life.state != "serving":
-                        return await run_blocking(exited_error, life, self._record.log_start)
+                    now = await self.look()
+                    if now.state != "serving":
+                        return await run_blocking(exited_error, now, self._record.log_start)
                     await anyio.sleep(_NOTICE_INTERVAL_S)
         error.locate(instance=self.name, url=self.url, log_file=Path(self._record.log_file))
         return error

@@ -11,7 +11,7 @@ from functools import partial
 import attrs
 
 from clawblox.config.options import SaveOptions
-from clawblox.errors import ManifestError, SnapshotError, WorldExitedError
+from clawblox.errors import ManifestError, SnapshotError, UsageError, WorldExitedError
 from clawblox.instance.launch import Past
 from clawblox.instance.lifecycle import State
 from clawblox.instance.restart_source import NO_GOOD_SAVE
@@ -38,11 +38,17 @@ async def restart(
     """
     if wants_save and not fresh and supervisor.lifecycle.state is State.READY:
         await _save_first(fleet, supervisor)
-    if supervisor.lifecycle.is_over:
-        revive = partial(_revive, fleet, supervisor, fresh=fresh)
-        return await fleet.tasks.own(revive, undo=fleet.undo_start)
-    restart = partial(supervisor.restart, fresh=fresh, grace_seconds=grace_seconds)
-    return await fleet.tasks.own(restart)
+    if not supervisor.has_died:
+        restart = partial(supervisor.restart, fresh=fresh, grace_seconds=grace_seconds)
+        try:
+            return await fleet.tasks.own(restart)
+        except UsageError:
+            if not supervisor.has_died:  # else it died meanwhile
+                raise
+    await supervisor.wait_ended()
+    return await fleet.tasks.own(
+        partial(_revive, fleet, supervisor, fresh=fresh), undo=fleet.undo_start
+    )
 
 
 async def _save_first(fleet: Fleet, supervisor: Supervisor) -> None:

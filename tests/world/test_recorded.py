@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from clawblox import StartedWorld, WorldExitedError
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ActionRefusedError, UsageError
+from clawblox.rundir.presence import Presence
 from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.world.agent_client import join_place
 from clawblox.world.recorded import RecordedPlace
@@ -64,3 +66,19 @@ async def test_a_call_that_fails_in_a_living_world_names_the_instance(tmp_path: 
             ) as error:
                 await agent.observe()
             assert not isinstance(error.value, WorldExitedError)
+
+
+async def test_an_instance_that_came_back_once_is_not_expected_to_come_back_again(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (world, started):
+        await world.restart()
+        record = await record_of(started)
+    assert record.restarts == 1
+    for state, policy, is_expected in (
+        ("ready", "never", False),
+        ("starting", "never", True),
+        ("ready", "fresh", True),
+    ):
+        found = attrs.evolve(record, state=state, options={"restart": policy})
+        assert Presence(found, "away").will_restart is is_expected

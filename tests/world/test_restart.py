@@ -169,6 +169,17 @@ async def test_an_instance_that_died_is_brought_back_under_its_name_and_port(
     assert not marked_processes()
 
 
+async def test_an_instance_can_be_restarted_the_moment_it_has_died(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started), world.events() as events:
+        saved = await world.save()
+        for _ in range(3):
+            for pid in marked_processes():
+                os.kill(pid, signal.SIGKILL)
+            await until(events, "exited", ["w000"])
+            assert (await world.restart()).resume_path == saved.path
+        assert len(restarts_of(started.run_dir)) == 3
+
+
 async def test_requests_do_not_count_against_the_restart_budget(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
