@@ -201,6 +201,8 @@ def _name_runs_below(directory: Path) -> str:
 filter_option = click.option(
     "--filter",
     "labels",
+    cls=SectionOption,
+    section="Instances",
     metavar="NAME=VALUE",
     multiple=True,
     callback=parse_labels,

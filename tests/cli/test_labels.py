@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Start, look
-from tests.support import make_world
+from tests.support import make_world, wait_until
 
 START = """
 import sys
@@ -65,10 +68,26 @@ def test_other_commands_mean_the_instances_with_the_label(
     assert names_in(waited.out) == ["w000", "w002"]
 
 
+def test_resume_means_the_interrupted_instances_with_the_label(
+    labelled: str, run_dir: Path, call: Start
+) -> None:
+    known = look(run_dir)
+    for name in ("w000", "w003"):
+        os.kill(known[name]["pid"], signal.SIGKILL)
+    wait_until(lambda: look(run_dir)["w000"]["pid"] is look(run_dir)["w003"]["pid"] is None)
+    for label, names in (("seed=3", ["w000", "w003"]), ("model=opus", ["w003"])):
+        shown = call("resume", labelled, "--dry-run", "--filter", label).out
+        assert re.findall(r"^  (\w+)  as its run began: it has no save$", shown, re.M) == names
+    nothing = call("resume", labelled, "--filter", "model=fable", "--filter", "ok=true")
+    assert nothing.wait() == 1
+    text = f"Error: Nothing to resume in '{run_dir}' has model=fable ok=true\n"
+    assert nothing.err.startswith(text)
+
+
 def test_a_label_that_none_has_is_an_error_that_names_those_there_are(
     labelled: str, call: Start
 ) -> None:
-    for command in ("save", "logs", "stop", "wait", "restart"):
+    for command in ("save", "logs", "stop", "wait", "restart", "resume"):
         refused = call(command, labelled, "--filter", "modle=opus")
         assert refused.wait() != 0
         assert "has modle=opus; the labels there are: model, ok, seed" in refused.err

@@ -50,6 +50,7 @@ WITHOUT_FIELD = {
     ("fork", "run_id"): "chooses SOURCE",
     ("fork", "detach"): "how the command itself runs",
     ("fork", "starter_fd"): "how the command runs itself in the background",
+    ("resume", "labels"): "chooses the instances",
     ("resume", "dry_run"): "shows what would be started",
     ("resume", "detach"): "how the command itself runs",
     ("resume", "starter_fd"): "how the command runs itself in the background",

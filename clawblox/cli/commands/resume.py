@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +10,15 @@ import click
 
 from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions
-from clawblox.cli.parameters import existing_run_dir, run_dir_argument
+from clawblox.cli.parameters import choose_names, existing_run_dir, run_dir_arguments
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
 from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
 from clawblox.cli.running.worlds import open_world
+from clawblox.cli.tables.formatting import format_labels, shorten_path, suggest
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.rundir.interrupted import Interruption
+from clawblox.results import Labels
+from clawblox.rundir.interrupted import Interruption, interrupted_names
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.world.async_world import AsyncWorld
 
@@ -43,8 +45,7 @@ __all__ = ["command"]
     resume.
     """,
 )
-@run_dir_argument
-@click.argument("names", metavar="[INSTANCE]...", nargs=-1)
+@run_dir_arguments
 @options_from(ResumeOptions, "options")
 @click.option(
     "--dry-run",
@@ -60,6 +61,7 @@ def command(
     *,
     run_dir: str,
     names: tuple[str, ...],
+    labels: Labels,
     options: ResumeOptions,
     dry_run: bool,
     orchestrator_options: OrchestratorOptions,
@@ -74,23 +76,36 @@ def command(
     \f
     Raises:
         ClawbloxError: There is nothing to resume; or instances failed to start.
-        UsageError: Instances of several worlds were interrupted, or a name is wrong.
+        UsageError: Instances of several worlds were interrupted; or a name or a label is wrong.
     """
     directory = resolve_run_dir(existing_run_dir(run_dir))
-    found = find(directory, names, is_preview=dry_run)
+    chosen = _choose(directory, names, labels)
+    found = find(directory, chosen, is_preview=dry_run)
     require_interrupted(found, directory)
     world = _open_world_of(found)
     show_interruption(found, directory)
     if dry_run:
         return
     start = partial(
-        world.resume_all, directory, instances=names or None, env=options.env, _found=found
+        world.resume_all, directory, instances=chosen or None, env=options.env, _found=found
     )
     count = len(found.instances)
     batch_run = BatchRun(
         world, directory, count, start, orchestrator_options, starter_fd, verb="Resuming"
     )
     run_batch(ctx, batch_run, detach=detach)
+
+
+def _choose(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str]:
+    """Return the names of the instances that are meant; none means all that were interrupted."""
+    chosen = choose_names(run_dir, names, labels)
+    if not labels or names:
+        return chosen
+    interrupted = set(interrupted_names(run_dir))
+    if not (found := [name for name in chosen if name in interrupted]):
+        text = f"Nothing to resume in '{shorten_path(run_dir)}' has {format_labels(labels)}"
+        raise ClawbloxError(text, hint=f"{suggest('ps', run_dir)} shows what is there")
+    return found
 
 
 def _open_world_of(found: Interruption) -> AsyncWorld:

@@ -25,8 +25,8 @@ __all__ = ["format_forks", "render_lineage", "to_ascii"]
 
 _MAX_INDENTS: Final = 6
 _MAX_NAME: Final = 22
-_MIN_STATE: Final = 24
-"""Columns that a state may always have; on a wide terminal, a quarter of the line."""
+_MIN_STATE, _STATE_SHARE = 24, 0.35
+"""Columns that a state may always have, and the share of a line that it may have at most."""
 _MIN_AXIS: Final = 24
 _STUB: Final = 3
 """Columns after the last save of a line: two of the line, and how it ends."""
@@ -125,7 +125,7 @@ class _Page:
     def of(cls, layout: Layout, columns: int) -> _Page:
         names = max((text_width(_label(lane.instance)) for lane in layout.lanes), default=0)
         words = (_AXIS_WORDS[layout.is_simulated], *map(_state, layout.lanes))
-        states = min(max(map(text_width, words)), max(_MIN_STATE, columns // 4))
+        states = min(max(map(text_width, words)), max(_MIN_STATE, int(columns * _STATE_SHARE)))
         axis_width = max(_MIN_AXIS, columns - names - states - 4 - _STUB - _PAD)
         return cls(layout, names, axis_width, states)
 

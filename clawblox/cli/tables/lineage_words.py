@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from clawblox.cli.tables.formatting import count_words, format_bytes, format_exit, printable
+from clawblox.cli.tables.formatting import (
+    count_words,
+    format_bytes,
+    format_exit,
+    format_labels,
+    printable,
+)
 from clawblox.cli.tables.lineage_layout import Branch, Turn
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life, LineageSave
@@ -38,8 +44,7 @@ def describe_state(instance: InstanceLineage) -> str:
     words = " ".join(filter(None, (instance.state or "not known", end)))
     if instance.restarts:
         words += f", {count_words(instance.restarts, 'restart')}"
-    labels = ", ".join(f"{key}={value}" for key, value in sorted(instance.labels.items()))
-    return printable(f"{words}; {labels}" if labels else words)
+    return printable("; ".join(filter(None, (words, format_labels(instance.labels)))))
 
 
 def describe_saves(saves: Sequence[LineageSave]) -> list[str]:
