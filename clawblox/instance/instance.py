@@ -348,7 +348,8 @@ class Instance:
         self._running = running
         self.started_at, self.restarts = record.started_at, record.restarts
         self._wanted_port = record.port
-        self._written, self.run_id = record, record.run_id
+        self.run_id = record.run_id
+        self.write_record("ready")  # which tells other processes whom to ask now
 
     # -- watching and releasing ---------------------------------------------------------
 

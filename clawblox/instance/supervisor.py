@@ -65,6 +65,7 @@ class Supervisor:
         ends_on_purpose: Whether its end, if it still lives, is meant: a resume leaves it alone.
         has_died: Whether it has ended by itself after it was ready, and is not restarted.
         source: What it is restarted from.
+        restart_lock: Held by the one restart on request that is under way.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Supervisor:
         self._grace: Grace | None = None
         self._request: RestartRequest | None = None
         self._interruptible = anyio.CancelScope()
-        self._restart_lock = anyio.Lock()
+        self.restart_lock = anyio.Lock()
         self._is_unresponsive = False
         self._has_finished = False
         self._result = StopResult(instance.name, "not_running")
@@ -170,7 +171,7 @@ class Supervisor:
 
         Cancellation: a restart that has begun goes on.
         """
-        async with self._restart_lock:
+        async with self.restart_lock:
             launch = await self.source.require_launch(from_save=not fresh)
             if self.lifecycle.state not in (State.READY, State.RESTARTING):
                 raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")

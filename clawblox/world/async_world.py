@@ -131,7 +131,8 @@ class AsyncWorld(WorldMetadata):
     def attach(cls, run_dir: str | Path) -> Self:
         """Return the world whose detached instances run in a run directory. Blocks.
 
-        Entering the block adopts them, and leaving it leaves them running.
+        Entering the block adopts them, and leaving it leaves them running. Meanwhile the options of
+        their starts hold: they are restarted as these say.
 
         Args:
             run_dir: The run directory.
@@ -655,7 +656,7 @@ class AsyncWorld(WorldMetadata):
         return await fleet.tasks.own(partial(fleet.stop, instance, _check_grace(grace_seconds)))
 
     async def wait(self, instance: str | None = None) -> WorldExit:
-        """Wait until an instance has ended for good: restarts by its policy are waited for.
+        """Wait until an instance has ended for good; it waits through restarts.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
@@ -704,7 +705,7 @@ class AsyncWorld(WorldMetadata):
             WorldStartError: It did not get ready again, or was stopped meanwhile. What follows is
                 up to its restart policy.
 
-        Cancellation: a restart that has begun goes on, but one that had died is ended.
+        Cancellation: a restart that has begun goes on; an instance that had died is ended again.
         """
         fleet = self._open_fleet()
         started = await restart(

@@ -46,9 +46,12 @@ async def restart(
             if not supervisor.has_died:  # else it died meanwhile
                 raise
     await supervisor.wait_ended()
-    return await fleet.tasks.own(
-        partial(_revive, fleet, supervisor, fresh=fresh), undo=fleet.undo_start
-    )
+    async with supervisor.restart_lock:
+        latest = fleet.find(supervisor.instance.name)
+        if latest is supervisor:  # else another request has brought it back
+            revive = partial(_revive, fleet, supervisor, fresh=fresh)
+            return await fleet.tasks.own(revive, undo=fleet.undo_start)
+    return await latest.wait_started()
 
 
 async def _save_first(fleet: Fleet, supervisor: Supervisor) -> None:

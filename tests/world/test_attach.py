@@ -9,10 +9,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, RunLockedError, UsageError
+from clawblox import AsyncWorld, RunLockedError, UsageError, WorldExit
+from clawblox.concurrency.batch import Outcome
+from clawblox.rundir.operations import restart_instances, stop_instances
+from clawblox.rundir.requests import Restarted
 from tests.running import next_event
 from tests.starting import DEADLINE_S
-from tests.support import all_processes, ask, is_alive, is_listening, make_world
+from tests.support import all_processes, ask, is_alive, is_listening, make_world, marked_processes
 
 pytestmark = pytest.mark.anyio
 
@@ -96,3 +99,21 @@ async def test_a_detached_instance_keeps_its_name(tmp_path: Path) -> None:
         assert (await world.start(run_dir=run)).name == "w001"
     async with AsyncWorld.attach(run) as world:
         await world.stop()
+
+
+async def test_other_processes_reach_an_attached_instance_through_its_new_orchestrator(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start(run_dir=run, detach=True, restart="fresh")
+    async with AsyncWorld.attach(run) as world:
+        outcomes: list[Outcome[Restarted]] = []
+        await restart_instances(
+            run, ["w000"], save=False, fresh=True, grace_seconds=10, on_restarted=outcomes.append
+        )
+        assert [outcome.error for outcome in outcomes] == [None]
+        await stop_instances(run, grace_seconds=10)
+        assert world.instances == ()
+        assert await world.wait("w000") == WorldExit(status=0)
+    assert not marked_processes()

@@ -290,6 +290,22 @@ async def test_concurrent_restarts_take_turns(tmp_path: Path) -> None:
         assert marked_processes() == {pids[-1]}
 
 
+async def test_concurrent_restarts_of_a_dead_instance_are_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as (world, started):
+        os.kill(started.pid, signal.SIGKILL)
+        await world.wait()
+        pids: set[int] = set()
+
+        async def restart() -> None:
+            pids.add((await world.restart("w000")).pid)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(restart)
+        assert marked_processes() == pids
+        assert len(restarts_of(started.run_dir)) == 1
+
+
 async def test_a_cancelled_restart_goes_on(tmp_path: Path) -> None:
     async with running(tmp_path, "--slow-stop", "0.2") as (world, started):
         async with anyio.create_task_group() as tasks:
