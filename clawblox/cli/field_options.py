@@ -176,7 +176,9 @@ def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> obje
     except ConfigError as error:
         name, _, variable = str(error.key).partition(".")
         value = f"{error.value:g}" if isinstance(error.value, float) else repr(error.value)
-        shows_value = not variable and error.value not in (None, "")  # a variable may be a secret
+        is_said = ", not " in error.message
+        # The value of a variable may be a secret.
+        shows_value = not (is_said or variable or error.value in (None, ""))
         message = f"{error.message}, not {value}" if shows_value else error.message
         raise click.BadParameter(message, ctx, options[name]) from error
 

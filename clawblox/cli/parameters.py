@@ -91,7 +91,7 @@ class CountType(click.types.IntParamType):
         try:
             return check_count(number, "", at_least=self._at_least, at_most=self._at_most)
         except ConfigError as error:
-            self.fail(f"{error.message}, not {number}", param, ctx)
+            self.fail(error.message, param, ctx)
 
 
 class SecondsType(click.types.FloatParamType):

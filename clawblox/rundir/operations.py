@@ -182,7 +182,7 @@ async def restart_instances(
     owned, free = await run_blocking(_group_by_socket, run_dir, records)
     asked = {"save": save, "fresh": fresh, "grace_seconds": grace_seconds}
     if not names and not owned:
-        raise _no_orchestrator("no orchestrator runs in it", run_dir)
+        raise _no_orchestrator(f"no orchestrator runs in {run_dir}", run_dir)
     for record in free if names else ():
         error = _no_orchestrator("its orchestrator does not run any more", run_dir, record.name)
         on_restarted(Outcome(record.name, error=error))
@@ -194,7 +194,7 @@ async def restart_instances(
 
 def _no_orchestrator(message: str, run_dir: Path, *names: str) -> ClawbloxError:
     words = shlex.join(("clawblox", "resume", str(run_dir), *names))
-    return ClawbloxError(f"{message}, so nothing can restart it", hint=f"resume it: {words}")
+    return ClawbloxError(f"{message}, so nothing can be restarted", hint=f"to go on: {words}")
 
 
 # -- forks --------------------------------------------------------------------------------------

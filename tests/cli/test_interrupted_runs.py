@@ -132,6 +132,9 @@ def test_up_refuses_a_run_that_was_interrupted_until_it_is_told_what_to_do(
     first = f"Error: '{run_dir}' has 3 interrupted instances: w000, w001, w002\n"
     assert refused.err.startswith(first)
     assert "--continue resumes them; --fresh starts new ones" in refused.err
+    nowhere = call("up", words[1], "--continue")
+    assert nowhere.wait() == 2
+    assert nowhere.err.startswith("Error: --continue needs the run directory of the interrupted")
     goes_on = start(*words, "--continue")
     goes_on.wait_for("3 instances ready after")
     assert "Resuming 3 of 4 instances of" in goes_on.out

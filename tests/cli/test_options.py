@@ -157,7 +157,17 @@ def test_a_wrong_value_is_refused_by_the_class_and_the_option_is_named(
     message = refusal.value.format_message()
     assert f"'{flag}'" in message
     assert complaint.value.message in message
-    assert not text or message.endswith((f" not {text!r}", f" not {text}"))
+    shown = {f" not {one}" for one in (text, repr(text), repr(value))}
+    assert not text or message.endswith(tuple(shown))
+    assert message.count(", not ") <= 1
+
+
+@pytest.mark.parametrize("words", [("up", "--count", "0"), ("logs", "--tail", "-1")])
+def test_a_wrong_count_is_said_once(call: Start, words: tuple[str, ...]) -> None:
+    refused = call(*words)
+    assert refused.wait() == 2
+    assert refused.err.endswith(f", not {words[-1]}\n")
+    assert refused.err.count(", not ") == 1
 
 
 def test_a_variable_that_the_world_contract_sets_is_refused() -> None:

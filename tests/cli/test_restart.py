@@ -118,7 +118,7 @@ def test_without_an_orchestrator_nothing_is_restarted(serve: Serve, call: Start)
     assert f"clawblox resume {served.run_dir} w000" in named.err
     every = call("restart", served.run_dir)
     assert every.wait() == 1
-    assert every.err.startswith("Error: no orchestrator runs in it")
+    assert every.err.startswith(f"Error: no orchestrator runs in {served.run_dir}, so nothing can ")
     contradiction = call("restart", served.run_dir, "--fresh", "--save")
     assert contradiction.wait() == 2
 

@@ -25,6 +25,7 @@ from clawblox.cli.running.worlds import open_world
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import ManyOptions
+from clawblox.errors import UsageError
 from clawblox.results import StartedWorld
 from clawblox.rundir.interrupted import interrupted_names, set_aside
 from clawblox.rundir.paths import resolve_run_dir
@@ -105,10 +106,16 @@ def command(
     \f
     Raises:
         ClawbloxError: Instances failed to start, or ended by themselves.
-        UsageError: Instances were interrupted in the run directory, and no option says what to do.
+        UsageError: Instances were interrupted in the run directory, and no option says what to do;
+            or --continue does not say where.
     """
     opened = open_world(world)
     given = outer_run_dir(os.environ) if run_dir is None else Path(run_dir).absolute()
+    if choice == "continue" and given is None:
+        raise UsageError(
+            "--continue needs the run directory of the interrupted run",
+            hint="give it with --run-dir; clawblox ps -a shows what has ended",
+        )
     with opened_run_dir(opened, given) as directory:
         place = resolve_run_dir(directory)
         choice = choose(place, choice)
