@@ -131,9 +131,9 @@ PIECES = st.sampled_from(
 
 @given(st.text() | st.lists(PIECES | st.text(max_size=3)).map("".join))
 def test_looking_for_inputs_never_fails(text: str) -> None:
-    for example in find_examples(text):
-        assert example.type
-        assert "\n" not in str(example)
+    for found in find_examples(text):
+        assert found.type
+        assert "\n" not in str(found)
 
 
 # --------------------------------------------------------------------------- paths and values
