@@ -304,10 +304,10 @@ class _AnswerReader:
     """Reads the answers of one connection; the parser calls the ``on_`` methods."""
 
     def __init__(self) -> None:
-        import httptools
+        from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-        self._parser = httptools.HttpResponseParser(self)
-        self._refusals = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+        self._parser = HttpResponseParser(self)
+        self._refusals = (HttpParserError, HttpParserUpgrade)
         self.is_complete = False
 
     def begin(self, request: Request, max_body_bytes: int) -> None:

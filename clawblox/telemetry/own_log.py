@@ -25,10 +25,10 @@ class OwnLog:
 
     def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - structlog's own methods
         try:
-            import structlog
-        except OSError:
+            from structlog import get_logger
+        except (OSError, ImportError):  # the latter while it fails to load in another thread
             return _drop
-        return getattr(structlog.get_logger(self._name), method)
+        return getattr(get_logger(self._name), method)
 
 
 def _drop(_event: str, **_fields: object) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
+import pytest
 import structlog
 
 from clawblox.telemetry.own_log import OwnLog
@@ -56,3 +58,11 @@ def test_without_a_free_descriptor_a_line_is_dropped_and_fails_nothing() -> None
     result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
     assert "written" in result.stdout
     assert "dropped" not in result.stdout
+
+
+def test_a_line_is_dropped_while_another_thread_fails_to_load_structlog(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # That thread leaves the other ones a module without its names.
+    monkeypatch.setitem(sys.modules, "structlog", ModuleType("structlog"))
+    OwnLog("x").warning("dropped")
