@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clawblox.cli.playing.differences import (
@@ -131,9 +131,9 @@ PIECES = st.sampled_from(
 
 @given(st.text() | st.lists(PIECES | st.text(max_size=3)).map("".join))
 def test_looking_for_inputs_never_fails(text: str) -> None:
-    for example in find_examples(text):
-        assert example.type
-        assert "\n" not in str(example)
+    for found in find_examples(text):
+        assert found.type
+        assert "\n" not in str(found)
 
 
 # --------------------------------------------------------------------------- paths and values
@@ -195,6 +195,7 @@ def test_every_value_is_shown_without_control_characters(
 
 
 @given(values)
+@example([{"a": 1, "": 2}, {"a": 3, "": 4}])
 def test_colours_change_nothing_else(value: Any) -> None:
     painted = format_value(value, width=40, paint=lambda _kind, text: f"\0{text}\1")
     plain = [line.replace("\0", "").replace("\1", "") for line in painted]

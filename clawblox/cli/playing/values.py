@@ -240,7 +240,7 @@ class _Layout:
         return True
 
     def _painted(self, pieces: Iterable[tuple[Kind, str]]) -> str:
-        return "".join(self.paint(kind, text) for kind, text in pieces)
+        return "".join(self.paint(kind, text) for kind, text in pieces if text)
 
 
 def _length(pieces: Iterable[tuple[Kind, str]]) -> int:
