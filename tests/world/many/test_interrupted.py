@@ -84,7 +84,7 @@ async def test_the_claim_of_an_interrupted_start_is_released(
         await anyio.wait_all_tasks_blocked()
         may_return.set()
 
-    monkeypatch.setattr("clawblox.world.fleet.claim_run", claim)
+    monkeypatch.setattr("clawblox.world.planning.claim_run", claim)
     async with (
         AsyncWorld(dir=make_world(tmp_path)) as world,
         anyio.create_task_group() as tasks,
