@@ -102,7 +102,7 @@ async def test_the_session_is_created_and_ends_with_its_only_window(
         assert not is_listening(started.port)
         assert not marked_processes()
     left = {path.name for path in (tmp_path / "run" / "logs").iterdir()}
-    assert left == {"w000.log"}
+    assert left == {"w000.log", "w000.log.index"}
 
 
 async def test_a_session_that_exists_keeps_its_windows(tmp_path: Path, tmux: Tmux) -> None:
@@ -171,7 +171,7 @@ async def test_sidecars_have_windows_that_end_with_the_world(tmp_path: Path, tmu
         assert (await world.stop()).rung == "terminated"
         assert windows(tmux) == []
     logs = {path.name for path in started.log_file.parent.iterdir()}
-    assert logs == {"w000.log", "w000-frontend.log", "w000-feed.log"}
+    assert logs == {"w000.log", "w000.log.index", "w000-frontend.log", "w000-feed.log"}
 
 
 HOSTILE = """
