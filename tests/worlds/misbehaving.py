@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -579,12 +580,13 @@ class Server:
     def serve(self) -> NoReturn:
         while True:
             try:
+                wait_for_signal(self.listener)
                 connection, _ = self.listener.accept()
-            except OSError:
+            except (OSError, ValueError):
                 break  # closed by request
             in_background(self.serve_peer, connection)
         while True:
-            signal.pause()
+            wait_for_signal()
 
     def serve_peer(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -785,6 +787,20 @@ def obey_sigterm(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN if options.ignore_sigterm else stop)
 
 
+def note_signals() -> None:
+    """Have signals wake `wait_for_signal`, even one that arrives just before it blocks."""
+    global noted_signals, signals_to_note
+    noted_signals, signals_to_note = socket.socketpair()
+    signals_to_note.setblocking(False)
+    signal.set_wakeup_fd(signals_to_note.fileno(), warn_on_full_buffer=False)
+
+
+def wait_for_signal(*sockets: socket.socket) -> None:
+    """Wait for a signal, or until one of the sockets can be read."""
+    while not set(select.select([noted_signals, *sockets], [], [])[0]).intersection(sockets):
+        noted_signals.recv(64)
+
+
 def dump_process(path: str) -> None:
     """Write down everything that the launcher decides about a process."""
     names = (
@@ -917,7 +933,7 @@ def start_background(options: argparse.Namespace) -> None:
 def wait_forever(options: argparse.Namespace) -> NoReturn:
     start_background(options)
     while True:
-        signal.pause()
+        wait_for_signal()
 
 
 def serve(options: argparse.Namespace) -> NoReturn:
@@ -945,6 +961,7 @@ def main() -> NoReturn:
     obey_sigterm(options)
     if options.dump:
         dump_process(options.dump)
+    note_signals()  # after the list of descriptors that were inherited
     if options.pid_file:
         write_file(options.pid_file, str(os.getpid()))
     say(f"counter world, process {os.getpid()}")
