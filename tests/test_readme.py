@@ -19,16 +19,19 @@ TIMEOUT_S = 60
 
 
 @pytest.mark.parametrize("page", examples.PAGES, ids=lambda page: page.name)
-def test_the_examples_of_a_page_print_what_it_shows_and_those_of_the_readme_run_again(
-    page: Path, tmp_path: Path
-) -> None:
+def test_the_examples_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
     shown = examples.find_examples(page)
     for example, printed in zip(shown, examples.run_examples(shown, tmp_path), strict=True):
         assert printed.strip(), example.code
         if example.output:
             again = f"run python -m docs.examples\n{example.code}\n{printed}"
             assert examples.is_alike(example.output, printed), again
-    if page.name == "README.md":  # it promises that they can be run as often as one likes
+
+
+@pytest.mark.thorough
+def test_the_examples_of_the_readme_can_be_run_as_often_as_one_likes(tmp_path: Path) -> None:
+    shown = examples.find_examples(ROOT / "README.md")
+    for _ in range(2):
         assert all(output.strip() for output in examples.run_examples(shown, tmp_path))
 
 

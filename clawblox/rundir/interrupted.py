@@ -155,7 +155,7 @@ def read_saves(record: InstanceRecord) -> tuple[SavedSnapshot, ...]:
         manifest = read_manifest(Path(record.instance_dir))
     except ManifestError:
         return ()
-    return tuple(_saves_of(manifest, record))
+    return tuple(_list_saves(manifest, record))
 
 
 def interrupted_names(run_dir: Path) -> list[str]:
@@ -271,7 +271,7 @@ class _Reading:
             found: _Found = (), f"it has no save that is known: {manifest.message}"
             manifest = Manifest(Path())
         else:
-            found = _find_good_save(tuple(_saves_of(manifest, record)))
+            found = _find_good_save(tuple(_list_saves(manifest, record)))
         saves, reason = found
         return Interrupted(
             record,
@@ -308,9 +308,9 @@ def _check_origin(path: str | None, sha256: str | None) -> str | None:
     return None
 
 
-def _saves_of(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSnapshot]:
+def _list_saves(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSnapshot]:
     """Yield the saves of an instance's run that were not removed on purpose, oldest first."""
-    for entry in _entries_of(manifest.checkpoints, record.run_id):
+    for entry in _list_entries(manifest.checkpoints, record.run_id):
         is_its = entry.get("instance") == record.name and "removed_at" not in entry
         if is_its and entry.get("sha256"):
             yield SavedSnapshot(
@@ -341,13 +341,13 @@ def _next_number(record: InstanceRecord, manifest: Manifest) -> int:
     never_began = record.state in ("planned", "interrupted") and record.pid == 0
     if never_began and not record.restarts:
         return 0
-    noted = [entry.get("number") for entry in _entries_of(manifest.restarts, record.run_id)]
+    noted = [entry.get("number") for entry in _list_entries(manifest.restarts, record.run_id)]
     # A restart that was planned and not begun does not count, unless the manifest has it.
     begun = record.restarts - never_began
     return max(begun, *(number for number in noted if type(number) is int), 0) + 1
 
 
-def _entries_of(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry]:
+def _list_entries(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry]:
     # A world may have put anything there.
     return (one for one in entries if isinstance(one, Mapping) and one.get("run_id") == run_id)
 

@@ -82,7 +82,7 @@ def command(
     chosen = _choose(directory, names, labels)
     found = find(directory, chosen, is_preview=dry_run)
     require_interrupted(found, directory)
-    world = _open_world_of(found)
+    world = _open_its_world(found)
     show_interruption(found, directory)
     if dry_run:
         return
@@ -108,7 +108,7 @@ def _choose(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str
     return found
 
 
-def _open_world_of(found: Interruption) -> AsyncWorld:
+def _open_its_world(found: Interruption) -> AsyncWorld:
     """Return the world of the instances that go on."""
     worlds = _group_by_world(found)
     if len(worlds) > 1:
