@@ -52,7 +52,7 @@ def run_of(name: str, parent: tuple[str, int] | None = None, **more: Any) -> dic
     return run
 
 
-def restart_of(
+def make_restart(
     name: str, at: int, source: int | None, *, by: str | None = None, **more: Any
 ) -> dict[str, Any]:
     """Return the entry of a restart at a second, from a save of the instance or fresh."""
@@ -110,7 +110,7 @@ _entries = st.one_of(
         lambda entry, odd: {**entry, **odd},
         st.one_of(
             st.builds(save_of, st.sampled_from(NAMES), st.integers(0, 3), st.integers(-5, 5)),
-            st.builds(restart_of, st.sampled_from(NAMES), st.integers(0, 3), _numbers),
+            st.builds(make_restart, st.sampled_from(NAMES), st.integers(0, 3), _numbers),
         ),
         _odd,
     ),

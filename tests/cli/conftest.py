@@ -183,6 +183,11 @@ def look(run_dir: Path) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in found}
 
 
+def find_port(run: str) -> int:
+    """Return the port of the first instance of a run."""
+    return int(look(Path(run))["w000"]["port"])
+
+
 @attrs.define
 class Served:
     """A world in the foreground of a ``clawblox run``."""

@@ -13,7 +13,7 @@ import pytest
 from clawblox.cli.playing.sessions import KeptSession
 from clawblox.errors import ConfigError
 from clawblox.rundir.records import read_record
-from tests.cli.conftest import Start, assert_nothing_runs, look
+from tests.cli.conftest import Start, assert_nothing_runs, find_port, look
 from tests.support import ask, make_world, wait_until
 
 UNKNOWN = "0123456789abcdef"
@@ -30,12 +30,8 @@ def run(start: Start, tmp_path: Path, run_dir: Path) -> Iterator[str]:
     assert_nothing_runs()
 
 
-def port_of(run: str) -> int:
-    return int(look(Path(run))["w000"]["port"])
-
-
 def requests(run: str, path: str) -> list[Any]:
-    received = ask(port_of(run), "GET", "/__requests").json()
+    received = ask(find_port(run), "GET", "/__requests").json()
     return [one for one in received if one["path"] == path]
 
 
@@ -100,7 +96,7 @@ def test_what_cannot_be_sent_is_refused_before_the_agent_joins(run: str, call: S
 
 def test_an_agent_speaks_before_it_acts(run: str, call: Start) -> None:
     call("act", run, "w000", "add", "--say", "hello", "--as", "red")
-    paths = [one["path"] for one in ask(port_of(run), "GET", "/__requests").json()]
+    paths = [one["path"] for one in ask(find_port(run), "GET", "/__requests").json()]
     assert [path for path in paths if path in ("/chat", "/input", "/observe")] == [
         "/chat",
         "/input",
@@ -121,7 +117,7 @@ def test_leave_ends_the_agent(run: str, call: Start) -> None:
 
 def test_a_new_agent_joins_a_world_that_has_forgotten_the_old_one(run: str, call: Start) -> None:
     call("act", run, "w000", "add", "--as", "red")
-    ask(port_of(run), "POST", "/__die?signal=SIGKILL")
+    ask(find_port(run), "POST", "/__die?signal=SIGKILL")
     wait_until(lambda: look(Path(run))["w000"]["restarts"] == 1, what="a restart")
     wait_until(lambda: look(Path(run))["w000"]["state"] == "ready", what="it is ready")
     command = call("act", run, "w000", "--as", "red")

@@ -31,8 +31,8 @@ from tests.cli.conftest import Start, look
 from tests.lineages import (
     NAMES,
     listings,
+    make_restart,
     manifests,
-    restart_of,
     run_of,
     save_of,
     write_manifest,
@@ -66,7 +66,7 @@ def family(run: Path) -> Lineage:
         "w001": {
             "run": run_of("w001"),
             "checkpoints": [save_of("w001", at) for at in (3, 6, 9, 14)],
-            "restarts": [restart_of("w001", 11, 6)],
+            "restarts": [make_restart("w001", 11, 6)],
         },
         "w002": {"run": run_of("w002", ("w000", 4), status="failed")},
         "w003": {"run": run_of("w003", ("w000", 8)), "checkpoints": [save_of("w003", 12)]},
@@ -165,7 +165,7 @@ def test_saves_at_one_place_share_a_ring_that_tells_of_all(tmp_path: Path) -> No
 
 
 def test_many_deaths_at_one_place_are_counted(tmp_path: Path) -> None:
-    restarts = [restart_of("w000", 10 + number, 4, number=number) for number in range(7)]
+    restarts = [make_restart("w000", 10 + number, 4, number=number) for number in range(7)]
     document = {"run": run_of("w000"), "checkpoints": [save_of("w000", 4)], "restarts": restarts}
     root = parse(draw_lineage(read_lineage(write_run(tmp_path, {"w000": document})), title="r"))
     assert groups(root)["death"] == 4
@@ -190,7 +190,7 @@ def test_a_save_without_a_simulation_time_is_where_the_one_before_it_is(tmp_path
 
 def test_lost_saves_and_earlier_runs_are_on_branches(tmp_path: Path) -> None:
     saves = [save_of("w000", 2, run_id="older"), *(save_of("w000", at) for at in (3, 6, 9, 14))]
-    restarts = [restart_of("w000", 8, 3), restart_of("w000", 11, 6)]
+    restarts = [make_restart("w000", 8, 3), make_restart("w000", 11, 6)]
     document = {"run": run_of("w000"), "checkpoints": saves, "restarts": restarts}
     (lane,) = lay_out(read_lineage(write_run(tmp_path, {"w000": document}))).lanes
     assert [ring.at for ring in lane.rings] == [3, 6, 14]
@@ -234,7 +234,7 @@ def test_labels_do_not_overlap_however_many_instances_there_are(tmp_path: Path, 
         name: {
             "run": run_of(name, (names[number // 2], 1 + number % 3) if number else None),
             "checkpoints": [save_of(name, at) for at in range(1, 4)],
-            "restarts": [restart_of(name, 5, number % 3 + 1)] * (number % 2),
+            "restarts": [make_restart(name, 5, number % 3 + 1)] * (number % 2),
         }
         for number, name in enumerate(names)
     }
@@ -255,7 +255,7 @@ def test_the_text_shows_lanes_forks_and_lost_lives(tmp_path: Path) -> None:
 
 def test_a_fork_of_a_lost_save_begins_at_the_line_of_the_branch(tmp_path: Path) -> None:
     saves = [save_of("w000", at) for at in (2, 4, 8)]
-    restarts = [restart_of("w000", 5, None), restart_of("w000", 9, None)]
+    restarts = [make_restart("w000", 5, None), make_restart("w000", 9, None)]
     documents = {
         "w000": {"run": run_of("w000"), "checkpoints": saves, "restarts": restarts},
         "w001": {"run": run_of("w001", ("w000", 8))},

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Command, Start, assert_nothing_runs, look
+from tests.cli.conftest import Command, Start, assert_nothing_runs, find_port, look
 from tests.cli.terminal import CTRL_C, Terminal, terminal
 from tests.support import ask, make_world, wait_until
 
@@ -55,23 +55,19 @@ def type_line(command: Command, line: str) -> None:
     os.write(command.process.stdin.fileno(), f"{line}\n".encode())
 
 
-def port_of(run: str) -> int:
-    return int(look(Path(run))["w000"]["port"])
-
-
-def paths_of(run: str) -> list[str]:
+def list_paths(run: str) -> list[str]:
     """Return what an instance was asked, in order; looks for chat messages are left out."""
-    received = ask(port_of(run), "GET", "/__requests").json()
+    received = ask(find_port(run), "GET", "/__requests").json()
     return [one["path"] for one in received if one["path"] not in ("/chat/messages", "/api.md")]
 
 
 def join(run: str, name: str = "rocky") -> dict[str, str]:
-    return {"X-Session": ask(port_of(run), "POST", f"/join?name={name}").json()["session"]}
+    return {"X-Session": ask(find_port(run), "POST", f"/join?name={name}").json()["session"]}
 
 
 def say(run: str, headers: dict[str, str], text: str) -> None:
     body = json.dumps({"content": text}).encode()
-    assert ask(port_of(run), "POST", "/chat", body=body, headers=headers).status == 200
+    assert ask(find_port(run), "POST", "/chat", body=body, headers=headers).status == 200
 
 
 # ------------------------------------------------------------------------------------ scripts
@@ -94,7 +90,7 @@ def test_the_lines_of_a_script_are_commands(run: str, call: Start) -> None:
         "5",
         "lena: hello",
     ]
-    assert paths_of(run)[-1] == "/leave"
+    assert list_paths(run)[-1] == "/leave"
 
 
 def test_a_failed_line_makes_the_status_1_and_the_next_one_follows(run: str, call: Start) -> None:
@@ -124,14 +120,14 @@ def test_what_others_say_is_shown_as_it_arrives(run: str, pipe: Start) -> None:
     rocky = join(run)
     say(run, rocky, "before")
     command = pipe(run, "--as", "lena")
-    wait_until(lambda: "/observe" in paths_of(run), what="the session has begun")
+    wait_until(lambda: "/observe" in list_paths(run), what="the session has begun")
     type_line(command, "chat")
     command.wait_for("rocky: before")
     for number in range(60):
         say(run, rocky, f"\x1b[31mmessage {number}\nhas two lines")
     command.wait_for("rocky: message 59 has two lines")
     type_line(command, "say mine")
-    wait_until(lambda: paths_of(run).count("/chat") == 62, what="it is said")
+    wait_until(lambda: list_paths(run).count("/chat") == 62, what="it is said")
     say(run, rocky, "after")
     command.wait_for("rocky: after")
     assert "lena: mine" not in command.out
@@ -210,8 +206,8 @@ def test_the_instance_must_be_clear_and_ready(
 
 def test_the_end_of_the_world_ends_the_session(run: str, pipe: Start) -> None:
     command = pipe(run)
-    wait_until(lambda: "/observe" in paths_of(run), what="the session has begun")
-    ask(port_of(run), "POST", "/__die?status=3")
+    wait_until(lambda: "/observe" in list_paths(run), what="the session has begun")
+    ask(find_port(run), "POST", "/__die?status=3")
     assert command.wait() == 1
     first, *log, last = command.err.splitlines()
     assert first == "w000: the world has ended: exit status 3"
@@ -237,7 +233,7 @@ def test_an_agent_goes_on_in_a_world_that_is_restarted(
     type_line(command, "add")
     command.wait_for("counter: 0 -> 1")
     assert call("save", str(run)).wait() == 0
-    ask(port_of(str(run)), "POST", "/__die?signal=SIGKILL")
+    ask(find_port(str(run)), "POST", "/__die?signal=SIGKILL")
     command.wait_for(f"w000 serves again, {words}")
     type_line(command, "add")
     type_line(command, "show counter")
@@ -251,10 +247,10 @@ def test_an_agent_goes_on_in_a_world_that_is_restarted(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_makes_the_agent_leave(run: str, pipe: Start, number: signal.Signals) -> None:
     command = pipe(run)
-    wait_until(lambda: "/observe" in paths_of(run), what="the session has begun")
+    wait_until(lambda: "/observe" in list_paths(run), what="the session has begun")
     command.send(number)
     assert command.wait() == 128 + number
-    assert paths_of(run)[-1] == "/leave"
+    assert list_paths(run)[-1] == "/leave"
 
 
 def test_the_end_of_a_world_that_was_started_for_the_session_ends_it(
@@ -263,7 +259,7 @@ def test_the_end_of_a_world_that_was_started_for_the_session_ends_it(
     command = pipe(str(make_world(tmp_path)), cwd=tmp_path)
     command.wait_for("is ready at")
     (directory,) = (tmp_path / "runs").iterdir()
-    wait_until(lambda: "/observe" in paths_of(str(directory)), what="the session has begun")
+    wait_until(lambda: "/observe" in list_paths(str(directory)), what="the session has begun")
     ask(look(directory)["w000"]["port"], "POST", "/__die?status=3")
     assert command.wait() == 1
     assert "w000: the world has ended: exit status 3\n" in command.err
@@ -320,15 +316,15 @@ def test_a_terminal_has_history_completion_and_messages_above_the_line(
         assert one.wait() == 0
         assert one.shows("Left w000, which goes on.")
         assert one.modes_are_restored
-    assert paths_of(run).count("/input") == 1
-    assert paths_of(run)[-1] == "/leave"
+    assert list_paths(run).count("/input") == 1
+    assert list_paths(run)[-1] == "/leave"
     history = home / "play_history"
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
     with terminal("play", run, "--as", "lena", env=env) as one:
         wait_for_prompt(one)
         one.type(UP)
         one.wait_for("lena@w000> add 5")
-        ask(port_of(run), "POST", "/__die?signal=SIGKILL")
+        ask(find_port(run), "POST", "/__die?signal=SIGKILL")
         assert one.wait() == 1
         assert one.shows("It is not restarted.")
         assert one.modes_are_restored
@@ -337,14 +333,14 @@ def test_a_terminal_has_history_completion_and_messages_above_the_line(
 def test_ctrl_c_ends_a_command_that_takes_too_long(run: str, home: Path) -> None:
     with terminal("play", run, "--as", "lena", env={"CLAWBLOX_HOME": str(home)}) as one:
         wait_for_prompt(one)
-        ask(port_of(run), "POST", "/__set?mute")
+        ask(find_port(run), "POST", "/__set?mute")
         one.type("add\r")
-        wait_until(lambda: paths_of(run).count("/input") == 1, what="the input is sent")
+        wait_until(lambda: list_paths(run).count("/input") == 1, what="the input is sent")
         one.type(CTRL_C)
         one.wait_for("interrupted")
         wait_for_prompt(one, 2)
         one.type(CTRL_D)
-        wait_until(lambda: paths_of(run)[-1] == "/leave", what="the agent leaves")
+        wait_until(lambda: list_paths(run)[-1] == "/leave", what="the agent leaves")
         one.type(CTRL_C)
         assert one.wait() == 130
 
@@ -372,4 +368,4 @@ def test_without_the_extra_the_terminal_edits_the_line(
         one.type(CTRL_D)
         assert one.wait() == 0
         one.assert_left_clean()
-    assert paths_of(run)[-1] == "/leave"
+    assert list_paths(run)[-1] == "/leave"

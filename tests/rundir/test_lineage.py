@@ -26,8 +26,8 @@ from tests.crowd import HANG_S, act, join, join_all, until
 from tests.lineages import (
     NAMES,
     listings,
+    make_restart,
     manifests,
-    restart_of,
     run_of,
     save_of,
     write_manifest,
@@ -170,7 +170,7 @@ def test_the_sync_facade_reads_the_lineage_too(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------ written manifests
 
 
-def lives_of(run: Path, name: str = "w000") -> tuple[Life, ...]:
+def read_lives(run: Path, name: str = "w000") -> tuple[Life, ...]:
     return by_name(read_lineage(run))[name].lives
 
 
@@ -181,8 +181,8 @@ def write_lives(run: Path, saves: Iterable[Any], restarts: Iterable[Any], **more
 
 def test_a_save_belongs_to_the_life_of_its_time(tmp_path: Path) -> None:
     saves = [save_of("w000", number) for number in (1, 2, 5, 6, 9)]
-    restarts = [restart_of("w000", 4, 2), restart_of("w000", 8, 6)]
-    lives = lives_of(write_lives(tmp_path, saves, restarts))
+    restarts = [make_restart("w000", 4, 2), make_restart("w000", 8, 6)]
+    lives = read_lives(write_lives(tmp_path, saves, restarts))
     assert [times(life) for life in lives] == [[1, 2], [5, 6], [9]]
     assert [life.time for life in lives] == [0, 2, 6]
 
@@ -203,7 +203,7 @@ def test_saves_in_the_second_of_a_restart(
         save_of("w000", at, time, path=f"checkpoints/w000-{at if place == 0 else place + 50}.json")
         for place, (at, time) in enumerate(saves)
     ]
-    lives = lives_of(write_lives(tmp_path, entries, [restart_of("w000", 3, source)]))
+    lives = read_lives(write_lives(tmp_path, entries, [make_restart("w000", 3, source)]))
     assert [times(life) for life in lives] == expected
 
 
@@ -223,15 +223,15 @@ def test_saves_in_the_second_of_a_restart(
 def test_what_brought_an_instance_back_tells_how_its_life_had_ended(
     tmp_path: Path, by: str, words: str, begun_by: str, ended_by: str, has_died: bool
 ) -> None:
-    entry = {**restart_of("w000", 4, 1, by=by), "exit": words}
-    before, after = lives_of(write_lives(tmp_path, [save_of("w000", 1)], [entry]))
+    entry = {**make_restart("w000", 4, 1, by=by), "exit": words}
+    before, after = read_lives(write_lives(tmp_path, [save_of("w000", 1)], [entry]))
     assert (after.begun_by, before.ended_by, before.has_died) == (begun_by, ended_by, has_died)
     assert (before.exit, after.exit) == (words, None)
 
 
 def test_the_digest_tells_a_save_whose_path_was_used_again(tmp_path: Path) -> None:
-    entry = restart_of("w000", 4, 1, parent_sha256="digest of another")
-    _, after = lives_of(write_lives(tmp_path, [save_of("w000", 1)], [entry]))
+    entry = make_restart("w000", 4, 1, parent_sha256="digest of another")
+    _, after = read_lives(write_lives(tmp_path, [save_of("w000", 1)], [entry]))
     assert after.origin is not None
     assert (after.origin.instance, after.origin.time) == (None, None)
 
@@ -239,8 +239,8 @@ def test_the_digest_tells_a_save_whose_path_was_used_again(tmp_path: Path) -> No
 def test_entries_of_other_runs_come_first_and_take_nothing_from_the_latest(tmp_path: Path) -> None:
     old = {"run_id": "older"}
     saves = [save_of("w000", 1, **old), save_of("w000", 4, **old), save_of("w000", 8)]
-    restarts = [restart_of("w000", 3, 1, **old), restart_of("w000", 7, None)]
-    lives = lives_of(write_lives(tmp_path, saves, restarts))
+    restarts = [make_restart("w000", 3, 1, **old), make_restart("w000", 7, None)]
+    lives = read_lives(write_lives(tmp_path, saves, restarts))
     told = [(life.run_id, times(life), life.ended_by) for life in lives]
     assert told == [
         ("older", [1], "restart"),
@@ -370,7 +370,7 @@ def test_an_odd_value_of_any_field_costs_no_more_than_its_entry(
     document: dict[str, Any] = {
         "run": run_of("w000", ("w000", 1)),
         "checkpoints": [save_of("w000", 1), save_of("w000", 5, removed_at="2026-06-22T18:01:00Z")],
-        "restarts": [restart_of("w000", 3, 1, by="resume", parent_sha256="digest of w000-1")],
+        "restarts": [make_restart("w000", 3, 1, by="resume", parent_sha256="digest of w000-1")],
     }
     entries = document[section] if section != "run" else [document["run"]]
     for entry in entries:

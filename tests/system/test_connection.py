@@ -56,7 +56,7 @@ async def get(connections: Connections, method: str = "GET", **options: Any) -> 
     )
 
 
-async def answer_of(*pieces: bytes, end: Any = hold, **options: Any) -> tuple[Answer, Server]:
+async def read_answer(*pieces: bytes, end: Any = hold, **options: Any) -> tuple[Answer, Server]:
     """Return what a client makes of one answer, and the server that sent it."""
     with scripted(Script([pieces], end)) as server:
         async with connected(server.url) as connections:
@@ -247,27 +247,27 @@ async def test_an_answer_that_has_no_body_waits_for_none(
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 async def test_a_body_that_only_the_end_of_the_connection_ends_is_marked(version: str) -> None:
-    answer, _ = await answer_of(f"HTTP/{version} 200 OK\r\n\r\n".encode(), b"o", b"k", end=close)
+    answer, _ = await read_answer(f"HTTP/{version} 200 OK\r\n\r\n".encode(), b"o", b"k", end=close)
     assert answer == Answer(200, b"ok", is_delimited=False)
 
 
 @pytest.mark.parametrize("status", [302, 404, 500])
 async def test_every_status_is_an_answer_and_no_redirect_is_followed(status: int) -> None:
     head = f"HTTP/1.1 {status} -\r\nLocation: /api.md\r\nContent-Length: 3\r\n\r\nwhy"
-    answer, server = await answer_of(head.encode())
+    answer, server = await read_answer(head.encode())
     assert answer == Answer(status, b"why")
     assert len(server.requests) == 1
 
 
 async def test_a_body_may_have_exactly_the_bytes_allowed() -> None:
-    answer, _ = await answer_of(OK, max_body_bytes=2)
+    answer, _ = await read_answer(OK, max_body_bytes=2)
     assert answer.body == b"ok"
 
 
 async def test_a_large_body_arrives_whole() -> None:
     body = bytes(range(256)) * 4096
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
-    answer, _ = await answer_of(head, body)
+    answer, _ = await read_answer(head, body)
     assert answer.body == body
 
 
@@ -351,13 +351,13 @@ TRUNCATED = {
 async def test_a_truncated_answer_is_no_answer(kind: str) -> None:
     wire, words = TRUNCATED[kind]
     with pytest.raises(WorldCallError, match=words) as caught:
-        await answer_of(wire, end=close)
+        await read_answer(wire, end=close)
     assert caught.value.status is None, "the world may have died, which is the better error"
 
 
 async def test_a_connection_that_is_reset_is_an_error_of_ours() -> None:
     with pytest.raises(WorldCallError, match="GET /observe failed: "):
-        await answer_of(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", end=reset)
+        await read_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", end=reset)
 
 
 async def test_an_address_where_no_process_listens_gets_no_request() -> None:

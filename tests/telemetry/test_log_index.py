@@ -33,7 +33,7 @@ class Clock:
         log.touch()
 
     def write(self, text: str, *, after: float) -> None:
-        """Append to the log, so many seconds later."""
+        """Append to the log, some seconds later."""
         self.now += int(after * 1e9)
         with self.log.open("a") as file:
             file.write(text)

@@ -20,7 +20,7 @@ from tests.support import ask
 pytestmark = pytest.mark.anyio
 
 
-async def record_of(started: StartedWorld) -> InstanceRecord:
+async def find_record(started: StartedWorld) -> InstanceRecord:
     record = await run_blocking(read_record, started.run_dir, started.name)
     assert record is not None
     return record
@@ -28,7 +28,7 @@ async def record_of(started: StartedWorld) -> InstanceRecord:
 
 async def test_an_agent_joins_acts_and_leaves(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, started):
-        record = await record_of(started)
+        record = await find_record(started)
         with RecordedPlace(started.run_dir, record) as place:
             async with await join_place(place, "red-r003", timeout=10) as agent:
                 assert (agent.name, agent.instance) == ("red", "w000")
@@ -46,7 +46,7 @@ async def test_an_agent_joins_acts_and_leaves(tmp_path: Path) -> None:
 
 async def test_a_call_to_a_dead_world_is_an_error_with_its_last_lines(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, started):
-        with RecordedPlace(started.run_dir, await record_of(started)) as place:
+        with RecordedPlace(started.run_dir, await find_record(started)) as place:
             agent = await join_place(place, "red", timeout=10)
             await run_blocking(ask, started.port, "POST", "/__die?status=3")
             with pytest.raises(WorldExitedError, match=r"^w000: the world ") as error:
@@ -58,7 +58,7 @@ async def test_a_call_to_a_dead_world_is_an_error_with_its_last_lines(tmp_path: 
 
 async def test_a_call_that_fails_in_a_living_world_names_the_instance(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, started):
-        with RecordedPlace(started.run_dir, await record_of(started)) as place:
+        with RecordedPlace(started.run_dir, await find_record(started)) as place:
             agent = await join_place(place, "red", timeout=0.2)
             await run_blocking(ask, started.port, "POST", "/__set?mute")
             with pytest.raises(
@@ -73,7 +73,7 @@ async def test_an_instance_that_came_back_once_is_not_expected_to_come_back_agai
 ) -> None:
     async with running(tmp_path) as (world, started):
         await world.restart()
-        record = await record_of(started)
+        record = await find_record(started)
     assert record.restarts == 1
     for state, policy, is_expected in (
         ("ready", "never", False),

@@ -1,7 +1,7 @@
 """The sessions that ``act`` keeps between its calls, so that they are one agent in the world.
 
 Each is a private file ``<run dir>/.clawblox/act/<instance>/<agent>.json``. The session is the
-agent's key to the world, so nobody else may read it.
+agent's key to the world, so only its user may read it.
 """
 
 from __future__ import annotations

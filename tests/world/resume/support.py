@@ -57,7 +57,7 @@ async def resume(
             return batch, {one.instance: one for one in seen if one.kind == "resuming"}
 
 
-async def record_of(run: Path, name: str) -> InstanceRecord:
+async def find_record(run: Path, name: str) -> InstanceRecord:
     record = await run_sync(read_record, run, name)
     assert record is not None
     return record
@@ -101,9 +101,9 @@ def rewrite_records(run: Path, **changes: Any) -> None:
 __all__ = [
     "Interrupt",
     "edges",
+    "find_record",
     "home",
     "interrupt",
-    "record_of",
     "resume",
     "rewrite_records",
     "run_of",

@@ -20,9 +20,9 @@ from tests.support import ask, free_port, make_world, marked_processes
 from tests.world.resume.support import (
     Interrupt,
     edges,
+    find_record,
     home,
     interrupt,
-    record_of,
     resume,
     run_of,
 )
@@ -83,7 +83,7 @@ async def test_each_goes_on_from_its_last_save_with_its_sessions_and_its_port(
             assert started.instance_dir == before[name].instance_dir
             assert started.resume_path == events[name].detail["resume_path"] == saved.path
             assert events[name].detail["reason"] is None
-            record = await record_of(run, name)
+            record = await find_record(run, name)
             assert (record.restarts, record.run_id) == (number, begun[name]["id"])
             assert record.started_at == begun[name]["started_at"]
             assert (record.options["restart"], record.options["max_restarts"]) == ("checkpoint", 7)
@@ -210,7 +210,7 @@ async def test_a_world_that_refuses_its_snapshot_fails_and_the_others_go_on(
     batch, _ = await resume(directory, run, env={"FLAGS": ""})
     assert list(batch.done) == ["b"]
     assert isinstance(batch.failed["a"], SnapshotRefusedError)
-    record = await record_of(run, "a")
+    record = await find_record(run, "a")
     assert (record.state, record.stopped_on_purpose) == ("failed", False)
 
 
@@ -291,7 +291,7 @@ async def test_restarts_go_on_from_the_saves_before_the_resume(tmp_path: Path, r
     await resume(directory, run, kill)
     told = [(edge["number"], edge["by"]) for edge in edges(run, "w000")]
     assert told == [(1, "resume"), (2, "policy")]
-    assert (await record_of(run, "w000")).restarts == 2
+    assert (await find_record(run, "w000")).restarts == 2
     await resume(directory, run)
     assert [edge["number"] for edge in edges(run, "w000")] == [1, 2, 3]
 

@@ -20,7 +20,7 @@ from tests.crowd import HANG_S, leftovers, look, seeded
 from tests.orchestrators import Orchestrator, orchestrator
 from tests.running import manifest_of
 from tests.support import all_processes, command_line, make_world, wait_until
-from tests.world.resume.support import edges, home, record_of, run_of
+from tests.world.resume.support import edges, find_record, home, run_of
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +114,7 @@ async def survive(tmp_path: Path, count: int, kills: int) -> None:
             for name, started in batch.done.items():
                 check_state(run, name, started.port, begun[name])
                 check_lineage(run, name)
-                assert (await record_of(run, name)).restarts == edges(run, name)[-1]["number"]
+                assert (await find_record(run, name)).restarts == edges(run, name)[-1]["number"]
     assert leftovers(run) == []
 
 

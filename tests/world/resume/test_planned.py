@@ -18,7 +18,7 @@ from clawblox.rundir.status import count_waiting
 from tests.crowd import HANG_S, leftovers
 from tests.orchestrators import orchestrator
 from tests.support import make_world, marked_processes, wait_until_async
-from tests.world.resume.support import interrupt, record_of, resume
+from tests.world.resume.support import find_record, interrupt, resume
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def test_the_record_of_another_process_is_not_hidden(tmp_path: Path, run: 
         async with AsyncWorld(dir=directory) as world:
             batch = await world.start_many([{"name": "red"}, {"name": "blue"}], run_dir=run)
             assert list(batch.failed) == ["red"]
-            assert (await record_of(run, "red")).pid == pid
+            assert (await find_record(run, "red")).pid == pid
         living.tell("end")
         living.process.wait(30)
 

@@ -27,9 +27,9 @@ from tests.world.many.conftest import CROWD_OF
 from tests.world.resume.support import (
     Interrupt,
     edges,
+    find_record,
     home,
     interrupt,
-    record_of,
     resume,
     rewrite_records,
     run_of,
@@ -60,7 +60,7 @@ async def test_what_was_not_stopped_on_purpose_goes_on(tmp_path: Path, run: Path
             await until_over(run, name)
 
     await interrupt(directory, run, specs, end_each)
-    told = {name: await record_of(run, name) for name in names}
+    told = {name: await find_record(run, name) for name in names}
     assert [name for name in names if told[name].stopped_on_purpose] == ["stopped"]
     assert [name for name in names if told[name].has_finished] == ["finished"]
     labels = {name: run_of(run, name)["status"] for name in names}
@@ -162,8 +162,8 @@ async def test_a_start_that_is_cut_short_begins_on_resume(tmp_path: Path, run: P
     with orchestrator(waiting, directory, run) as killed:
         assert killed.hear() == "two"
         killed.kill()
-    assert {(await record_of(run, f"w{at:03}")).state for at in range(2, 5)} == {"planned"}
-    run_ids = {f"w{at:03}": (await record_of(run, f"w{at:03}")).run_id for at in range(5)}
+    assert {(await find_record(run, f"w{at:03}")).state for at in range(2, 5)} == {"planned"}
+    run_ids = {f"w{at:03}": (await find_record(run, f"w{at:03}")).run_id for at in range(5)}
     batch, events = await resume(directory, run)
     assert list(batch.done) == [f"w{at:03}" for at in range(5)]
     assert sorted(events) == ["w000", "w001"]  # the others did not begin before
@@ -187,7 +187,7 @@ async def test_starts_that_were_cancelled_in_their_turn_begin_on_resume(
             await wait_until_async(lambda: len(marked_processes()) > 0)
             scope.cancel()
     for at in range(3):
-        record = await record_of(run, f"w{at:03}")
+        record = await find_record(run, f"w{at:03}")
         assert (record.state in ("failed", "interrupted"), record.stopped_on_purpose) == (
             True,
             False,
@@ -288,7 +288,7 @@ async def test_detached_instances_that_live_are_not_touched(tmp_path: Path, run:
     async with AsyncWorld.attach(run) as world:
         assert sorted(world.instances) == ["w000", "w001"]
         await world.stop_all()
-    record = await record_of(run, "w001")
+    record = await find_record(run, "w001")
     assert (record.options["detach"], record.stopped_on_purpose) == (True, True)
 
 
@@ -367,7 +367,7 @@ async def test_values_of_the_environment_are_needed_again(
     batch, _ = await resume(directory, run, look, env={"TEAM": "blue"})
     assert list(batch.done) == ["a", "b"]
     assert (seen["TEAM"], seen["KEY"]) == ("blue", "ours")
-    assert sorted((await record_of(run, "a")).options["env"]) == ["KEY", "TEAM"]
+    assert sorted((await find_record(run, "a")).options["env"]) == ["KEY", "TEAM"]
     with pytest.raises(ConfigError, match="start sets this variable"):
         await resume(directory, run, env={"WORLD_PORT": "1"})
 

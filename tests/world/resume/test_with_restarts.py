@@ -19,7 +19,7 @@ from tests.crowd import act, join, kinds, look, make_motley_world, until, variab
 from tests.orchestrators import orchestrator
 from tests.running import HANG_S, manifest_of
 from tests.support import make_world, marked_processes, wait_until_async
-from tests.world.resume.support import edges, interrupt, record_of, resume, run_of, until_over
+from tests.world.resume.support import edges, find_record, interrupt, resume, run_of, until_over
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def test_the_restarts_of_all_orchestrators_are_counted_once_and_in_one_lin
         (2, "resume"),
         (3, "request"),
     ]
-    assert (await record_of(run, "w000")).restarts == 3
+    assert (await find_record(run, "w000")).restarts == 3
     (line,) = (await run_sync(read_lineage, run)).instances
     assert line.restarts == 3
     assert [life.begun_by for life in line.lives] == ["start", "request", "resume", "request"]
@@ -81,7 +81,7 @@ async def test_what_clawblox_stop_finds_dead_is_left_alone(tmp_path: Path, run: 
 
     await interrupt(directory, run, 3, die)
     await stop_instances(run, ["w001"], grace_seconds=1)
-    record = await record_of(run, "w001")
+    record = await find_record(run, "w001")
     assert (record.state, record.stopped_on_purpose) == ("exited", True)
     assert list((await resume(directory, run))[0].done) == ["w002"]
     with orchestrator(RESTARTED, directory, tmp_path / "other") as killed:
@@ -104,7 +104,7 @@ async def test_a_restart_that_fails_after_a_good_end_does_not_finish_the_run(
         (directory / "flags").write_text("")
 
     await interrupt(directory, run, 1, break_restart)
-    record = await record_of(run, "w000")
+    record = await find_record(run, "w000")
     assert (record.exit, record.has_finished) == (WorldExit(status=0), False)
     assert run_of(run, "w000")["status"] == "failed"
     assert list((await resume(directory, run))[0].done) == ["w000"]
@@ -164,7 +164,7 @@ async def test_a_client_goes_on_after_each_way_to_bring_its_instance_back(
                 assert (await agent.observe())["counter"] == 4  # it waits for the restart
             for bring_back in (world.restart, world.resume_all):
                 await world.save()
-                os.kill((await record_of(run, "w000")).pid, signal.SIGKILL)
+                os.kill((await find_record(run, "w000")).pid, signal.SIGKILL)
                 await world.wait()
                 with pytest.raises(WorldExitedError, match="has ended"):
                     await agent.observe()
@@ -200,7 +200,7 @@ async def test_labels_go_on_and_a_seed_is_set_only_where_the_run_began(
     _, events = await resume(directory, run, look_at_seeds)
     assert seeds == {"w000": "40", "w001": None}  # the save has its random state
     assert events["w001"].labels == labels
-    assert (await record_of(run, "w001")).options["reseed"] == 41
+    assert (await find_record(run, "w001")).options["reseed"] == 41
     assert run_of(run, "w001")["labels"] == labels
 
 
