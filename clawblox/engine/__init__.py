@@ -2,4 +2,10 @@
 
 It stands on ``luau`` and ``server`` only and is started as a program, like any other world:
 ``python -m clawblox.engine DIR``. `docs/engine.md` explains it.
+
+- ``instances``: the data model, objects in a tree.
+- ``signals``: events of instances.
+- ``scheduler``: threads that wait, and what happens when a script fails.
+- ``slots``: Luau values that the engine holds, in a snapshot.
+- ``errors``: exceptions, and text at the edges.
 """
