@@ -2,4 +2,12 @@
 
 It stands on ``luau`` and ``server`` only and is started as a program, like any other world:
 ``python -m clawblox.engine DIR``. `docs/engine.md` explains it.
+
+- ``instances``: the data model, objects in a tree.
+- ``signals``: events of instances.
+- ``scheduler``: threads that wait, and what happens when a script fails.
+- ``slots``: Luau values that the engine holds, in a snapshot.
+- ``datastore``: rows that outlive a world.
+- ``json_text``: Luau values as JSON text.
+- ``errors``: exceptions, and text at the edges.
 """
