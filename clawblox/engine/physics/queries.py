@@ -17,7 +17,7 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import CHARACTER, Bodies
-from clawblox.engine.physics.numbers import Rotation, Triple, is_plain
+from clawblox.engine.physics.numbers import Rotation, Triple, is_finite
 from clawblox.engine.physics.rotations import Quaternion, to_quaternion
 from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
 
@@ -48,7 +48,7 @@ class Queries:
             length: How far it goes, in studs.
         """
         norm = math.sqrt(direction[0] ** 2 + direction[1] ** 2 + direction[2] ** 2)
-        if not is_plain(origin) or not 0.0 < norm < math.inf or not length >= 0.0:
+        if not is_finite(origin) or not 0.0 < norm < math.inf or not length >= 0.0:
             return []
         x, y, z = direction[0] / norm, direction[1] / norm, direction[2] / norm
         met: list[tuple[float, int, RayIntersection]] = []
@@ -105,7 +105,7 @@ class Queries:
 
     def in_bounds(self, minimum: Triple, maximum: Triple) -> list[int]:
         """Return the numbers of bodies that may be in an upright box, in order."""
-        if not is_plain(minimum) or not is_plain(maximum):
+        if not is_finite(minimum) or not is_finite(maximum):
             return []
         found: list[int] = []
         numbers = self._bodies.numbers
@@ -135,17 +135,17 @@ class Queries:
         return None if hit is None else self._bodies.numbers[hit[0].index]
 
     def _solids(self, groups: InteractionGroups) -> QueryFilter:
-        bodies, numbers = self._bodies.by_number, self._bodies.numbers
+        bodies = self._bodies
 
         def is_no_character(handle: ColliderHandle, _collider: object) -> bool:
-            return bodies[numbers[handle.index]].traits.motion is not CHARACTER
+            return not bodies.goes_with_character(bodies.numbers[handle.index])
 
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS, groups=groups, predicate=is_no_character
         )
 
     def _overlapping(self, shape: SharedShape, at: Triple, turn: Quaternion) -> list[int]:
-        if not is_plain(at):
+        if not is_finite(at):
             return []
         found: list[int] = []
         numbers = self._bodies.numbers

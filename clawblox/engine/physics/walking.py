@@ -98,4 +98,4 @@ class Walking:
         return False
 
     def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
-        return self._bodies.numbers.get(handle.index) not in self._bodies.characters
+        return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])
