@@ -104,9 +104,7 @@ def multiply(a: CFrame, b: CFrame) -> CFrame:
     at = b.position
     x, y, z = rotations.apply(a.rotation, at.x, at.y, at.z)
     at = a.position
-    return make_cframe(
-        at.x + x, at.y + y, at.z + z, rotations.multiply(a.rotation, b.rotation)
-    )
+    return make_cframe(at.x + x, at.y + y, at.z + z, rotations.multiply(a.rotation, b.rotation))
 
 
 def invert(frame: CFrame) -> CFrame:
