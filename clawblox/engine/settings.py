@@ -6,12 +6,10 @@ that names the file, the key and the value.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import math
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
@@ -19,13 +17,20 @@ import attrs
 
 from clawblox.engine.errors import SettingsError
 
-__all__ = ["CONFIG_NAME", "SCRIPT_SUFFIXES", "RendererSettings", "WorldSettings", "read_settings"]
+__all__ = [
+    "CONFIG_NAME",
+    "RENDERER_FILES",
+    "SCRIPT_SUFFIXES",
+    "EngineSettings",
+    "RendererSettings",
+    "read_settings",
+    "read_skill",
+]
 
 CONFIG_NAME: Final = "world.toml"
 SCRIPT_SUFFIXES: Final = (".lua", ".luau")
 RENDERER_FILES: Final = "renderer"
 """Directory of the files of a renderer, within the world's directory."""
-_SCRIPT_TREE: Final = "scripts"
 
 _log = logging.getLogger("clawblox.engine")
 _T = TypeVar("_T")
@@ -50,126 +55,97 @@ class RendererSettings:
     capabilities: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class WorldSettings:
-    """The settings of one engine world.
+@attrs.frozen(kw_only=True)
+class EngineSettings:
+    """The settings of one world.
 
     Attributes:
-        directory: The world's directory, absolute.
-        name: The world's name.
-        main: The main script.
-        tree: Directory of the script tree; None if there is none.
-        skill: The document for agents, which may not exist.
+        directory: The directory of the world.
+        name: The name of the world.
+        main: The path of the main script below the directory.
+        tree: The path of the script tree below the directory, which may be absent.
+        skill: The path of the document for agents below the directory, which may be absent.
         max_players: How many players may be in the world at a time.
-        afk_timeout: Seconds of simulation time after which an idle player is removed; 0 for never.
+        afk_timeout_s: Simulation time after which a player without input is removed; 0 means
+            never.
         observation_radius: How far players see, in studs.
         speech_is_near: Whether only players within ``hearing_radius`` hear a chat message.
         hearing_radius: How far a message is heard then, in studs.
-        allow_reset: Whether agents may send the input ``Reset``.
-        player_object_physics: Whether characters push parts.
-        solver_iterations: Iterations of the physics solver in a tick.
-        steps_per_tick: Steps of the VM that scripts may take in one tick.
-        memory_mb: Memory that scripts may hold, in units of 1,000,000 bytes.
+        player_object_physics: Whether characters push unanchored parts.
+        solver_iterations: Iterations of the physics solver in each step.
+        allow_reset: Whether agents may send ``Reset``.
+        steps_per_tick: The steps that scripts may take in one tick.
+        memory_bytes: The size of the heap of the scripts above which allocating fails.
+        game_id: Names the world's rows in a DataStore.
+        tables: What ``world.toml`` says of how the world goes on, for its content hash: defaults
+            are filled in, and names, files, renderers and budgets are left out.
         renderer: How a browser shows the world.
     """
 
     directory: Path
-    name: str
-    main: Path
-    tree: Path | None
-    skill: Path
+    name: str = "world"
+    main: str = "main.lua"
+    tree: str = "scripts"
+    skill: str = "API.md"
     max_players: int = 8
-    afk_timeout: float = 300.0
+    afk_timeout_s: float = 300.0
     observation_radius: float = 100.0
     speech_is_near: bool = False
     hearing_radius: float = 30.0
-    allow_reset: bool = False
     player_object_physics: bool = True
     solver_iterations: int = 4
+    allow_reset: bool = False
     steps_per_tick: int = 20_000_000
-    memory_mb: int = 512
+    memory_bytes: int = 512 << 20
+    game_id: str = "local"
+    tables: Mapping[str, Any] = attrs.field(factory=dict)
     renderer: RendererSettings = RendererSettings()
 
-    def content_hash(self) -> str:
-        """Return a digest of all that decides how the world goes on: its rules and its scripts.
 
-        Names, documents, assets, renderers and budgets are not in it.
-
-        Raises:
-            SettingsError: A script cannot be read.
-        """
-        digest = hashlib.sha256()
-        rules = attrs.asdict(self, filter=lambda field, _: field.name not in _NO_RULES)
-        digest.update(json.dumps(rules, sort_keys=True).encode())
-        for path in self._scripts():
-            body = _read(path, str(path.relative_to(self.directory)))
-            digest.update(f"\n{path.relative_to(self.directory)} {len(body)}\n".encode())
-            digest.update(body)
-        return digest.hexdigest()
-
-    def _scripts(self) -> Iterator[Path]:
-        yield self.main
-        if self.tree is not None:
-            yield from sorted(
-                path
-                for path in self.tree.rglob("*")
-                if path.suffix in SCRIPT_SUFFIXES and path.is_file()
-            )
-
-    def read_skill(self) -> str | None:
-        """Return the document for agents; None if there is none.
-
-        Raises:
-            SettingsError: It cannot be read.
-        """
-        if not self.skill.is_file():
-            return None
-        return _read(self.skill, "scripts.skill").decode(errors="replace")
-
-
-_NO_RULES: Final = (
-    *("directory", "name", "main", "tree", "skill", "renderer"),
-    *("steps_per_tick", "memory_mb"),  # they decide when a world halts, not how it goes on
-)
-
-
-def read_settings(directory: Path) -> WorldSettings:
+def read_settings(directory: Path) -> EngineSettings:
     """Read the ``world.toml`` of a directory.
 
     Raises:
-        SettingsError: The file or a script is missing, or a value is wrong.
+        SettingsError: The file, the main script or the script tree is missing, or a value is wrong.
     """
     directory = directory.resolve()
     table = _Table(_parse(directory), directory)
-    if not isinstance(table.values.get("name"), str) or not table.values["name"]:
-        table.refuse("name", "must be a non-empty string")
     scripts, clawblox = table.below("scripts"), table.below("clawblox")
     observation, speech = table.below("observation"), table.below("speech")
-    physics = clawblox.below("physics")
-    return WorldSettings(
+    rules: dict[str, Any] = {
+        "max_players": table.count("max_players", 8),
+        "afk_timeout_s": float(table.get("afk_timeout", 300, _is_not_negative, "0 or more")),
+        "observation_radius": observation.positive("radius", 100),
+        "speech_is_near": speech.choice("mode", "global", "proximity") == "proximity",
+        "hearing_radius": speech.positive("hearing_radius", 30),
+        "allow_reset": table.below("agent_api").flag("allow_reset", default=False),
+        "player_object_physics": clawblox.flag("player_object_physics", default=True),
+        "solver_iterations": clawblox.below("physics").get(
+            "solver_iterations", 4, _is_number_of_iterations, "a whole number from 1 to 32"
+        ),
+    }
+    return EngineSettings(
         directory=directory,
-        name=table.values["name"],
+        name=table.get("name", "", _is_filled, "a non-empty string"),
         main=_find_main(scripts),
         tree=_find_tree(scripts),
         skill=scripts.path("skill", "API.md"),
-        max_players=table.get("max_players", 8, _is_count, "a whole number above 0"),
-        afk_timeout=float(table.get("afk_timeout", 300, _is_not_negative, "a number, 0 or more")),
-        observation_radius=float(observation.get("radius", 100, _is_positive, _POSITIVE)),
-        speech_is_near=speech.choice("mode", "global", "proximity") == "proximity",
-        hearing_radius=float(speech.get("hearing_radius", 30, _is_positive, _POSITIVE)),
-        allow_reset=table.below("agent_api").flag("allow_reset", False),
-        player_object_physics=clawblox.flag("player_object_physics", True),
-        solver_iterations=physics.get(
-            "solver_iterations", 4, lambda value: _is_count(value) and value <= 32, "from 1 to 32"
-        ),
-        steps_per_tick=clawblox.get("steps_per_tick", 20_000_000, _is_count, _COUNT),
-        memory_mb=clawblox.get("memory_mb", 512, _is_count, _COUNT),
+        steps_per_tick=clawblox.count("steps_per_tick", 20_000_000),
+        memory_bytes=clawblox.count("memory_mib", 512) << 20,
+        tables=rules,
         renderer=_read_renderer(table.below("renderer")),
+        **rules,
     )
 
 
-_POSITIVE: Final = "a finite number above 0"
-_COUNT: Final = "a whole number above 0"
+def read_skill(settings: EngineSettings) -> str | None:
+    """Return the document for agents; None if there is none.
+
+    Raises:
+        SettingsError: It cannot be read.
+    """
+    path = settings.directory / settings.skill
+    return _read(path).decode(errors="replace") if path.is_file() else None
 
 
 def _is_number(value: Any) -> bool:
@@ -186,6 +162,14 @@ def _is_not_negative(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value > 0
+
+
+def _is_number_of_iterations(value: Any) -> bool:
+    return _is_count(value) and value <= 32  # noqa: PLR2004, RUF100 - named where it is used
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def _is_path(value: Any) -> bool:
@@ -220,7 +204,7 @@ class _Table:
 
     def below(self, key: str) -> _Table:
         """Return the table of a key, an empty one if it is missing."""
-        values = self.get(key, {}, lambda value: isinstance(value, dict), "a table")
+        values: dict[str, Any] = self.get(key, {}, lambda value: isinstance(value, dict), "a table")
         return _Table(values, self.directory, f"{self._name}.{key}".removeprefix("."))
 
     def get(self, key: str, default: _T, is_right: Callable[[Any], bool], expected: str) -> _T:
@@ -230,7 +214,15 @@ class _Table:
             self.refuse(key, f"must be {expected}")
         return value
 
-    def flag(self, key: str, default: bool) -> bool:
+    def count(self, key: str, default: int) -> int:
+        """Return the value of a key that is a number of things."""
+        return self.get(key, default, _is_count, "a whole number above 0")
+
+    def positive(self, key: str, default: float) -> float:
+        """Return the value of a key that is a positive number."""
+        return float(self.get(key, default, _is_positive, "a finite number above 0"))
+
+    def flag(self, key: str, *, default: bool) -> bool:
         """Return the value of a key that is true or false."""
         return self.get(key, default, lambda value: isinstance(value, bool), "true or false")
 
@@ -238,62 +230,59 @@ class _Table:
         """Return the value of a key that is one of some words, the first of them if missing."""
         return self.get(key, words[0], lambda value: value in words, f"one of {', '.join(words)}")
 
-    def path(self, key: str, default: str) -> Path:
+    def path(self, key: str, default: str) -> str:
         """Return the value of a key that is a path below the world's directory."""
-        value = self.get(
+        return self.get(
             key, default, _is_path, "a path below the world's directory, without '.' and '..'"
         )
-        return self.directory / value
 
 
 def _parse(directory: Path) -> dict[str, Any]:
-    path = directory / CONFIG_NAME
     if not directory.is_dir():
         raise SettingsError(f"{directory}: there is no such directory")
-    body = _read(path, CONFIG_NAME)
+    path = directory / CONFIG_NAME
     try:
-        return tomllib.loads(body.decode("utf-8-sig"))
+        return tomllib.loads(_read(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
+        if isinstance(error, SettingsError):
+            raise
         raise SettingsError(f"{path}: not TOML: {error}") from error
 
 
-def _read(path: Path, what: str) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"{path}: cannot read {what}: {error.strerror}") from error
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _find_main(scripts: _Table) -> Path:
-    path = scripts.path("main", "main.lua")
-    if "main" not in scripts.values and not path.is_file():
-        path = next((other for other in [path.with_suffix(".luau")] if other.is_file()), path)
-    if path.suffix not in SCRIPT_SUFFIXES:
+def _find_main(scripts: _Table) -> str:
+    main = scripts.path("main", "main.lua")
+    if "main" not in scripts.values and not (scripts.directory / main).is_file():
+        other = "main.luau"
+        main = other if (scripts.directory / other).is_file() else main
+    if not main.endswith(SCRIPT_SUFFIXES):
         scripts.refuse("main", "must end in .lua or .luau")
-    if not path.is_file():
-        raise SettingsError(f"{path}: scripts.main points to a missing file")
-    return path
+    if not (scripts.directory / main).is_file():
+        raise SettingsError(f"scripts.main points to missing file: {scripts.directory / main}")
+    return main
 
 
-def _find_tree(scripts: _Table) -> Path | None:
-    path = scripts.path("tree", _SCRIPT_TREE)
-    if path.is_dir():
-        return path
-    if "tree" in scripts.values:
-        raise SettingsError(f"scripts.tree points to missing directory: {path}")
-    return None
+def _find_tree(scripts: _Table) -> str:
+    tree = scripts.path("tree", "scripts")
+    if "tree" in scripts.values and not (scripts.directory / tree).is_dir():
+        raise SettingsError(f"scripts.tree points to missing directory: {scripts.directory / tree}")
+    return tree
 
 
 def _read_renderer(table: _Table) -> RendererSettings:
     usual = RendererSettings()
-    name = table.get("name", usual.name, lambda value: isinstance(value, str), "a string")
-    capabilities = table.get("capabilities", [], _is_list_of_text, "a list of strings")
     return RendererSettings(
-        name=name,
+        name=table.get("name", usual.name, lambda value: isinstance(value, str), "a string"),
         mode=table.choice("mode", "module", "default"),
-        api_version=table.get("api_version", usual.api_version, _is_count, _COUNT),
+        api_version=table.count("api_version", usual.api_version),
         entry=_find_entry(table),
-        capabilities=tuple(capabilities),
+        capabilities=tuple(table.get("capabilities", [], _is_list_of_text, "a list of strings")),
     )
 
 
@@ -303,15 +292,13 @@ def _is_list_of_text(value: Any) -> bool:
 
 def _find_entry(table: _Table) -> str | None:
     entry = table.values.get("entry")
-    if entry is None:
-        return None
-    if not _is_path(entry) or not (table.directory / RENDERER_FILES / entry).is_file():
-        _log.warning(
-            "%s: renderer.entry must be a file below %s/, not %r: the world is shown by the"
-            " engine's own renderer",
-            table.directory / CONFIG_NAME,
-            RENDERER_FILES,
-            entry,
-        )
-        return None
-    return str(entry)
+    if entry is None or (_is_path(entry) and (table.directory / RENDERER_FILES / entry).is_file()):
+        return entry
+    _log.warning(
+        "%s: renderer.entry must be a file below %s/, not %r: the engine's own renderer shows the"
+        " world",
+        table.directory / CONFIG_NAME,
+        RENDERER_FILES,
+        entry,
+    )
+    return None
