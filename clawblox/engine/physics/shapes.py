@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from rapier3d import Isometry3, SharedShape
-
-from clawblox.engine.physics.rotations import Quaternion
+from rapier3d import SharedShape
 
 BALL = "Ball"
 BLOCK = "Block"
@@ -23,10 +21,6 @@ LARGEST = 1e6
 CAPSULE_RADIUS = 1.0
 CAPSULE_HALF_HEIGHT = 1.5
 """Half the height of a character's capsule, without its round ends."""
-
-RING_HOLE = 0.7
-"""The radius of a ring's hole as a share of its outer radius."""
-_RING_BLOCKS = 12
 
 
 class Shape(NamedTuple):
@@ -50,12 +44,10 @@ def collider_shape(shape: Shape) -> SharedShape:
         return SharedShape.cuboid(x, y, z)
     if shape.name == BALL:
         return SharedShape.ball(x)
-    if shape.name == CYLINDER:
+    if shape.name in (CYLINDER, RING):  # rapier saves no shape with a hole to the byte
         return SharedShape.cylinder(y, x)
     if shape.name == WEDGE:
         return _wedge(x, y, z)
-    if shape.name == RING:
-        return _ring(x, y)
     raise ValueError(f"Unknown shape {shape.name!r}")
 
 
@@ -82,19 +74,3 @@ def _wedge(x: float, y: float, z: float) -> SharedShape:
     return SharedShape.convex_hull(
         [(-x, -y, -z), (-x, -y, z), (x, -y, -z), (x, -y, z), (-x, y, -z), (-x, y, z)]
     )
-
-
-def _ring(radius: float, half_height: float) -> SharedShape:
-    """Build a ring around the Y axis from blocks that lie side by side."""
-    hole = radius * RING_HOLE
-    half_width = (radius - hole) / 2.0
-    half_length = radius * math.tan(math.pi / _RING_BLOCKS)
-    block = SharedShape.cuboid(half_width, half_height, half_length)
-    blocks: list[Any] = []
-    for index in range(_RING_BLOCKS):
-        angle = 2.0 * math.pi * index / _RING_BLOCKS
-        turn: Quaternion = (math.cos(angle / 2.0), 0.0, math.sin(angle / 2.0), 0.0)
-        middle = hole + half_width
-        at = (middle * math.cos(angle), 0.0, -middle * math.sin(angle))
-        blocks.append((Isometry3(at, turn), block))
-    return SharedShape.compound(blocks)
