@@ -28,6 +28,7 @@ def space_document(space: Space) -> Json:
         "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
         "solver_iterations": space.solver_iterations,
         "gravity": space.gravity,
+        "characters_push": space.characters_push,
         "groups": space.group_masks,
         "bodies": [_body_entry(body) for body in space.bodies.values()],
         **space.document(),
@@ -49,6 +50,7 @@ def restore_space(document: Json, *, logical: bool = False) -> Space:
     """
     space = Space(solver_iterations=document["solver_iterations"])
     space.gravity = document["gravity"]
+    space.characters_push = document["characters_push"]
     space.set_group_masks(document["groups"])
     if logical:
         _rebuild(space, document)
