@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from types import FrameType
 from typing import Final
 
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp
 
 from clawblox.server.connections import Acceptor, Connection
 from clawblox.server.settings import Settings
+from clawblox.server.signals import StopSignals
 
 __all__ = ["run_server"]
 
@@ -23,6 +25,8 @@ BACKLOG: Final = 2048
 CLOSE_TIMEOUT_S: Final = 1
 """Seconds that requests in progress get when the world is stopped."""
 MAX_HEADER_BYTES: Final = 16 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+"""Maximum size of a message that comes over a WebSocket."""
 
 _log = logging.getLogger("clawblox.server")
 
@@ -83,6 +87,7 @@ def run_server(
     url: str,
     settings: Settings,
     is_over: Callable[[], bool],
+    signals: StopSignals | None = None,
 ) -> None:
     """Serve until the world is over, or until SIGTERM or SIGINT; a second signal drops requests.
 
@@ -92,12 +97,15 @@ def run_server(
         url: Address to announce in the log.
         settings: Limits of clients.
         is_over: Returns whether the world is over; called ten times a second.
+        signals: Receives the signals, if this is not the main thread.
     """
     config = uvicorn.Config(
         app,
         loop="asyncio",
         http="h11",
-        ws="none",
+        ws="wsproto" if find_spec("wsproto") else "none",
+        ws_max_size=MAX_MESSAGE_BYTES,
+        ws_per_message_deflate=False,  # it would take longer than a tick
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -107,4 +115,7 @@ def run_server(
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
     )
-    _Server(config, url, settings, is_over).run(sockets=[listener])
+    server = _Server(config, url, settings, is_over)
+    if signals is not None:
+        signals.receiver = server.handle_exit
+    server.run(sockets=[listener])

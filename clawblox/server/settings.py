@@ -62,6 +62,7 @@ class Settings:
         request_timeout: Seconds within which a complete request must arrive.
         answer_timeout: Seconds for which a client may read nothing of its answer.
         max_connections: Maximum number of open connections.
+        log_name: Name of the world's log, which agents get when it halts; None if it has no file.
     """
 
     host: str = "127.0.0.1"
@@ -77,6 +78,7 @@ class Settings:
     request_timeout: float = REQUEST_TIMEOUT_S
     answer_timeout: float = ANSWER_TIMEOUT_S
     max_connections: int = attrs.field(factory=_default_max_connections)
+    log_name: str | None = None
 
 
 def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str]) -> Settings:

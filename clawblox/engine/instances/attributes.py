@@ -1,0 +1,53 @@
+"""The values of attributes: what may be one, and how JSON shows them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from clawblox.engine.errors import to_text
+from clawblox.luau import LuaTable, RuntimeFault, Vector
+from clawblox.luau.core.border import border
+from clawblox.luau.core.operators import shown_type
+
+__all__ = ["attribute_json", "attributes_json", "copy_attribute"]
+
+_MAX_DEPTH: Final = 32
+_PLAIN: Final = ("boolean", "number", "string", "Vector3", "Color3")
+
+
+def copy_attribute(value: Any, depth: int = 0) -> Any:
+    """Return a value as an attribute holds it: itself, or a new table of a table's array part.
+
+    Raises:
+        RuntimeFault: A value of this type cannot be an attribute.
+    """
+    if isinstance(value, LuaTable) and depth < _MAX_DEPTH:
+        items = (value.get(float(at)) for at in range(1, int(border(value)) + 1))
+        pairs = enumerate(items, 1)
+        return LuaTable({float(at): copy_attribute(item, depth + 1) for at, item in pairs})
+    if shown_type(value) not in _PLAIN:
+        raise RuntimeFault("Unsupported attribute type")
+    return value
+
+
+def attribute_json(value: Any) -> Any:
+    """Return an attribute as JSON: Vector3 and Color3 as arrays, NaN and infinity as null."""
+    if value.__class__ is float:
+        if not math.isfinite(value):
+            return None
+        return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
+    if value.__class__ is str:
+        return to_text(value)
+    if value.__class__ is Vector:
+        return [attribute_json(part) for part in (value.x, value.y, value.z)]
+    if isinstance(value, LuaTable):
+        return [attribute_json(item) for item in value.values()]
+    if value.__class__ is bool:
+        return value
+    return [attribute_json(value[part]) for part in "RGB"]
+
+
+def attributes_json(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes as a JSON object with sorted keys."""
+    return {to_text(name): attribute_json(attributes[name]) for name in sorted(attributes)}

@@ -1,0 +1,334 @@
+"""The classes of the data model, as data; those of the GUI stand in ``gui``.
+
+A row says what a class has: properties with type, default and effect, events, and whether
+``Instance.new`` makes it. Methods and computed values are added by the modules that own them.
+Defaults are plain data: ``(4.0, 1.0, 2.0)`` for a Vector3, ``"Plastic"`` for an ``Enum.Material``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from clawblox.engine.instances.spec import ClassSpec, Property
+
+__all__ = ["ROWS", "SERVICES"]
+
+SERVICES: Final = (
+    "Workspace",
+    "Players",
+    "ReplicatedStorage",
+    "ServerScriptService",
+    "ServerStorage",
+    "RunService",
+    "AgentInputService",
+    "PhysicsService",
+    "RemoteEventService",
+    "HttpService",
+    "DataStoreService",
+    "Debris",
+)
+"""The services, in the order in which ``game`` has them."""
+
+_NOT_NEGATIVE: Final = (0.0, math.inf)
+_SHARE: Final = (0.0, 1.0)
+_ZERO: Final = (0.0, 0.0, 0.0)
+
+
+def _number(default: float = 0.0, effect: str | None = None, **more: object) -> Property:
+    return Property("number", default, effect=effect, **more)  # type: ignore[arg-type]
+
+
+def _boolean(default: bool, effect: str | None = None) -> Property:
+    return Property("boolean", default, effect=effect)
+
+
+def _string(default: str = "", effect: str | None = None) -> Property:
+    return Property("string", default, effect=effect)
+
+
+def _vector(default: tuple[float, float, float] = _ZERO, effect: str | None = None) -> Property:
+    return Property("Vector3", default, effect=effect)
+
+
+def _value_class(name: str, kind: str, default: object) -> ClassSpec:
+    return ClassSpec(name, "ValueBase", {"Value": Property(kind, default, effect="value")})
+
+
+def _service(name: str, events: tuple[str, ...] = (), **properties: Property) -> ClassSpec:
+    return ClassSpec(name, "Instance", properties, events, creatable=False)
+
+
+_TREE: Final = (
+    ClassSpec(
+        "Instance",
+        None,
+        {
+            "Name": Property("string"),
+            "ClassName": Property("string", read_only=True),
+            "Parent": Property("Instance"),
+            "Archivable": _boolean(True),
+        },
+        (
+            "ChildAdded",
+            "ChildRemoved",
+            "DescendantAdded",
+            "DescendantRemoving",
+            "AncestryChanged",
+            "Destroying",
+            "AttributeChanged",
+            "Changed",
+        ),
+        creatable=False,
+    ),
+    ClassSpec("DataModel", creatable=False),
+    ClassSpec("Folder"),
+    ClassSpec("Configuration"),
+    ClassSpec("PVInstance", creatable=False),
+    ClassSpec("Model", "PVInstance", {"PrimaryPart": Property("BasePart")}),
+    ClassSpec(
+        "Workspace",
+        "Model",
+        {
+            "Gravity": _number(196.2),
+            "FluidForces": Property("any"),
+            "FallenPartsDestroyHeight": _number(-500.0),
+            "CurrentCamera": Property("Camera"),
+            "Terrain": Property("Terrain", read_only=True),
+            "DistributedGameTime": Property("number", 0.0, read_only=True),
+        },
+        creatable=False,
+    ),
+    ClassSpec(
+        "Camera",
+        "PVInstance",
+        {
+            "CFrame": Property("CFrame", ()),
+            "FieldOfView": _number(70.0),
+            "CameraType": Property("any"),
+            "CameraSubject": Property("Instance"),
+        },
+    ),
+    ClassSpec("BaseScript", "Instance", {"Source": _string(effect="source")}, creatable=False),
+    ClassSpec(
+        "Script",
+        "BaseScript",
+        {"Disabled": _boolean(False, "disabled"), "Enabled": _boolean(True, "disabled")},
+    ),
+    ClassSpec("LocalScript", "BaseScript", {"Disabled": _boolean(False)}),
+    ClassSpec("ModuleScript", "Instance", {"Source": _string(effect="source")}),
+)
+
+_PARTS: Final = (
+    ClassSpec(
+        "BasePart",
+        "PVInstance",
+        {
+            "Position": _vector(effect="pose"),
+            "CFrame": Property("CFrame", effect="pose"),
+            "Orientation": _vector(effect="pose"),
+            "Size": _vector((4.0, 1.0, 2.0), "shape"),
+            "Anchored": _boolean(False, "anchored"),
+            "CanCollide": _boolean(True, "collide"),
+            "CanQuery": _boolean(True),
+            "CanTouch": _boolean(True),
+            "CollisionGroup": _string("Default", "collide"),
+            "Massless": _boolean(False, "mass"),
+            "CustomPhysicalProperties": Property("PhysicalProperties", effect="mass"),
+            "Velocity": _vector(effect="velocity"),
+            "AssemblyLinearVelocity": _vector(effect="velocity"),
+            "AssemblyAngularVelocity": _vector(effect="velocity"),
+            "RotVelocity": _vector(effect="velocity"),
+            "Mass": Property("number", read_only=True),
+            "AssemblyMass": Property("number", read_only=True),
+            "Material": Property("Enum.Material", "Plastic"),
+            "Color": Property("Color3", (0.6, 0.6, 0.6)),
+            "Transparency": _number(0.0, limits=_SHARE),
+            "Reflectance": _number(0.0, limits=_SHARE),
+            "CastShadow": _boolean(True),
+            "Locked": _boolean(False),
+        },
+        ("Touched", "TouchEnded"),
+        creatable=False,
+    ),
+    ClassSpec(
+        "Part",
+        "BasePart",
+        {"Shape": Property("Enum.PartType", "Block", effect="shape")},
+    ),
+    ClassSpec("Terrain", "BasePart", creatable=False),
+    ClassSpec("Attachment", "Instance", {"Position": _vector(), "CFrame": Property("CFrame", ())}),
+    ClassSpec(
+        "Constraint",
+        "Instance",
+        {"Enabled": _boolean(True, "joint")},
+        creatable=False,
+    ),
+    ClassSpec(
+        "Weld",
+        "Constraint",
+        {
+            "Part0": Property("BasePart", effect="joint"),
+            "Part1": Property("BasePart", effect="joint"),
+            "C0": Property("CFrame", (), effect="joint"),
+            "C1": Property("CFrame", (), effect="joint"),
+        },
+    ),
+    ClassSpec(
+        "WeldConstraint",
+        "Constraint",
+        {
+            "Part0": Property("BasePart", effect="joint"),
+            "Part1": Property("BasePart", effect="joint"),
+        },
+    ),
+    ClassSpec("BodyMover", "Instance", creatable=False),
+    ClassSpec(
+        "BodyVelocity",
+        "BodyMover",
+        {
+            "Velocity": _vector(),
+            "MaxForce": _vector((4000.0, 4000.0, 4000.0)),
+            "P": _number(1250.0),
+        },
+    ),
+    ClassSpec("BodyForce", "BodyMover", {"Force": _vector()}),
+    ClassSpec(
+        "BodyAngularVelocity",
+        "BodyMover",
+        {
+            "AngularVelocity": _vector(),
+            "MaxTorque": _vector((4000.0, 4000.0, 4000.0)),
+            "P": _number(1250.0),
+        },
+    ),
+    ClassSpec(
+        "VectorForce",
+        "Constraint",
+        {
+            "Force": _vector(),
+            "Attachment0": Property("Attachment"),
+            "Attachment1": Property("Attachment"),
+            "RelativeTo": Property("any"),
+            "ApplyAtCenterOfMass": _boolean(False),
+        },
+    ),
+    ClassSpec(
+        "AlignPosition",
+        "Constraint",
+        {
+            "Position": _vector(),
+            "Attachment0": Property("Attachment"),
+            "Attachment1": Property("Attachment"),
+            "MaxForce": _number(math.inf),
+            "MaxVelocity": _number(math.inf),
+            "Responsiveness": _number(10.0),
+            "RigidityEnabled": _boolean(False),
+            "Mode": Property("any"),
+        },
+    ),
+    ClassSpec(
+        "AlignOrientation",
+        "Constraint",
+        {
+            "CFrame": Property("CFrame", ()),
+            "Attachment0": Property("Attachment"),
+            "Attachment1": Property("Attachment"),
+            "MaxTorque": _number(math.inf),
+            "MaxAngularVelocity": _number(math.inf),
+            "Responsiveness": _number(10.0),
+            "RigidityEnabled": _boolean(False),
+            "Mode": Property("any"),
+        },
+    ),
+)
+
+_CHARACTERS: Final = (
+    ClassSpec(
+        "Player",
+        "Instance",
+        {
+            "UserId": Property("number", 0.0, read_only=True),
+            "DisplayName": _string(),
+            "Character": Property("Model"),
+            "PlayerGui": Property("PlayerGui", read_only=True),
+            "Team": Property("any"),
+        },
+        ("CharacterAdded", "CharacterRemoving", "Chatted"),
+        creatable=False,
+    ),
+    ClassSpec(
+        "Humanoid",
+        "Instance",
+        {
+            "Health": _number(100.0),
+            "MaxHealth": _number(100.0, limits=_NOT_NEGATIVE),
+            "WalkSpeed": _number(16.0, limits=_NOT_NEGATIVE),
+            "JumpPower": _number(50.0, limits=_NOT_NEGATIVE),
+            "JumpHeight": _number(7.2, limits=_NOT_NEGATIVE),
+            "Jump": _boolean(False),
+            "AutoRotate": _boolean(True),
+            "HipHeight": _number(2.0),
+            "MoveDirection": Property("Vector3", _ZERO, read_only=True),
+            "DisplayName": _string(),
+            "RootPart": Property("BasePart", read_only=True),
+            "PlatformStand": _boolean(False),
+            "Sit": _boolean(False),
+        },
+        ("Died", "HealthChanged", "Running", "MoveToFinished", "StateChanged", "Jumping"),
+    ),
+    ClassSpec("Animation", "Instance", {"AnimationId": _string()}),
+    ClassSpec("Animator", "Instance"),
+)
+
+_OBJECTS: Final = (
+    ClassSpec("RemoteEvent", "Instance", {}, ("OnServerEvent", "OnClientEvent")),
+    ClassSpec("BindableEvent", "Instance", {}, ("Event",)),
+    ClassSpec(
+        "Sound",
+        "Instance",
+        {
+            "SoundId": _string(),
+            "Volume": _number(0.5, limits=(0.0, 10.0)),
+            "PlaybackSpeed": _number(1.0, limits=_NOT_NEGATIVE),
+            "Looped": _boolean(False),
+            "Playing": _boolean(False, "playing"),
+            "TimePosition": _number(0.0, limits=_NOT_NEGATIVE),
+            "RollOffMaxDistance": _number(10000.0),
+            "RollOffMinDistance": _number(10.0),
+        },
+        ("Played", "Stopped", "Ended"),
+    ),
+    ClassSpec("ValueBase", creatable=False),
+    _value_class("IntValue", "number", 0.0),
+    _value_class("NumberValue", "number", 0.0),
+    _value_class("BoolValue", "boolean", False),
+    _value_class("StringValue", "string", ""),
+    _value_class("ObjectValue", "Instance", None),
+    _value_class("CFrameValue", "CFrame", ()),
+    _value_class("Vector3Value", "Vector3", _ZERO),
+    _value_class("Color3Value", "Color3", (0.0, 0.0, 0.0)),
+)
+
+_SERVICES: Final = (
+    _service(
+        "Players",
+        ("PlayerAdded", "PlayerRemoving"),
+        LocalPlayer=Property("Player", read_only=True),
+        MaxPlayers=Property("number", 8.0, read_only=True),
+        CharacterAutoLoads=_boolean(True),
+    ),
+    _service("ReplicatedStorage"),
+    _service("ServerScriptService"),
+    _service("ServerStorage"),
+    _service("RunService", ("Heartbeat", "Stepped")),
+    _service("AgentInputService", ("InputReceived",)),
+    _service("PhysicsService"),
+    _service("RemoteEventService"),
+    _service("HttpService"),
+    _service("DataStoreService"),
+    _service("Debris"),
+)
+
+ROWS: Final = (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *_SERVICES)
+"""The classes, a base before the classes that extend it."""

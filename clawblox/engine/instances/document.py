@@ -1,0 +1,135 @@
+"""The tree of instances in a snapshot.
+
+Instances are written before the VM and made before it is restored; their contents are read
+afterwards, when everything that they refer to exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from clawblox.engine.instances.codec import read_value, write_value
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.signals import restore_signal, signal_document
+from clawblox.engine.slots import Slots
+
+__all__ = ["fill_tree", "make_tree", "restore_signals", "signals_document", "tree_document"]
+
+
+def tree_document(model: DataModel, detached: Iterable[Instance]) -> dict[str, Any]:
+    """Return what a snapshot holds of the instances.
+
+    Args:
+        model: The data model.
+        detached: Instances outside the tree that something still refers to.
+    """
+    found = _with_ancestors(model, detached)
+    return {
+        "made": model.made,
+        "connections": model.hub.document(),
+        "game": model.game.number,
+        "services": {name: service.number for name, service in model.services.items()},
+        "instances": [_instance_document(instance) for instance in found],
+    }
+
+
+def _with_ancestors(model: DataModel, detached: Iterable[Instance]) -> list[Instance]:
+    """Return the tree in its order, then the detached trees in the order of their roots."""
+    roots: dict[int, Instance] = {}
+    for instance in detached:
+        root = instance
+        while root.parent is not None:
+            root = root.parent
+        if root is not model.game:
+            roots[root.number] = root
+    found = [model.game, *model.game.descendants()]
+    for number in sorted(roots):
+        found += [roots[number], *roots[number].descendants()]
+    return found
+
+
+def _instance_document(instance: Instance) -> list[Any]:
+    return [
+        instance.number,
+        instance.spec.name,
+        None if instance.parent is None else instance.parent.number,
+        instance.name,
+        {name: write_value(value) for name, value in instance.props.items()},
+        {name: write_value(value) for name, value in instance.attributes.items()},
+        list(instance.tags),
+        instance.is_destroyed,
+    ]
+
+
+def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
+    """Make the instances of a snapshot, linked but empty; return all of them.
+
+    The caller keeps the list until the VM is restored: scripts alone may hold some of them.
+
+    Raises:
+        ValueError: The snapshot is damaged.
+    """
+    made: dict[int, Instance] = {}
+    for number, class_name, parent, name, *_ in document["instances"]:
+        if number in made:
+            raise ValueError(f"the snapshot has instance {number} twice")
+        instance = made[number] = model.make_numbered(number, class_name)
+        instance.name = name
+        if parent is not None:
+            instance.link(made[parent])
+    model.made = document["made"]
+    model.hub.restore(document["connections"])
+    model.game = made[document["game"]]
+    model.services = {name: made[number] for name, number in document["services"].items()}
+    model.workspace = model.services["Workspace"]
+    for instance in (model.workspace, *model.workspace.descendants()):
+        instance.in_workspace = True
+    return list(made.values())
+
+
+def fill_tree(model: DataModel, document: dict[str, Any]) -> None:
+    """Read the contents of the instances of a snapshot.
+
+    Raises:
+        ValueError: The snapshot is damaged.
+    """
+    for number, _, _, _, props, attributes, tags, is_destroyed in document["instances"]:
+        instance = model.find(number)
+        assert instance is not None  # `make_tree` has made it
+        instance.props = _read_values(model, props)
+        instance.attributes = _read_values(model, attributes)
+        instance.tags = dict.fromkeys(tags)
+        instance.is_destroyed = is_destroyed
+
+
+def _read_values(model: DataModel, saved: dict[str, Any]) -> dict[str, Any]:
+    return {name: read_value(each, model.host, model.find) for name, each in saved.items()}
+
+
+def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
+    """Return what a snapshot holds of the signals that something listens to.
+
+    They are in the order of their names: which signal was used first does not outlive a restore.
+    """
+    found = (
+        signal_document(each.signals[name], slots)
+        for each in instances
+        for name in sorted(each.signals)
+    )
+    return [document for document in found if document is not None]
+
+
+def restore_signals(model: DataModel, documents: list[Any], slots: Slots) -> None:
+    """Connect the handlers of a snapshot again.
+
+    Raises:
+        ValueError: The snapshot is damaged.
+    """
+    for ident, connections, waiting in documents:
+        number, _, event = ident.partition(".")
+        instance = model.find(int(number))
+        if instance is None:
+            raise ValueError(f"the snapshot has no instance {number}")
+        restore_signal(instance.signal(event), connections, waiting, slots)

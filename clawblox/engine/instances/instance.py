@@ -1,0 +1,232 @@
+"""An instance: an object of the data model, as scripts see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from clawblox.engine.instances.kinds import check_value
+from clawblox.engine.instances.spec import ClassSpec
+from clawblox.engine.signals import Signal
+from clawblox.luau import HostObject, RuntimeFault
+from clawblox.luau.core.values import describe_key, key_value
+
+if TYPE_CHECKING:
+    from clawblox.engine.instances.model import DataModel
+
+__all__ = ["ATTRIBUTE_SIGNAL", "PROPERTY_SIGNAL", "Instance"]
+
+PROPERTY_SIGNAL = "@"
+"""Begins the name of a signal that `GetPropertyChangedSignal` returns."""
+ATTRIBUTE_SIGNAL = "#"
+"""Begins the name of a signal that `GetAttributeChangedSignal` returns."""
+
+
+class Instance(HostObject):
+    """An object of the data model.
+
+    Scripts index it as Python code does: ``part["Position"]`` reads a property, an event, a
+    method or a child. Values are Luau values throughout.
+
+    Attributes:
+        number: Its id, counted from 1 for all instances of a world.
+        spec: Its class.
+        model: The data model it belongs to.
+        name: Its name, a Luau string.
+        parent: Its parent; None outside the tree.
+        children: Its children, in the order in which they came.
+        props: The properties whose values differ from the default.
+        attributes: Its attributes.
+        tags: Its tags, as keys in the order in which they were added.
+        signals: The signals that were used so far, by name.
+        in_workspace: Whether it is below Workspace.
+        is_destroyed: Whether `destroy` was called.
+        extra: What the module that owns its class keeps about it; None for most.
+    """
+
+    __slots__ = (
+        "_by_name", "attributes", "children", "extra", "in_workspace", "is_destroyed", "model",
+        "name", "number", "parent", "props", "signals", "spec", "tags",
+    )  # fmt: skip
+
+    def __init__(self, model: DataModel, spec: ClassSpec, number: int) -> None:
+        super().__init__(model.instance_type, str(number))
+        self.model = model
+        self.spec = spec
+        self.number = number
+        self.name = spec.name
+        self.parent: Instance | None = None
+        self.children: list[Instance] = []
+        self.props: dict[str, Any] = {}
+        self.attributes: dict[str, Any] = {}
+        self.tags: dict[str, None] = {}
+        self.signals: dict[str, Signal] = {}
+        self.in_workspace = False
+        self.is_destroyed = False
+        self.extra: Any = None
+        self._by_name: dict[str, Instance] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.spec.name} {self.number} {self.name!r}>"
+
+    # As scripts see it
+
+    def __getitem__(self, key: Any) -> Any:
+        value = self.props.get(key)
+        if value is not None:
+            return value
+        spec = self.spec
+        value = spec.defaults.get(key)
+        if value is not None:
+            return value
+        getter = spec.getters.get(key)
+        if getter is not None:
+            return getter(self)
+        if key in spec.event_names:
+            return self.signal(key)
+        method = spec.methods.get(key)
+        if method is not None:
+            return method
+        if key in spec.properties:
+            return None
+        return self.find_child(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        spec = self.spec
+        rule = spec.properties.get(key)
+        if rule is None:
+            shown = describe_key(key_value(key))
+            raise RuntimeFault(f"{shown} is not a valid member of {spec.name} '{self.name}'")
+        if rule.read_only:
+            raise RuntimeFault(f"property '{key}' of {spec.name} is read-only")
+        value = check_value(key, rule, value)
+        setter = spec.setters.get(key)
+        if setter is not None:
+            setter(self, value)
+            return
+        has_changed = self.store(key, value)
+        if rule.effect is not None:
+            self.model.effects[rule.effect](self, key)
+        if has_changed and self.signals:
+            self.tell_changed(key)
+
+    def find_method(self, name: str) -> Any:
+        """Return the method that a method call finds, or None."""
+        return self.spec.methods.get(name)
+
+    # As the engine sees it
+
+    def read(self, name: str) -> Any:
+        """Return the value of a plain property."""
+        value = self.props.get(name)
+        return self.spec.defaults.get(name) if value is None else value
+
+    def store(self, name: str, value: Any) -> bool:
+        """Set a plain property without effect or event; return whether it has changed."""
+        default = self.spec.defaults.get(name)
+        old = self.props.get(name)
+        if old is None:
+            old = default
+        if value is None:
+            self.props.pop(name, None)
+        else:
+            self.props[name] = value
+        return bool(old is not value and old != value)
+
+    def change(self, name: str, value: Any) -> None:
+        """Set a plain property and fire its changed event, without its effect.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        if self.store(name, value) and self.signals:
+            self.tell_changed(name)
+
+    def tell_changed(self, name: str) -> None:
+        """Fire the events of a property's change.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        self.fire(PROPERTY_SIGNAL + name)
+        if "Changed" in self.signals and "Value" not in self.spec.properties:
+            self.fire("Changed", name)
+
+    def signal(self, name: str) -> Signal:
+        """Return the signal of an event; the same one each time."""
+        signal = self.signals.get(name)
+        if signal is None:
+            signal = self.signals[name] = Signal(self.model.hub, self, name)
+        return signal
+
+    def fire(self, event: str, *values: Any) -> None:
+        """Fire an event, if anything listens.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        signal = self.signals.get(event)
+        if signal is not None:
+            signal.fire(*values)
+
+    def is_a(self, class_name: str) -> bool:
+        """Return whether it is of a class or of one that extends it."""
+        return class_name in self.spec.lineage
+
+    # The tree
+
+    def find_child(self, name: Any) -> Instance | None:
+        """Return the first child with a name, or None."""
+        by_name = self._by_name
+        if by_name is None:
+            if not self.children:
+                return None
+            by_name = self._by_name = {}
+            for child in self.children:
+                by_name.setdefault(child.name, child)
+        return by_name.get(name)
+
+    def descendants(self) -> Iterator[Instance]:
+        """Iterate over everything below it, depth first, parents before their children."""
+        stack = self.children[::-1]
+        while stack:
+            found = stack.pop()
+            yield found
+            stack.extend(found.children[::-1])
+
+    def is_below(self, ancestor: Instance) -> bool:
+        """Return whether another instance is its parent, or a parent of that, and so on."""
+        found = self.parent
+        while found is not None:
+            if found is ancestor:
+                return True
+            found = found.parent
+        return False
+
+    def rename(self, name: str) -> None:
+        """Set its name, without event."""
+        self.name = name
+        if self.parent is not None:
+            self.parent._by_name = None
+
+    def link(self, parent: Instance | None, at: int | None = None) -> None:
+        """Move it below a parent, without event.
+
+        Args:
+            parent: The new parent; None takes it out of the tree.
+            at: Its position among the children; None for the end.
+        """
+        old = self.parent
+        if old is not None:
+            old.children.remove(self)
+            old._by_name = None
+        self.parent = parent
+        if parent is None:
+            return
+        if at is None:
+            parent.children.append(self)
+            if parent._by_name is not None:
+                parent._by_name.setdefault(self.name, self)
+        else:
+            parent.children.insert(at, self)
+            parent._by_name = None

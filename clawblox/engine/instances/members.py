@@ -1,0 +1,273 @@
+"""The members that every instance has, as scripts call them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.engine.instances.attributes import copy_attribute
+from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.scheduler import ticks_in
+from clawblox.engine.slots import Slots
+from clawblox.luau import LuaTable, RuntimeFault
+from clawblox.luau.core.operators import shown_type
+
+__all__ = ["ChildSearch", "add_members", "as_list"]
+
+
+def as_list(values: Any) -> LuaTable:
+    """Return Luau values as a table that counts from 1."""
+    return LuaTable({float(at): value for at, value in enumerate(values, 1)})
+
+
+def text_argument(value: Any, at: int, function: str) -> str:
+    """Return an argument that must be a string.
+
+    Raises:
+        RuntimeFault: It is something else.
+    """
+    if value.__class__ is not str:
+        raise RuntimeFault(
+            f"invalid argument #{at} to '{function}' (string expected, got {shown_type(value)})"
+        )
+    return str(value)
+
+
+class ChildSearch:
+    """What ``WaitForChild`` waits for.
+
+    Args:
+        parent: Where the child will be.
+        name: Its name.
+        until: The tick in which the search ends with nil; None for none.
+    """
+
+    kind = "child"
+
+    def __init__(self, parent: Instance, name: str, until: int | None) -> None:
+        self._parent = parent
+        self._name = name
+        self._until = until
+
+    def find(self, tick: int) -> tuple[Any, ...] | None:
+        """Return the child, or nil once the time is over; None to look again."""
+        child = self._parent.find_child(self._name)
+        if child is not None:
+            return (child,)
+        return (None,) if self._until is not None and tick >= self._until else None
+
+    def document(self, slots: Slots) -> list[Any]:
+        """Return what a snapshot holds of it."""
+        return [self.kind, slots.put(self._parent), self._name, self._until]
+
+    @classmethod
+    def read(cls, saved: list[Any], slots: Slots) -> ChildSearch:
+        """Return the search that a snapshot holds."""
+        parent, name, until = saved
+        return cls(slots.take(parent), name, until)
+
+
+def set_attribute(instance: Instance, name: Any, value: Any) -> Any:
+    """``SetAttribute(name, value)``."""
+    instance.model.set_attribute(instance, text_argument(name, 1, "SetAttribute"), value)
+    return ()
+
+
+def get_attribute(instance: Instance, name: Any) -> Any:
+    """``GetAttribute(name)``; a table is a new one each time."""
+    value = instance.attributes.get(name)
+    return copy_attribute(value) if isinstance(value, LuaTable) else value
+
+
+def get_attributes(instance: Instance) -> Any:
+    """``GetAttributes()``."""
+    return LuaTable({name: copy_attribute(each) for name, each in instance.attributes.items()})
+
+
+def get_attribute_changed_signal(instance: Instance, name: Any) -> Any:
+    """``GetAttributeChangedSignal(name)``."""
+    text = text_argument(name, 1, "GetAttributeChangedSignal")
+    return instance.signal(ATTRIBUTE_SIGNAL + text)
+
+
+def get_property_changed_signal(instance: Instance, name: Any) -> Any:
+    """``GetPropertyChangedSignal(name)``."""
+    text = text_argument(name, 1, "GetPropertyChangedSignal")
+    if text not in instance.spec.properties:
+        raise RuntimeFault(f"{text} is not a valid property name.")
+    return instance.signal(PROPERTY_SIGNAL + text)
+
+
+def add_tag(instance: Instance, tag: Any) -> Any:
+    """``AddTag(tag)``."""
+    instance.tags[text_argument(tag, 1, "AddTag")] = None
+    return ()
+
+
+def has_tag(instance: Instance, tag: Any) -> Any:
+    """``HasTag(tag)``."""
+    return tag in instance.tags
+
+
+def remove_tag(instance: Instance, tag: Any) -> Any:
+    """``RemoveTag(tag)``."""
+    instance.tags.pop(text_argument(tag, 1, "RemoveTag"), None)
+    return ()
+
+
+def get_tags(instance: Instance) -> Any:
+    """``GetTags()``, in the order in which they were added."""
+    return as_list(instance.tags)
+
+
+def clone(instance: Instance) -> Any:
+    """``Clone()``."""
+    return instance.model.clone(instance)
+
+
+def destroy(instance: Instance) -> Any:
+    """``Destroy()``."""
+    instance.model.destroy(instance)
+    return ()
+
+
+def clear_all_children(instance: Instance) -> Any:
+    """``ClearAllChildren()``."""
+    for child in tuple(instance.children):
+        instance.model.destroy(child)
+    return ()
+
+
+def find_first_child(instance: Instance, name: Any, recursive: Any) -> Any:
+    """``FindFirstChild(name, recursive)``; the recursive search is depth first."""
+    if recursive is None or recursive is False:
+        return instance.find_child(name)
+    return next((found for found in instance.descendants() if found.name == name), None)
+
+
+def find_first_child_of_class(instance: Instance, class_name: Any) -> Any:
+    """``FindFirstChildOfClass(class)``: of exactly this class."""
+    return next((child for child in instance.children if child.spec.name == class_name), None)
+
+
+def find_first_child_which_is_a(instance: Instance, class_name: Any) -> Any:
+    """``FindFirstChildWhichIsA(class)``."""
+    return next((child for child in instance.children if class_name in child.spec.lineage), None)
+
+
+def find_first_ancestor(instance: Instance, name: Any) -> Any:
+    """``FindFirstAncestor(name)``."""
+    found = instance.parent
+    while found is not None and found.name != name:
+        found = found.parent
+    return found
+
+
+def find_first_ancestor_of_class(instance: Instance, class_name: Any) -> Any:
+    """``FindFirstAncestorOfClass(class)``."""
+    found = instance.parent
+    while found is not None and found.spec.name != class_name:
+        found = found.parent
+    return found
+
+
+def get_children(instance: Instance) -> Any:
+    """``GetChildren()``, in the order in which they came."""
+    return as_list(instance.children)
+
+
+def get_descendants(instance: Instance) -> Any:
+    """``GetDescendants()``, depth first, parents before their children."""
+    return as_list(instance.descendants())
+
+
+def get_debug_id(instance: Instance) -> Any:
+    """``GetDebugId()``: the number of the instance, as text."""
+    return instance.ident
+
+
+def get_full_name(instance: Instance) -> Any:
+    """``GetFullName()``: the names from below ``game`` on, with dots."""
+    names = [instance.name]
+    found = instance.parent
+    while found is not None and found is not instance.model.game:
+        names.append(found.name)
+        found = found.parent
+    return ".".join(reversed(names))
+
+
+def is_a(instance: Instance, class_name: Any) -> Any:
+    """``IsA(class)``; false for names that are no class."""
+    return class_name in instance.spec.lineage
+
+
+def is_descendant_of(instance: Instance, ancestor: Any) -> Any:
+    """``IsDescendantOf(ancestor)``."""
+    return isinstance(ancestor, Instance) and instance.is_below(ancestor)
+
+
+def is_ancestor_of(instance: Instance, descendant: Any) -> Any:
+    """``IsAncestorOf(descendant)``."""
+    return isinstance(descendant, Instance) and descendant.is_below(instance)
+
+
+def wait_for_child(instance: Instance, name: Any, timeout: Any) -> Any:
+    """``WaitForChild(name, timeout)``: at once if it is there, else looked for in each tick."""
+    text = text_argument(name, 1, "WaitForChild")
+    child = instance.find_child(text)
+    if child is not None:
+        return child
+    scheduler = instance.model.scheduler
+    until = scheduler.tick + ticks_in(timeout) if timeout.__class__ is float else None
+    raise scheduler.wait_for(ChildSearch(instance, text, until))
+
+
+def _set_name(instance: Instance, name: str) -> None:
+    if name != instance.name:
+        instance.rename(name)
+        if instance.signals:
+            instance.tell_changed("Name")
+
+
+def _set_parent(instance: Instance, parent: Instance | None) -> None:
+    instance.model.set_parent(instance, parent)
+
+
+def add_members(classes: ClassTable) -> None:
+    """Give all instances their members."""
+    classes.add(
+        "Instance",
+        methods={
+            "SetAttribute": set_attribute,
+            "GetAttribute": get_attribute,
+            "GetAttributes": get_attributes,
+            "GetAttributeChangedSignal": get_attribute_changed_signal,
+            "GetPropertyChangedSignal": get_property_changed_signal,
+            "AddTag": add_tag,
+            "HasTag": has_tag,
+            "RemoveTag": remove_tag,
+            "GetTags": get_tags,
+            "Clone": clone,
+            "Destroy": destroy,
+            "ClearAllChildren": clear_all_children,
+            "FindFirstChild": find_first_child,
+            "FindFirstChildOfClass": find_first_child_of_class,
+            "FindFirstChildWhichIsA": find_first_child_which_is_a,
+            "FindFirstAncestor": find_first_ancestor,
+            "FindFirstAncestorOfClass": find_first_ancestor_of_class,
+            "GetChildren": get_children,
+            "GetDescendants": get_descendants,
+            "GetDebugId": get_debug_id,
+            "GetFullName": get_full_name,
+            "IsA": is_a,
+            "IsDescendantOf": is_descendant_of,
+            "IsAncestorOf": is_ancestor_of,
+            "WaitForChild": wait_for_child,
+        },
+        getters={
+            "Name": lambda instance: instance.name,
+            "ClassName": lambda instance: instance.spec.name,
+            "Parent": lambda instance: instance.parent,
+        },
+        setters={"Name": _set_name, "Parent": _set_parent},
+    )

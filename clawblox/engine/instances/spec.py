@@ -1,0 +1,190 @@
+"""What a class of instances is: its properties, events and methods.
+
+The rows of `classes` are data. Modules that own a behaviour add methods and accessors to them
+with `ClassTable.add`; then the table is complete and does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
+from typing import Any
+
+import attrs
+
+from clawblox.luau import Host, RuntimeFault
+
+__all__ = ["ClassSpec", "ClassTable", "Property"]
+
+
+@attrs.frozen
+class Property:
+    """A property of a class.
+
+    Attributes:
+        kind: Its type: a name in `kinds`, such as ``number``, ``Vector3`` or ``Enum.Material``.
+        default: Its value in a new instance, as plain data; None for nil.
+        effect: The hook that is told of each assignment; None if there is none.
+        read_only: Whether scripts may not assign it.
+        limits: The smallest and the largest number; an assigned number is clamped to them.
+    """
+
+    kind: str
+    default: Any = None
+    effect: str | None = attrs.field(default=None, kw_only=True)
+    read_only: bool = attrs.field(default=False, kw_only=True)
+    limits: tuple[float, float] | None = attrs.field(default=None, kw_only=True)
+
+
+Getter = Callable[[Any], Any]
+Setter = Callable[[Any, Any], None]
+
+
+@attrs.define(eq=False)
+class ClassSpec:
+    """A class of instances.
+
+    Attributes:
+        name: Its name.
+        base: The name of the class it extends; None for ``Instance``.
+        properties: Its properties by name.
+        events: The names of its events.
+        creatable: Whether ``Instance.new`` makes it.
+        lineage: The names of all classes that ``IsA`` accepts, itself first.
+        event_names: The same events, for looking one up.
+        defaults: The values of the properties that are not nil.
+        getters: How computed properties are read.
+        setters: What replaces the plain assignment of a property.
+        methods: What scripts call, by name.
+    """
+
+    name: str
+    base: str | None = "Instance"
+    properties: Mapping[str, Property] = attrs.field(factory=dict)
+    events: tuple[str, ...] = ()
+    creatable: bool = attrs.field(default=True, kw_only=True)
+    lineage: tuple[str, ...] = attrs.field(init=False, default=())
+    event_names: frozenset[str] = attrs.field(init=False, default=frozenset())
+    defaults: dict[str, Any] = attrs.field(init=False, factory=dict)
+    getters: dict[str, Getter] = attrs.field(init=False, factory=dict)
+    setters: dict[str, Setter] = attrs.field(init=False, factory=dict)
+    methods: dict[str, Any] = attrs.field(init=False, factory=dict)
+
+
+class ClassTable:
+    """All classes of one world.
+
+    Args:
+        rows: The classes; a base stands before the classes that extend it.
+        host: Where methods are registered.
+        make_default: Returns the Luau value of a property's type and default.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[ClassSpec],
+        host: Host,
+        make_default: Callable[[str, Any], Any],
+    ) -> None:
+        self._host = host
+        self._make_default = make_default
+        self._specs: dict[str, ClassSpec] = {}
+        for row in rows:
+            self._specs[row.name] = self._inherit(row)
+
+    def _inherit(self, row: ClassSpec) -> ClassSpec:
+        base = None if row.base is None else self._specs[row.base]
+        known = {} if base is None else dict(base.properties)
+        spec = ClassSpec(
+            row.name,
+            row.base,
+            {**known, **row.properties},
+            (() if base is None else base.events) + row.events,
+            creatable=row.creatable,
+        )
+        spec.lineage = (row.name, *(() if base is None else base.lineage))
+        spec.event_names = frozenset(spec.events)
+        spec.defaults = {
+            name: self._make_default(each.kind, each.default)
+            for name, each in spec.properties.items()
+            if each.default is not None
+        }
+        return spec
+
+    def __iter__(self) -> Any:
+        return iter(self._specs.values())
+
+    def find(self, name: str) -> ClassSpec | None:
+        """Return a class, or None."""
+        return self._specs.get(name)
+
+    def add(
+        self,
+        name: str,
+        *,
+        methods: Mapping[str, Callable[..., Any]] | None = None,
+        getters: Mapping[str, Getter] | None = None,
+        setters: Mapping[str, Setter] | None = None,
+    ) -> None:
+        """Add behaviour to a class and to all that extend it.
+
+        Args:
+            name: The class.
+            methods: Functions by name; each gets the instance and Luau values, missing ones as
+                nil, and returns the results as Luau functions do.
+            getters: Computed properties by name.
+            setters: What replaces the plain assignment of a property; it gets the checked value.
+        """
+        registered = {key: self._method(name, key, each) for key, each in (methods or {}).items()}
+        for spec in self._specs.values():
+            if name in spec.lineage:
+                spec.methods.update(registered)
+                spec.getters.update(getters or {})
+                spec.setters.update(setters or {})
+
+    def _method(self, class_name: str, name: str, function: Callable[..., Any]) -> Any:
+        return self._host.raw(f"{class_name}:{name}")(checked_method(class_name, name, function))
+
+
+def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> FunctionType:
+    """Return a method that refuses a receiver of another class and takes any arguments.
+
+    Luau functions take nil for arguments that are missing, and ignore further ones.
+    """
+    code = function.__code__  # type: ignore[attr-defined]
+    is_variadic = bool(code.co_flags & 0x04)
+    count = code.co_argcount - 1
+
+    def refuse() -> RuntimeFault:
+        return RuntimeFault(f"Expected ':' not '.' calling member function {name}")
+
+    def fits(receiver: Any) -> bool:
+        spec = getattr(receiver, "spec", None)
+        return spec is not None and class_name in spec.lineage
+
+    def call_0(receiver: Any = None, *_: Any) -> Any:
+        if not fits(receiver):
+            raise refuse()
+        return function(receiver)
+
+    def call_1(receiver: Any = None, first: Any = None, *_: Any) -> Any:
+        if not fits(receiver):
+            raise refuse()
+        return function(receiver, first)
+
+    def call_2(receiver: Any = None, first: Any = None, second: Any = None, *_: Any) -> Any:
+        if not fits(receiver):
+            raise refuse()
+        return function(receiver, first, second)
+
+    def call_many(receiver: Any = None, *values: Any) -> Any:
+        if not fits(receiver):
+            raise refuse()
+        if not is_variadic:
+            values = (*values, *[None] * count)[:count]
+        return function(receiver, *values)
+
+    calls: list[Any] = [call_0, call_1, call_2]
+    made = call_many if is_variadic or count >= len(calls) else calls[count]
+    shown = made.__code__.replace(co_name=name)  # a code of its own, for tracebacks
+    return FunctionType(shown, made.__globals__, name, made.__defaults__, made.__closure__)

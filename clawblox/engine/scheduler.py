@@ -1,0 +1,294 @@
+"""Threads that wait, and what happens when a script fails.
+
+Every handler, script and callback runs in a coroutine of its own. A thread that waits has one
+entry here; due entries are resumed at the start of a tick, in the order in which they were made.
+Time is counted in ticks, so nothing depends on sums of floating-point numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import attrs
+
+from clawblox.engine.errors import WorldHalted
+from clawblox.engine.slots import Slots
+from clawblox.luau import VM, Coroutine, LuaError, suspend
+from clawblox.luau.runtime.suspension import Yield
+
+__all__ = ["TICK_RATE", "Scheduler", "Search", "ticks_in"]
+
+TICK_RATE: Final = 60
+"""Ticks per second of simulation time."""
+
+
+def ticks_in(seconds: float) -> int:
+    """Return the number of ticks after which a wait is over: at least one."""
+    if not seconds > 0:
+        return 1
+    if math.isinf(seconds):
+        return 1 << 62
+    return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
+
+
+class Search(Protocol):
+    """Something that a thread waits for and looks for in each tick."""
+
+    def find(self, tick: int) -> tuple[Any, ...] | None:
+        """Return the values with which the thread goes on; None to look again in the next tick."""
+
+    def document(self, slots: Slots) -> list[Any]:
+        """Return what a snapshot holds of it: its kind, then JSON values."""
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """A thread that waits.
+
+    Attributes:
+        due: The tick in which it goes on.
+        thread: The thread.
+        values: What it is resumed with; None for a wait, which gets the elapsed seconds.
+        since: The tick in which it began to wait.
+        search: What it looks for; None if it only waits.
+    """
+
+    due: int
+    thread: Coroutine
+    values: tuple[Any, ...] | None
+    since: int
+    search: Search | None = None
+
+
+class Scheduler:
+    """The waiting threads of one world.
+
+    Args:
+        vm: The VM of the scripts.
+        warn: Called with the text of a warning.
+
+    Attributes:
+        tick: Ticks since the world began.
+        where: What the engine is doing, for the text of a halted world.
+        searches: How searches are read from a snapshot, by kind.
+        vm: The VM of the scripts; a restore replaces it.
+    """
+
+    def __init__(self, vm: VM, warn: Callable[[str], None]) -> None:
+        self.vm = vm
+        self.tick = 0
+        self.where = "Failed to load script"
+        self.searches: dict[str, Callable[[list[Any], Slots], Search]] = {}
+        self.warn = warn
+        self._entries: dict[int, _Entry] = {}
+        self._made = 0
+        self._parked: dict[Coroutine, int] = {}  # 0: something else will resume it
+        self._warned: dict[str, None] = {}
+
+    @property
+    def time(self) -> float:
+        """Simulation time in seconds."""
+        return self.tick / TICK_RATE
+
+    @contextmanager
+    def phase(self, where: str) -> Iterator[None]:
+        """Name what the engine does in this block, for the text of a halted world."""
+        outer, self.where = self.where, where
+        try:
+            yield
+        finally:
+            self.where = outer
+
+    # Running
+
+    def run(self, function: Any, *values: Any) -> Coroutine:
+        """Run a function in a thread of its own, up to its first wait; return the thread.
+
+        Raises:
+            WorldHalted: It fails.
+        """
+        thread = self.vm.coroutine(function)
+        self.resume(thread, values)
+        return thread
+
+    def resume(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
+        """Resume a thread; one that then yields without waiting goes on in the next tick.
+
+        Raises:
+            WorldHalted: It fails.
+        """
+        try:
+            self._advance(thread, values)
+        except LuaError as error:
+            raise self.halt(error) from error
+
+    def halt(self, error: LuaError) -> WorldHalted:
+        """Return the exception that stops the world because of an error of a script."""
+        return WorldHalted(self.where, str(error), error.traceback)
+
+    def _advance(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
+        self._entries.pop(self._parked.pop(thread, 0), None)
+        self.vm.resume(thread, *values)
+        if thread.status == "suspended" and thread not in self._parked:
+            self._add(_Entry(self.tick + 1, thread, (), self.tick))
+
+    def spawn(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
+        """Run a function or thread at once, as ``task.spawn``: its error is a warning."""
+        thread = self._as_thread(target)
+        try:
+            self._advance(thread, values)
+        except LuaError as error:
+            self.warn(f"task.spawn error: {error}")
+        return thread
+
+    def _as_thread(self, target: Any) -> Coroutine:
+        return target if isinstance(target, Coroutine) else self.vm.coroutine(target)
+
+    def warn_once(self, text: str) -> None:
+        """Warn, unless this world has had the same warning already."""
+        if text not in self._warned:
+            self._warned[text] = None
+            self.warn(text)
+
+    # Waiting
+
+    def start_later(self, seconds: float, target: Any, values: tuple[Any, ...]) -> Coroutine:
+        """Start a function, or resume a thread, after a time; in the next tick at the earliest."""
+        thread = self._as_thread(target)
+        self._add(_Entry(self.tick + ticks_in(seconds), thread, values, self.tick))
+        return thread
+
+    def wait(self, seconds: float) -> Yield:
+        """Let the running thread wait; return the exception to raise.
+
+        The thread gets the elapsed seconds.
+
+        Raises:
+            LuaError: The thread cannot be suspended here.
+        """
+        suspension = suspend()
+        due = self.tick + ticks_in(seconds)
+        self._add(_Entry(due, self._running(), None, self.tick))
+        return suspension
+
+    def wait_for(self, search: Search) -> Yield:
+        """Let the running thread look for something in each tick; return the exception to raise.
+
+        Raises:
+            LuaError: The thread cannot be suspended here.
+        """
+        suspension = suspend()
+        self._add(_Entry(self.tick + 1, self._running(), (), self.tick, search))
+        return suspension
+
+    def park(self) -> tuple[Coroutine, Yield]:
+        """Let the running thread wait for `resume_next_tick`.
+
+        Returns:
+            The thread, and the exception to raise.
+
+        Raises:
+            LuaError: The thread cannot be suspended here.
+        """
+        suspension = suspend()
+        thread = self._running()
+        self._parked[thread] = 0
+        return thread, suspension
+
+    def resume_next_tick(self, thread: Coroutine, *values: Any) -> None:
+        """Resume a parked thread at the start of the next tick; a dead one stays dead."""
+        if thread.status != "dead":
+            self._add(_Entry(self.tick + 1, thread, values, self.tick))
+
+    def cancel(self, thread: Coroutine) -> None:
+        """Drop a thread that waits; a dead one stays dead.
+
+        Raises:
+            LuaError: It is running.
+        """
+        self._entries.pop(self._parked.pop(thread, 0), None)
+        self.vm.close(thread)
+
+    def _running(self) -> Coroutine:
+        thread = self.vm.running
+        assert thread is not None  # `suspend` has checked it
+        return thread
+
+    def _add(self, entry: _Entry) -> None:
+        self._entries.pop(self._parked.pop(entry.thread, 0), None)
+        self._made += 1
+        self._entries[self._made] = entry
+        self._parked[entry.thread] = self._made
+
+    def resume_due(self) -> None:
+        """Resume every thread whose time has come, in the order in which they began to wait.
+
+        Raises:
+            WorldHalted: One fails.
+        """
+        tick = self.tick
+        due = [number for number, entry in self._entries.items() if entry.due <= tick]
+        for number in due:
+            entry = self._entries.get(number)
+            if entry is not None:
+                self._resume_entry(number, entry)
+
+    def _resume_entry(self, number: int, entry: _Entry) -> None:
+        values = entry.values
+        if entry.search is not None:
+            values = entry.search.find(self.tick)
+            if values is None:
+                entry.due = self.tick + 1
+                return
+        elif values is None:
+            values = ((self.tick - entry.since) / TICK_RATE,)
+        del self._entries[number]
+        if entry.thread.status == "suspended":
+            self.resume(entry.thread, values)
+        else:
+            self._parked.pop(entry.thread, None)
+
+    # Snapshots
+
+    def document(self, slots: Slots) -> dict[str, Any]:
+        """Return what a snapshot holds of the waiting threads."""
+        entries = [
+            [
+                entry.due,
+                entry.since,
+                slots.put(entry.thread),
+                None if entry.values is None else slots.put_all(entry.values),
+                None if entry.search is None else entry.search.document(slots),
+            ]
+            for entry in self._entries.values()
+        ]
+        return {"tick": self.tick, "warned": list(self._warned), "waiting": entries}
+
+    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+        """Take over the waiting threads of a snapshot.
+
+        Raises:
+            ValueError: It is damaged.
+        """
+        self.tick = document["tick"]
+        self._warned = dict.fromkeys(document["warned"])
+        for due, since, thread, values, search in document["waiting"]:
+            found = slots.take(thread)
+            if not isinstance(found, Coroutine):
+                raise ValueError("a waiting thread is missing")
+            self._add(
+                _Entry(
+                    due,
+                    found,
+                    None if values is None else slots.take_all(values),
+                    since,
+                    None if search is None else self.searches[search[0]](search[1:], slots),
+                )
+            )
+
+    def restore_parked(self, thread: Coroutine) -> None:
+        """Count a restored thread as parked; its `resume_next_tick` will come."""
+        self._parked[thread] = 0

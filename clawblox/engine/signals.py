@@ -1,0 +1,228 @@
+"""Events of instances: handlers, and threads that wait for them.
+
+A signal or connection is a host object that is found by its id, so scripts may keep it across a
+snapshot: ``17.Touched`` is the event ``Touched`` of instance 17, ``c5`` the fifth connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.slots import Slots
+from clawblox.luau import Coroutine, Host, HostObject, HostType, RuntimeFault
+from clawblox.luau.core.values import is_function
+from clawblox.luau.runtime.suspension import Yield
+
+__all__ = ["Connection", "Signal", "SignalHub"]
+
+
+class Connection(HostObject):
+    """A handler of a signal.
+
+    Attributes:
+        function: The handler; None once it is disconnected.
+        once: Whether it runs for one event only.
+        has_run: Whether it has run.
+        signal: The signal; None for one that was disconnected before a snapshot.
+    """
+
+    __slots__ = ("function", "has_run", "number", "once", "signal")
+
+    def __init__(self, host_type: HostType, number: int) -> None:
+        super().__init__(host_type, f"c{number}")
+        self.number = number
+        self.signal: Signal | None = None
+        self.function: Any = None
+        self.once = False
+        self.has_run = False
+
+    def __getitem__(self, key: Any) -> Any:
+        if key == "Connected":
+            return self.function is not None
+        return super().__getitem__(key)
+
+    def disconnect(self) -> None:
+        """Remove the handler; it is skipped even in an event under way."""
+        if self.function is not None and self.signal is not None:
+            self.function = None
+            self.signal.connections.remove(self)
+
+
+class Signal(HostObject):
+    """An event of an instance.
+
+    Attributes:
+        owner: The instance; kept, so that a script can hold on to the signal alone.
+        name: The event.
+        connections: The handlers, in the order in which they were connected.
+        waiting: The threads that wait for the event, in the order in which they began.
+    """
+
+    __slots__ = ("connections", "hub", "name", "owner", "waiting")
+
+    def __init__(self, hub: SignalHub, owner: HostObject, name: str) -> None:
+        super().__init__(hub.signal_type, f"{owner.ident}.{name}")
+        self.hub = hub
+        self.owner = owner
+        self.name = name
+        self.connections: list[Connection] = []
+        self.waiting: list[Coroutine] = []
+
+    def connect(self, function: Any, *, once: bool = False) -> Connection:
+        """Add a handler.
+
+        Raises:
+            RuntimeFault: It is no function.
+        """
+        if not is_function(function):
+            raise RuntimeFault("Attempt to connect failed: Passed value is not a function")
+        connection = self.hub.make_connection()
+        self.restore(connection, function, once=once)
+        return connection
+
+    def restore(self, connection: Connection, function: Any, *, once: bool) -> None:
+        """Add a connection with its handler."""
+        connection.signal, connection.function, connection.once = self, function, once
+        self.connections.append(connection)
+
+    def wait(self) -> Yield:
+        """Let the running thread wait for the event; return the exception to raise.
+
+        The thread goes on at the start of the tick after the event, with its arguments.
+
+        Raises:
+            LuaError: The thread cannot be suspended here.
+        """
+        thread, suspension = self.hub.scheduler.park()
+        self.waiting.append(thread)
+        return suspension
+
+    def fire(self, *values: Any) -> None:
+        """Run the handlers in order of connection.
+
+        A handler that is disconnected meanwhile is skipped; one that is connected meanwhile waits
+        for the next event.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        scheduler = self.hub.scheduler
+        if self.waiting:
+            waiting, self.waiting = self.waiting, []
+            for thread in waiting:
+                scheduler.resume_next_tick(thread, *values)
+        if not self.connections:
+            return
+        for connection in tuple(self.connections):
+            function = connection.function
+            if function is None or (connection.once and connection.has_run):
+                continue
+            connection.has_run = True
+            scheduler.run(function, *values)
+            if connection.once:
+                connection.disconnect()
+
+
+class SignalHub:
+    """Makes signals and connections, and finds connections by their id.
+
+    Args:
+        host: Where their types are registered.
+        scheduler: Runs the handlers.
+    """
+
+    def __init__(self, host: Host, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.signal_type = host.type(HostType("RBXScriptSignal"))
+        self.connection_type = host.type(HostType("RBXScriptConnection"))
+        self._made = 0
+        self._restored: WeakValueDictionary[int, Connection] = WeakValueDictionary()
+        _add_methods(host, self.signal_type, self.connection_type)
+
+    def make_connection(self) -> Connection:
+        """Return a new connection."""
+        self._made += 1
+        return Connection(self.connection_type, self._made)
+
+    def document(self) -> int:
+        """Return what a snapshot holds of it: the number of connections made."""
+        return self._made
+
+    def restore(self, made: int) -> None:
+        """Go on counting connections where a snapshot ended."""
+        self._made = made
+
+    def restored_connection(self, number: int) -> Connection:
+        """Return the connection of a snapshot with a number, disconnected when it is first met."""
+        connection = self._restored.get(number)
+        if connection is None:
+            connection = self._restored[number] = Connection(self.connection_type, number)
+        return connection
+
+
+def signal_document(signal: Signal, slots: Slots) -> list[Any] | None:
+    """Return what a snapshot holds of a signal; None if it has no listeners."""
+    if not signal.connections and not signal.waiting:
+        return None
+    connections = [
+        [each.number, slots.put(each.function), each.once] for each in signal.connections
+    ]
+    return [signal.ident, connections, [slots.put(thread) for thread in signal.waiting]]
+
+
+def restore_signal(
+    signal: Signal, connections: list[list[Any]], waiting: list[int], slots: Slots
+) -> None:
+    """Give a restored signal its handlers and waiting threads.
+
+    Raises:
+        ValueError: The snapshot is damaged.
+    """
+    hub = signal.hub
+    for number, function, once in connections:
+        handler = slots.take(function)
+        if not is_function(handler):
+            raise ValueError(f"the handler of connection {number} is missing")
+        signal.restore(hub.restored_connection(number), handler, once=once)
+    for number in waiting:
+        thread = slots.take(number)
+        if not isinstance(thread, Coroutine):
+            raise ValueError(f"a thread that waits for {signal.ident} is missing")
+        signal.waiting.append(thread)
+        hub.scheduler.restore_parked(thread)
+
+
+def _add_methods(host: Host, signal_type: HostType, connection_type: HostType) -> None:
+    def method(host_type: HostType, name: str) -> Callable[[Callable[..., Any]], None]:
+        def add(function: Callable[..., Any]) -> None:
+            host_type.methods[name] = host.raw(f"{host_type.name}:{name}")(function)
+
+        return add
+
+    @method(signal_type, "Connect")
+    def connect(signal: Any = None, function: Any = None, *_: Any) -> Any:
+        return _signal(signal, "Connect").connect(function)
+
+    @method(signal_type, "Once")
+    def once(signal: Any = None, function: Any = None, *_: Any) -> Any:
+        return _signal(signal, "Once").connect(function, once=True)
+
+    @method(signal_type, "Wait")
+    def wait(signal: Any = None, *_: Any) -> Any:
+        raise _signal(signal, "Wait").wait()
+
+    @method(connection_type, "Disconnect")
+    def disconnect(connection: Any = None, *_: Any) -> Any:
+        if not isinstance(connection, Connection):
+            raise RuntimeFault("Expected ':' not '.' calling member function Disconnect")
+        connection.disconnect()
+        return ()
+
+
+def _signal(value: Any, name: str) -> Signal:
+    if not isinstance(value, Signal):
+        raise RuntimeFault(f"Expected ':' not '.' calling member function {name}")
+    return value

@@ -1,0 +1,87 @@
+"""Luau values that the engine holds, numbered for a snapshot.
+
+Handlers, threads and their arguments belong to the heap of the VM. A snapshot keeps them in one
+table among the VM's roots, and the documents of the engine's modules refer to them by number. So
+a value that several hold stays one value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from clawblox.luau import VM, LuaTable, Vector
+
+__all__ = ["Slots"]
+
+_ROOT: Final = "engine"
+_PLAIN: Final = (float, str, bool, Vector)
+
+
+class Slots:
+    """The numbered values of one snapshot; position 0 stands for nil."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+        self._numbers: dict[int, int] = {}
+
+    def put(self, value: Any) -> int:
+        """Keep a Luau value; return its number."""
+        if value is None:
+            return 0
+        if value.__class__ in _PLAIN:  # whether two of them are one object, no restore preserves
+            self._values.append(value)
+            return len(self._values)
+        number = self._numbers.get(id(value))
+        if number is None:
+            self._values.append(value)
+            number = self._numbers[id(value)] = len(self._values)
+        return number
+
+    def put_all(self, values: tuple[Any, ...]) -> list[int]:
+        """Keep several Luau values; return their numbers."""
+        return [self.put(value) for value in values]
+
+    def take(self, number: int) -> Any:
+        """Return the value with a number.
+
+        Raises:
+            ValueError: There is none.
+        """
+        if number == 0:
+            return None
+        if not 0 < number <= len(self._values):
+            raise ValueError(f"the snapshot has no Luau value number {number}")
+        return self._values[number - 1]
+
+    def take_all(self, numbers: list[int]) -> tuple[Any, ...]:
+        """Return the values with these numbers.
+
+        Raises:
+            ValueError: One does not exist.
+        """
+        return tuple(map(self.take, numbers))
+
+    def store(self, vm: VM) -> None:
+        """Put the values among the VM's roots, just before the VM is saved."""
+        pairs = enumerate(self._values, 1)
+        vm.roots[_ROOT] = LuaTable({float(number): value for number, value in pairs})
+
+    @staticmethod
+    def clear(vm: VM) -> None:
+        """Remove the values from the VM's roots, once the VM is saved or the engine restored."""
+        vm.roots.pop(_ROOT, None)
+
+    @classmethod
+    def load(cls, vm: VM) -> Slots:
+        """Return the values among the roots of a restored VM.
+
+        Raises:
+            ValueError: They are missing.
+        """
+        table = vm.roots.get(_ROOT)
+        if not isinstance(table, LuaTable):
+            raise ValueError("the snapshot has no table of the engine's Luau values")
+        slots = cls()
+        for number in range(1, len(table) + 1):
+            slots.put(table.get(float(number)))
+        return slots
