@@ -9,7 +9,6 @@ from clawblox.engine.instances.attributes import attributes_json
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.rounding import hundredths_of_vector, shortest
 from clawblox.engine.world.observation import (
-    find_humanoid,
     find_root,
     health_of,
     is_identity,
