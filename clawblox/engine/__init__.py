@@ -4,10 +4,12 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 ``python -m clawblox.engine DIR``. `docs/engine.md` explains it.
 
 - ``instances``: the data model, objects in a tree.
+- ``values``: the value types of scripts, such as CFrame and Enum.
 - ``signals``: events of instances.
 - ``scheduler``: threads that wait, and what happens when a script fails.
 - ``slots``: Luau values that the engine holds, in a snapshot.
 - ``datastore``: rows that outlive a world.
 - ``json_text``: Luau values as JSON text.
 - ``errors``: exceptions, and text at the edges.
+- ``settings``: the ``world.toml`` of a world.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType
@@ -35,8 +36,9 @@ from clawblox.luau.runtime import suspension
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk
 from clawblox.luau.runtime.coroutines import close, resume
 from clawblox.luau.runtime.diagnose import to_luau_error
-from clawblox.luau.runtime.host import Host, to_luau
+from clawblox.luau.runtime.host import Host, lent_name, to_luau
 from clawblox.luau.runtime.limited import LimitedMachine
+from clawblox.luau.runtime.vector_type import PLAIN_VECTORS, VectorType
 from clawblox.luau.state.restore import Loader
 from clawblox.luau.state.snapshot import Saver
 
@@ -61,6 +63,7 @@ NAMES: dict[str, Any] = {
     "concat": operators.concat,
     "concat_all": operators.concat_all,
     "interpolate": operators.interpolate,
+    "method": operators.method,
     "put": operators.put,
     "text_field": operators.text_field,
     "as_key": table_key,
@@ -79,6 +82,8 @@ NAMES: dict[str, Any] = {
 }
 """What generated code may call; a name's length is part of what code costs, so it stays."""
 
+_LENT_SERIALS = 1 << 40  # beyond those that a VM gives
+
 
 class VM(LimitedMachine):
     """A Luau virtual machine.
@@ -91,6 +96,7 @@ class VM(LimitedMachine):
         memory_bytes: The estimated size of the heap above which allocating fails; None means no
             limit.
         output: Called with each line that ``print`` prints, without its end; None drops it.
+        vectors: The name and the members of vectors; by default those of the reference.
 
     Attributes:
         globals: The table of globals.
@@ -108,8 +114,10 @@ class VM(LimitedMachine):
         steps: int | None = None,
         memory_bytes: int | None = None,
         output: Callable[[str], None] | None = None,
+        vectors: VectorType = PLAIN_VECTORS,
     ) -> None:
         super().__init__(steps, memory_bytes)
+        self.vectors = vectors
         self.output = output
         self.error_stack: str | None = None
         self.random = PcgRandom(DEFAULT_SEED)
@@ -347,9 +355,13 @@ class VM(LimitedMachine):
         """Return an object's serial number; it gets one at the first use."""
         if value.__class__ is CheckedFunction:
             value = value.function
-        name = BUILTINS.find_name(value) if isinstance(value, FunctionType) else None
-        if name is not None:
-            return BUILTINS.serial_number(name)
+        if isinstance(value, FunctionType):
+            name = BUILTINS.find_name(value)
+            if name is not None:
+                return BUILTINS.serial_number(name)
+        lent = lent_name(value)
+        if lent is not None:
+            return _LENT_SERIALS + zlib.crc32(lent.encode("utf-8", "surrogateescape")) * 16
         serial = read_serial(value)
         if serial is None:
             serial = self.next_serial()

@@ -24,6 +24,7 @@ _PYTHON_TYPES = {
     "Buffer": "buffer", "Coroutine": "thread", "Userdata": "userdata",
 }  # fmt: skip
 BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by their Python code
+RAW_NAMES: set[str] = set()  # of raw functions; messages of Python begin with them
 RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack begins
 _MAX_TRACEBACK = 22
 _MAX_TRACED = 1000  # levels in an error's traceback
@@ -97,6 +98,11 @@ def _translate_type_error(error: TypeError) -> LuaError:
     links = _links(error)
     last = links[-1].tb_frame if links else None
     text = str(error)
+    if last is not None and not is_generated(last.f_code) and not _is_own(last):
+        raise error
+    name, _, complaint = text.partition("() ")
+    if name in RAW_NAMES:
+        return RuntimeFault(f"invalid arguments to '{name}': {complaint}")
     if text.endswith("object is not callable"):
         return (
             RuntimeFault(f"attempt to call a {_named_type(text)} value")
@@ -110,6 +116,11 @@ def _translate_type_error(error: TypeError) -> LuaError:
     if "subscriptable" in text or "item assignment" in text or "indices must be" in text:
         return _index_fault(links[-1], text)
     raise error
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Return whether a frame is one of this package, whose callees scripts may have chosen."""
+    return str(frame.f_globals.get("__name__")).startswith("clawblox.luau.")
 
 
 def _named_type(text: str) -> str:

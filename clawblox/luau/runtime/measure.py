@@ -10,6 +10,7 @@ from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import Buffer, LuaTable
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
 from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.host_value import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _TABLE_BYTES = 120
@@ -82,7 +83,9 @@ def _size(value: Any, pending: list[Any]) -> int:
         return _TABLE_BYTES + _ENTRY_BYTES * len(value)
     if isinstance(value, FunctionType):
         prototype = find_prototype(value)
-        pending.append(None if prototype is None else prototype.chunk)
+        if prototype is None:
+            return _OBJECT_BYTES  # what a function of the host holds is not the script's
+        pending.append(prototype.chunk)
         for cell in value.__closure__ or ():
             try:
                 pending.append(cell.cell_contents)
@@ -98,6 +101,8 @@ def _size(value: Any, pending: list[Any]) -> int:
         pending.append(value.function)
     elif isinstance(value, WrapFunction):
         pending.append(value.coroutine)
+    elif isinstance(value, HostValue):
+        pending += value.contents()
     elif isinstance(value, (list, tuple)):
         pending += value
         return _OBJECT_BYTES + 8 * len(value)
