@@ -13,4 +13,7 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``json_text``: Luau values as JSON text.
 - ``errors``: exceptions, and text at the edges.
 - ``settings``: the ``world.toml`` of a world.
+- ``simulation``: a world as the server kit runs it.
+- ``routes``: what people look at: the page, the feed of spectators, files.
+- ``runner``: the program.
 """
