@@ -64,5 +64,10 @@ def read_value(saved: Any, host: Host, find: Callable[[int], Instance | None]) -
     if kind == "v":
         return Vector(*values)
     if kind == "h":
-        return host.make_value(parts[0], values)
+        value_type = host.value_types.get(parts[0])
+        if value_type is None:
+            raise ValueError(f"the snapshot has a value of unknown type {parts[0]!r}")
+        made = value_type.empty()
+        made.fill(*values)
+        return made
     raise ValueError(f"the snapshot has a value of unknown kind {kind!r}")

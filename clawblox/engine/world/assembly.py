@@ -7,12 +7,14 @@ import json
 from typing import Any
 
 from clawblox.engine.instances.classes import ROWS, SERVICES
+from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.task_library import make_task_globals
+from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.console import Console
@@ -29,7 +31,8 @@ class _WorldHost(Host):
     model: DataModel
 
     def find_object(self, ident: str) -> HostObject | None:
-        return self.model.find_object(ident)
+        found = find_enum_object(ident)
+        return self.model.find_object(ident) if found is None else found
 
 
 class Assembly:
@@ -65,6 +68,7 @@ class Assembly:
         classes = ClassTable(ROWS, self._host, make_default)
         add_members(classes)
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
+        libraries["Instance"] = make_instance_library(self._host, self.model)
         self.vm.globals.update(libraries)
         self.players = Players(self.model)
         self.systems: dict[str, System] = {"players": self.players}
@@ -77,20 +81,20 @@ class Assembly:
     def _main_source(self) -> str:
         return (self.settings.directory / self.settings.main).read_text(encoding="utf-8")
 
-    def load(self) -> None:
+    def start(self) -> None:
         """Make the root of the tree and the services, and run the main script.
 
         Raises:
             WorldHalted: The script fails.
         """
         self.model.build(SERVICES)
-        game, workspace = self.model.game, self.model.workspace
-        self.vm.globals.update(
-            game=game, Game=game, workspace=workspace, Workspace=workspace, **self.model.services
-        )
+        game, services = self.model.game, self.model.services
+        self.vm.globals.update({**services, "game": game, "workspace": services["Workspace"]})
         self.vm.sandbox()
         try:
-            main = self.vm.load(self._main_source(), f"={self.settings.main}", self.vm.new_environment())
+            main = self.vm.load(
+                self._main_source(), f"={self.settings.main}", self.vm.new_environment()
+            )
         except LuaError as error:
             raise self.scheduler.halt(error) from error
         self.scheduler.run(main)

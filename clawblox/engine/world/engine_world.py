@@ -13,8 +13,6 @@ from clawblox.engine.world.document import (
     FORMAT,
     SCHEMA_VERSION,
     check_identity,
-    read_tree,
-    read_world,
     write_world,
 )
 from clawblox.engine.world.observation import (
@@ -26,7 +24,7 @@ from clawblox.engine.world.observation import (
 )
 from clawblox.engine.world.spectator import spectate_entities, spectate_player
 from clawblox.engine.world.tick import run_tick
-from clawblox.luau import LuaError, LuauSyntaxError, SnapshotError, run_deep
+from clawblox.luau import SnapshotError, run_deep
 
 __all__ = ["EngineWorld"]
 
@@ -37,7 +35,7 @@ Result = TypeVar("Result")
 class EngineWorld:
     """A world of scripts, run in this process.
 
-    After its construction, call either `load` or `restore`, then the other methods. Calls that run
+    After its construction, call either `start` or `restore`, then the other methods. Calls that run
     scripts do so on a deep thread; within `clawblox.luau.run_deep` they start none.
 
     Args:
@@ -75,13 +73,13 @@ class EngineWorld:
 
     # Running
 
-    def load(self) -> None:
+    def start(self) -> None:
         """Begin the world: make its tree and run its main script.
 
         Raises:
             WorldHalted: The script fails.
         """
-        self._run(self._parts.load)
+        self._run(self._parts.start)
 
     def join(self, agent_id: str, name: str) -> None:
         """Let an agent join, between two ticks.
@@ -185,7 +183,7 @@ class EngineWorld:
         }
 
     def restore(self, state: Json) -> None:
-        """Take over the state of a snapshot, instead of `load`.
+        """Take over the state of a snapshot, instead of `start`.
 
         Raises:
             SnapshotMismatch: This world cannot continue it; the message says why.
