@@ -11,4 +11,5 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``datastore``: rows that outlive a world.
 - ``json_text``: Luau values as JSON text.
 - ``errors``: exceptions, and text at the edges.
+- ``settings``: the ``world.toml`` of a world.
 """

@@ -28,7 +28,7 @@ ENUMS: dict[str, dict[str, int]] = {
         "Plastic": 256, "SmoothPlastic": 272, "Neon": 288, "Wood": 512, "Marble": 784,
         "Slate": 800, "Concrete": 816, "Brick": 848, "Granite": 880, "Metal": 1040,
         "Grass": 1280, "Sand": 1296, "Fabric": 1312, "Ice": 1536, "Glass": 1568,
-        "ForceField": 1584,
+        "ForceField": 1584, "Air": 1792, "Water": 2048,
     },
     "NormalId": {"Right": 0, "Top": 1, "Back": 2, "Left": 3, "Bottom": 4, "Front": 5},
     "OrientationAlignmentMode": {"OneAttachment": 0, "TwoAttachment": 1},
