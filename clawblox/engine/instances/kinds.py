@@ -78,7 +78,7 @@ def _vector(name: str, rule: Property, value: Any) -> Vector:
         raise refuse_value(name, "Vector3", value)
     if not (math.isfinite(value.x) and math.isfinite(value.y) and math.isfinite(value.z)):
         raise RuntimeFault(f"property '{name}' must be finite, not {value.x}, {value.y}, {value.z}")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _any(name: str, rule: Property, value: Any) -> Any:

@@ -189,7 +189,9 @@ class Players:
 
     def _add_bot(self, name: str) -> None:
         if len(self._by_agent) >= self.max_players:
-            self._log(f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players")
+            self._log(
+                f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players"
+            )
             return
         self._bots_made += 1
         self._add(f"bot-{self._bots_made}", name, -float(self._bots_made), is_bot=True)
