@@ -27,6 +27,7 @@ def space_document(space: Space) -> Json:
         "library": LIBRARY,
         "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
         "gravity": space.gravity,
+        "characters_push": space.characters_push,
         "groups": space.group_masks,
         "bodies": [_body_entry(body) for body in space.bodies.values()],
         **space.document(),
@@ -48,6 +49,7 @@ def restore_space(space: Space, document: Json, *, logical: bool = False) -> Non
             document, and `logical` is not set.
     """
     space.gravity = document["gravity"]
+    space.characters_push = document["characters_push"]
     space.set_group_masks(document["groups"])
     if logical:
         _rebuild(space, document)

@@ -80,6 +80,15 @@ class Space:
         self._events = ChannelEventCollector()
         world.event_handler = cast("EventHandler", self._events)
 
+    @property
+    def characters_push(self) -> bool:
+        """Whether characters push the dynamic bodies that they walk against; at first they do."""
+        return self._walking.pushes
+
+    @characters_push.setter
+    def characters_push(self, value: bool) -> None:
+        self._walking.pushes = value
+
     def document(self) -> Json:
         """Return what stands beside rapier's own bytes."""
         return {
