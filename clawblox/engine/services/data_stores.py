@@ -353,7 +353,9 @@ def get_sorted_async(store: Instance, ascending: Any, limit: Any) -> Any:
     name, _ = _address(store, "", "GetSortedAsync")
     limit = _DEFAULT_LIMIT if limit is None else limit
     if limit.__class__ is not float or not limit >= 0:
-        raise RuntimeFault("invalid argument #2 to 'GetSortedAsync' (number of at least 0 expected)")
+        raise RuntimeFault(
+            "invalid argument #2 to 'GetSortedAsync' (number of at least 0 expected)"
+        )
     request = ReadSorted(name, ascending not in (None, False), int(min(limit, 1e15)))
     return _state(store).call("GetSortedAsync", request)
 

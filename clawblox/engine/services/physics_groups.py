@@ -169,7 +169,9 @@ def _are_collidable(service: Instance, first: Any, second: Any) -> Any:
 def _get_groups(service: Instance) -> Any:
     groups = _state(service)
     return as_list(
-        LuaTable({"name": name, "id": float(groups.index(name)), "mask": float(groups.bits(name)[1])})
+        LuaTable(
+            {"name": name, "id": float(groups.index(name)), "mask": float(groups.bits(name)[1])}
+        )
         for name in groups.names()
     )
 

@@ -141,7 +141,8 @@ def _fill_turned(
         offset = (x + 0.5 - center[0], y + 0.5 - center[1], z + 0.5 - center[2])
         local = rotations.apply_inverse(rotation, *offset)
         share = math.prod(
-            max(0.0, min(at + 0.5, h) - max(at - 0.5, -h)) for at, h in zip(local, half, strict=True)
+            max(0.0, min(at + 0.5, h) - max(at - 0.5, -h))
+            for at, h in zip(local, half, strict=True)
         )
         if share > 0.0:
             voxels.fill((x, y, z), kind, share)
