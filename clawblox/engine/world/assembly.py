@@ -90,7 +90,9 @@ class Assembly:
         )
         self.vm.sandbox()
         try:
-            main = self.vm.load(self._main_source(), f"={self.settings.main}", self.vm.new_environment())
+            main = self.vm.load(
+                self._main_source(), f"={self.settings.main}", self.vm.new_environment()
+            )
         except LuaError as error:
             raise self.scheduler.halt(error) from error
         self.scheduler.run(main)

@@ -139,9 +139,7 @@ def read_tree(model: DataModel, document: Json) -> list[Instance]:
     return make_tree(model, document["tree"])
 
 
-def read_world(
-    model: DataModel, vm: VM, systems: Mapping[str, System], document: Json
-) -> None:
+def read_world(model: DataModel, vm: VM, systems: Mapping[str, System], document: Json) -> None:
     """Fill the instances of a snapshot, and restore everything that refers to the VM.
 
     Args:
