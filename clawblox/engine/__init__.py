@@ -5,6 +5,7 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 
 - ``instances``: the data model, objects in a tree.
 - ``values``: the value types of scripts, such as CFrame and Enum.
+- ``gui``: what players see on the screen.
 - ``signals``: events of instances.
 - ``scheduler``: threads that wait, and what happens when a script fails.
 - ``slots``: Luau values that the engine holds, in a snapshot.

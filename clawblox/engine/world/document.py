@@ -35,6 +35,9 @@ Json = Any
 class System(Protocol):
     """A part of the engine with state of its own."""
 
+    def held(self) -> Iterable[Instance]:
+        """Return instances that it refers to by number: some may be outside the tree."""
+
     def document(self, slots: Slots) -> Json:
         """Return what a snapshot holds of it."""
 
@@ -52,10 +55,11 @@ def write_world(model: DataModel, vm: VM, systems: Mapping[str, System]) -> dict
     The instances outside the tree that only scripts hold are found by saving the VM. If handlers
     are connected to them, the VM is saved once more with those.
     """
-    found = find_instances(model, ())
+    held = [each for system in systems.values() for each in system.held()]
+    found = find_instances(model, held)
     while True:
         document, lent = _write(model, vm, systems, found)
-        more = find_instances(model, lent)
+        more = find_instances(model, [*held, *lent])
         if len(more) == len(found):
             return document
         known = {instance.number for instance in found}

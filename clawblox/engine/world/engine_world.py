@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from clawblox.engine.datastore.store import Store
 from clawblox.engine.errors import SnapshotMismatch, WorldHalted
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.services.agent_inputs import check_input
+from clawblox.engine.services.chat import within_hearing
+from clawblox.engine.services.sounds import spectate_sounds
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.world.assembly import Assembly
 from clawblox.engine.world.console import Console
@@ -13,8 +18,6 @@ from clawblox.engine.world.document import (
     FORMAT,
     SCHEMA_VERSION,
     check_identity,
-    read_tree,
-    read_world,
     write_world,
 )
 from clawblox.engine.world.observation import (
@@ -26,7 +29,7 @@ from clawblox.engine.world.observation import (
 )
 from clawblox.engine.world.spectator import spectate_entities, spectate_player
 from clawblox.engine.world.tick import run_tick
-from clawblox.luau import LuaError, LuauSyntaxError, SnapshotError, run_deep
+from clawblox.luau import SnapshotError, run_deep
 
 __all__ = ["EngineWorld"]
 
@@ -37,21 +40,32 @@ Result = TypeVar("Result")
 class EngineWorld:
     """A world of scripts, run in this process.
 
-    After its construction, call either `load` or `restore`, then the other methods. Calls that run
+    After its construction, call either `start` or `restore`, then the other methods. Calls that run
     scripts do so on a deep thread; within `clawblox.luau.run_deep` they start none.
 
     Args:
         settings: What the world's files say.
         console: Where it writes; None means standard output and standard error.
+        store: The database of data stores; None means that there is none.
+        logical_restore: Restore positions and velocities where the exact state of the physics
+            cannot be restored here; the world then goes on a little differently.
 
     Attributes:
         halted_error: Why the world has halted; None while it runs.
     """
 
-    def __init__(self, settings: EngineSettings, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        console: Console | None = None,
+        *,
+        store: Store | None = None,
+        logical_restore: bool = False,
+    ) -> None:
         self.settings = settings
         self._console = Console() if console is None else console
-        self._parts = Assembly(settings, self._console)
+        self._parts = Assembly(settings, self._console, store)
+        self._logical_restore = logical_restore
         self.halted_error: str | None = None
 
     @property
@@ -75,13 +89,13 @@ class EngineWorld:
 
     # Running
 
-    def load(self) -> None:
+    def start(self) -> None:
         """Begin the world: make its tree and run its main script.
 
         Raises:
             WorldHalted: The script fails.
         """
-        self._run(self._parts.load)
+        self._run(self._parts.start)
 
     def join(self, agent_id: str, name: str) -> None:
         """Let an agent join, between two ticks.
@@ -89,7 +103,7 @@ class EngineWorld:
         Raises:
             WorldHalted: A handler of ``PlayerAdded`` fails.
         """
-        self._run(lambda: self._parts.players.add(agent_id, name))
+        self._run(lambda: self._parts.services.players.add(agent_id, name))
 
     def leave(self, agent_id: str) -> None:
         """Let an agent leave, between two ticks.
@@ -97,7 +111,44 @@ class EngineWorld:
         Raises:
             WorldHalted: A handler of ``PlayerRemoving`` fails.
         """
-        self._run(lambda: self._parts.players.remove(agent_id))
+        self._run(lambda: self._parts.services.players.remove(agent_id))
+
+    def act(self, agent_id: str, action: str, data: Json) -> None:
+        """Queue an input for the next tick.
+
+        Raises:
+            InputError: It is malformed, or not allowed.
+            KeyError: The agent is not in the world.
+        """
+        services = self._parts.services
+        player = self._player(agent_id)
+        check_input(action, data, allow_reset=self.settings.allow_reset)
+        services.players.touch(agent_id)
+        services.inputs.add(player, action, data)
+
+    def _player(self, agent_id: str) -> Instance:
+        player = self._parts.services.players.find(agent_id)
+        if player is None:
+            raise KeyError(agent_id)
+        return player
+
+    def removed(self) -> list[str]:
+        """Return the agents that were kicked or idle since the last call."""
+        return self._parts.services.players.removed()
+
+    def audience(self, agent_id: str) -> list[str] | None:
+        """Return the agents that hear what this one says now; None for everyone.
+
+        Raises:
+            KeyError: It is not in the world.
+        """
+        if not self.settings.speech_is_near:
+            return None
+        players = [
+            (each, position_of(player)) for each, player in self._parts.services.players.listed()
+        ]
+        speaker = position_of(self._player(agent_id))
+        return within_hearing(speaker, players, self.settings.hearing_radius)
 
     def step(self) -> None:
         """Run one tick.
@@ -132,11 +183,9 @@ class EngineWorld:
         return self._run(lambda: self._observe(agent_id))
 
     def _observe(self, agent_id: str) -> dict[str, Json]:
-        player = self._parts.players.find(agent_id)
-        if player is None:
-            raise KeyError(agent_id)
+        player = self._player(agent_id)
         radius = view_radius(player, self.settings.observation_radius)
-        others = [(each.agent_id, each.player) for each in self._parts.players]
+        others = self._parts.services.players.listed()
         workspace = self._parts.model.workspace
         return {
             "tick": self.tick,
@@ -145,7 +194,7 @@ class EngineWorld:
             "other_players": observe_others(player, others, radius, lambda _, __: True),
             "world": {"entities": observe_entities(workspace, position_of(player), radius)},
             "events": [],
-            "recent_events": [],
+            "recent_events": self._parts.services.remote_events.latest(),
         }
 
     def spectate(self) -> dict[str, Json]:
@@ -160,11 +209,12 @@ class EngineWorld:
                 "server_time_ms": round(self.time * 1000),
                 "game_status": "playing" if self.halted_error is None else "failed",
                 "players": [
-                    spectate_player(each.player, each.agent_id) for each in self._parts.players
+                    spectate_player(player, agent_id)
+                    for agent_id, player in self._parts.services.players.listed()
                 ],
                 "entities": spectate_entities(self._parts.model.workspace),
-                "sounds": [],
-                "recent_events": [],
+                "sounds": spectate_sounds(self._parts.model.game),
+                "recent_events": self._parts.services.remote_events.latest(),
             }
 
     # Snapshots
@@ -185,7 +235,7 @@ class EngineWorld:
         }
 
     def restore(self, state: Json) -> None:
-        """Take over the state of a snapshot, instead of `load`.
+        """Take over the state of a snapshot, instead of `start`.
 
         Raises:
             SnapshotMismatch: This world cannot continue it; the message says why.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawblox.engine.scheduler import TICK_RATE
+from clawblox.engine.services.run_service import fire_heartbeat, fire_stepped
 from clawblox.engine.world.assembly import Assembly
 
 __all__ = ["run_tick"]
@@ -14,10 +14,18 @@ def run_tick(parts: Assembly) -> None:
     Raises:
         WorldHalted: A script fails.
     """
-    scheduler, services = parts.scheduler, parts.model.services
+    model, scheduler, services = parts.model, parts.scheduler, parts.services
     with scheduler.phase("Begin frame error"):
+        services.players.begin_tick()
+        services.data_stores.deliver()
+        services.debris.collect()
         scheduler.resume_due()
-        services["RunService"].fire("Stepped", scheduler.time, 1.0 / TICK_RATE)
+        fire_stepped(model)
+    with scheduler.phase("Failed to process agent inputs"):
+        services.inputs.process()
     with scheduler.phase("End frame error"):
-        services["RunService"].fire("Heartbeat", 1.0 / TICK_RATE)
+        fire_heartbeat(model)
+    services.inputs.end_tick()
+    services.remote_events.publish()
+    services.data_stores.submit()
     scheduler.tick += 1
