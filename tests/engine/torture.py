@@ -185,7 +185,7 @@ def _torture(directory: Path, plan: Plan, ticks: int, saves: list[int], datastor
     for state, others in zip(states, _ask(job), strict=True):
         expected = digests[state["tick"] :]
         if others != expected:
-            at = next(at for at, pair in enumerate(zip(others, expected)) if pair[0] != pair[1])
+            at = next(at for at, pair in enumerate(zip(others, expected, strict=False)) if pair[0] != pair[1])
             _explain(job, state, at)
     return run
 
@@ -211,7 +211,7 @@ def _explain(job: dict[str, Any], state: dict[str, Any], at: int) -> None:
     for _ in range(state["tick"] + at):
         run.step()
     expected = json.loads(json.dumps(run.record()))
-    found = [line for _, line in zip(range(20), differences(expected, restored))]
+    found = [line for _, line in zip(range(20), differences(expected, restored), strict=False)]
     raise AssertionError(
         f"saved at tick {state['tick']}, the restored world differs {at} ticks on:\n"
         + "\n".join(found or ["(the difference went away when it was looked for)"])
@@ -231,7 +231,7 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
     elif isinstance(expected, list):
         if len(expected) != len(found):
             yield f"{path}: {len(expected)} entries became {len(found)}"
-        for at, pair in enumerate(zip(expected, found)):
+        for at, pair in enumerate(zip(expected, found, strict=False)):
             yield from differences(*pair, f"{path}[{at}]")
     elif expected != found:
         yield f"{path}: {expected!r} became {found!r}"

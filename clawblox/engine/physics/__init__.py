@@ -8,12 +8,12 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 - ``queries``: rays and overlaps
 - ``overlaps``: which pairs of bodies overlap after a step
 - ``shapes``: the shapes of parts, their mass and their corners
-- ``rotations``: matrices and quaternions
-- ``numbers``: tuples of finite floats
+- ``rotations``: matrices and rapier's quaternions
+- ``numbers``: what rapier can calculate with
 - ``saved``: a space as a document, exactly, and as plain poses
 """
 
-from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, Motion
+from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.physics.saved import LIBRARY, restore_space, space_document
 from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape
@@ -27,6 +27,7 @@ __all__ = [
     "CHARACTER",
     "CYLINDER",
     "DYNAMIC",
+    "FIXED",
     "LIBRARY",
     "RING",
     "WEDGE",
