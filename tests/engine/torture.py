@@ -185,7 +185,11 @@ def _torture(directory: Path, plan: Plan, ticks: int, saves: list[int], datastor
     for state, others in zip(states, _ask(job), strict=True):
         expected = digests[state["tick"] :]
         if others != expected:
-            at = next(at for at, pair in enumerate(zip(others, expected, strict=False)) if pair[0] != pair[1])
+            at = next(
+                at
+                for at, pair in enumerate(zip(others, expected, strict=False))
+                if pair[0] != pair[1]
+            )
             _explain(job, state, at)
     return run
 
