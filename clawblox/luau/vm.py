@@ -36,7 +36,7 @@ from clawblox.luau.runtime import suspension
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk
 from clawblox.luau.runtime.coroutines import close, resume
 from clawblox.luau.runtime.diagnose import to_luau_error
-from clawblox.luau.runtime.host import Host, lent_name, to_luau
+from clawblox.luau.runtime.host import Host, HostObject, lent_name, to_luau
 from clawblox.luau.runtime.limited import LimitedMachine
 from clawblox.luau.runtime.vector_type import PLAIN_VECTORS, VectorType
 from clawblox.luau.state.restore import Loader
@@ -327,8 +327,12 @@ class VM(LimitedMachine):
 
     # Snapshots
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self, *, lent: list[HostObject] | None = None) -> dict[str, Any]:
         """Return the whole state as a JSON-able document.
+
+        Args:
+            lent: A list to which the host's objects that the document names are added, each once;
+                the host has to find them again when the document is restored.
 
         Raises:
             SnapshotError: A script is running, or a value in reach, such as a Python function that
@@ -336,7 +340,10 @@ class VM(LimitedMachine):
         """
         if self.is_running:
             raise SnapshotError("a VM cannot be saved while it runs")
-        document: dict[str, Any] = run_deep(Saver(self).save)
+        saver = Saver(self)
+        document: dict[str, Any] = run_deep(saver.save)
+        if lent is not None:
+            lent += saver.lent.values()
         return document
 
     @classmethod

@@ -11,27 +11,25 @@ from clawblox.engine.values.enums import EnumItem, enum_check
 from clawblox.engine.values.functions import (
     Check,
     Functions,
+    any_value,
     checked,
     instance_check,
     number,
-    operator_table,
     optional,
     vector,
 )
 from clawblox.engine.values.rotations import IDENTITY, Rotation
-from clawblox.engine.values.singles import single, singles
-from clawblox.engine.values.value import Value, numbers_text
-from clawblox.luau import LuaTable, Vector
-from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.operators import make_vector, shown_type
+from clawblox.engine.values.singles import singles
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
+from clawblox.engine.values.vector3 import FUZZ, ZERO, triple
+from clawblox.luau import RuntimeFault, Vector, make_vector
+from clawblox.luau.core.numbers import single
+from clawblox.luau.core.operators import shown_type
 from clawblox.luau.lib.support import arguments as arg
 
-ZERO = Vector(0.0, 0.0, 0.0)
 _Y_AXIS = Vector(0.0, 1.0, 0.0)
-_FUZZ = 1e-5
 
 METHODS: Functions = {}
-OPERATORS = operator_table()
 CONSTRUCTORS: Functions = {}
 
 
@@ -45,9 +43,11 @@ class CFrame(Value):
 
     __slots__ = ("position", "rotation")
 
+    position: Vector
+    rotation: Rotation
+
     type_name = "CFrame"
     methods = METHODS
-    meta = OPERATORS
     getters: ClassVar[dict[str, Callable[[CFrame], Any]]] = {
         "Position": lambda frame: frame.position,
         "X": lambda frame: frame.position.x,
@@ -81,6 +81,7 @@ class CFrame(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, Vector, *[float] * 9)
         self.position = values[0]
         self.rotation = values[1:]
 
@@ -104,9 +105,7 @@ def multiply(a: CFrame, b: CFrame) -> CFrame:
     at = b.position
     x, y, z = rotations.apply(a.rotation, at.x, at.y, at.z)
     at = a.position
-    return make_cframe(
-        at.x + x, at.y + y, at.z + z, rotations.multiply(a.rotation, b.rotation)
-    )
+    return make_cframe(at.x + x, at.y + y, at.z + z, rotations.multiply(a.rotation, b.rotation))
 
 
 def invert(frame: CFrame) -> CFrame:
@@ -123,14 +122,10 @@ def move_point(frame: CFrame, point: Vector) -> Vector:
     return make_vector(at.x + x, at.y + y, at.z + z)
 
 
-def _triple(value: Vector) -> rotations.Triple:
-    return value.x, value.y, value.z
-
-
 def look_at(at: Vector, target: Vector, up: Vector = _Y_AXIS) -> CFrame:
     """Return the CFrame at a place that looks at a point, unrotated if there is no such turn."""
     direction = (target.x - at.x, target.y - at.y, target.z - at.z)
-    return make_cframe(at.x, at.y, at.z, rotations.facing(direction, _triple(up)))
+    return make_cframe(at.x, at.y, at.z, rotations.facing(direction, triple(up)))
 
 
 # Constructors
@@ -159,7 +154,7 @@ checked(CONSTRUCTORS, "lookAt", vector, vector, optional(vector, _Y_AXIS))(look_
 
 @checked(CONSTRUCTORS, "lookAlong", vector, vector, optional(vector, _Y_AXIS))
 def _look_along(at: Vector, direction: Vector, up: Vector) -> CFrame:
-    turn = rotations.facing(_triple(direction), _triple(up))
+    turn = rotations.facing(triple(direction), triple(up))
     return make_cframe(at.x, at.y, at.z, turn)
 
 
@@ -189,19 +184,19 @@ def _from_euler_angles(x: float, y: float, z: float, order: EnumItem | None) -> 
 
 @checked(CONSTRUCTORS, "fromAxisAngle", vector, number)
 def _from_axis_angle(axis: Vector, angle: float) -> CFrame:
-    return _turned(rotations.from_axis_angle(_triple(axis), angle))
+    return _turned(rotations.from_axis_angle(triple(axis), angle))
 
 
 @checked(CONSTRUCTORS, "fromMatrix", vector, vector, vector, optional(vector, None))
 def _from_matrix(at: Vector, right: Vector, up: Vector, back: Vector | None) -> CFrame:
-    x, y = _triple(right), _triple(up)
-    z = _triple(back) if back else rotations.normalize(rotations.cross(x, y))
+    x, y = triple(right), triple(up)
+    z = triple(back) if back else rotations.normalize(rotations.cross(x, y))
     return make_cframe(at.x, at.y, at.z, rotations.from_columns(x, y, z or (0.0, 0.0, 0.0)))
 
 
 @checked(CONSTRUCTORS, "fromRotationBetweenVectors", vector, vector)
 def _from_rotation_between(start: Vector, goal: Vector) -> CFrame:
-    return _turned(rotations.between(_triple(start), _triple(goal)))
+    return _turned(rotations.between(triple(start), triple(goal)))
 
 
 # Methods
@@ -221,7 +216,7 @@ def lerp(start: CFrame, goal: CFrame, alpha: float) -> CFrame:
 
 @checked(METHODS, "Orthonormalize", cframe)
 def _orthonormalize(frame: CFrame) -> CFrame:
-    return make_cframe(*_triple(frame.position), rotations.orthonormalize(frame.rotation))
+    return make_cframe(*triple(frame.position), rotations.orthonormalize(frame.rotation))
 
 
 def _add_mapping(name: str, check: Check, compute: Callable[[CFrame, Any], Any]) -> None:
@@ -259,12 +254,8 @@ _add_mapping(
 )
 
 
-@checked(METHODS, "GetComponents", cframe)
-def _components(frame: CFrame) -> tuple[float, ...]:
-    return frame.parts()
-
-
-METHODS["components"] = METHODS["GetComponents"]
+for _name in ("GetComponents", "components"):
+    checked(METHODS, _name, cframe)(CFrame.parts)
 
 
 def _angles(order: str) -> Callable[[CFrame], tuple[float, ...]]:
@@ -293,7 +284,7 @@ def _angle_between(frame: CFrame, other: CFrame) -> float:
     return single(rotations.to_axis_angle(turn)[1])
 
 
-@checked(METHODS, "FuzzyEq", cframe, cframe, optional(number, _FUZZ))
+@checked(METHODS, "FuzzyEq", cframe, cframe, optional(number, FUZZ))
 def _fuzzy_equal(frame: CFrame, other: CFrame, epsilon: float) -> bool:
     pairs = zip(frame.parts(), other.parts(), strict=True)
     return all(math.fabs(a - b) <= epsilon for a, b in pairs)
@@ -302,8 +293,8 @@ def _fuzzy_equal(frame: CFrame, other: CFrame, epsilon: float) -> bool:
 # Operators
 
 
-def _mul(*args: Any) -> CFrame | Vector:
-    left, right = args[0], args[1]
+@operator(CFrame, "__mul", any_value, any_value)
+def _multiply(left: Any, right: Any) -> CFrame | Vector:
     if isinstance(left, CFrame):
         if isinstance(right, CFrame):
             return multiply(left, right)
@@ -312,16 +303,16 @@ def _mul(*args: Any) -> CFrame | Vector:
     raise _no_arithmetic("mul", left, right)
 
 
-def _add(*args: Any) -> CFrame:
-    left, right = args[0], args[1]
+@operator(CFrame, "__add", any_value, any_value)
+def _add(left: Any, right: Any) -> CFrame:
     if not isinstance(left, CFrame) or right.__class__ is not Vector:
         raise _no_arithmetic("add", left, right)
     at = left.position
     return CFrame(make_vector(at.x + right.x, at.y + right.y, at.z + right.z), left.rotation)
 
 
-def _sub(*args: Any) -> CFrame:
-    left, right = args[0], args[1]
+@operator(CFrame, "__sub", any_value, any_value)
+def _subtract(left: Any, right: Any) -> CFrame:
     if not isinstance(left, CFrame) or right.__class__ is not Vector:
         raise _no_arithmetic("sub", left, right)
     at = left.position
@@ -333,12 +324,9 @@ def _no_arithmetic(word: str, left: Any, right: Any) -> RuntimeFault:
     return RuntimeFault(f"attempt to perform arithmetic ({word}) on {kinds}")
 
 
-OPERATORS.update({"__mul": _mul, "__add": _add, "__sub": _sub})
-
-
-@checked(OPERATORS, "__tostring", cframe)
+@operator(CFrame, "__tostring", cframe)
 def _text(frame: CFrame) -> str:
     return numbers_text(*frame.parts())
 
 
-LIBRARY = LuaTable({**CONSTRUCTORS, "identity": CFrame(ZERO)})
+IDENTITY_CFRAME = CFrame(ZERO)

@@ -14,16 +14,14 @@ from clawblox.engine.values.functions import (
     checked,
     instance_check,
     number,
-    operator_table,
     optional,
     string,
 )
 from clawblox.engine.values.singles import singles
-from clawblox.engine.values.value import Value, numbers_text
-from clawblox.luau.core.errors import RuntimeFault
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
+from clawblox.luau import RuntimeFault
 
 METHODS: Functions = {}
-OPERATORS = operator_table()
 CONSTRUCTORS: Functions = {}
 
 _HEX = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
@@ -34,9 +32,12 @@ class Color3(Value):
 
     __slots__ = ("b", "g", "r")
 
+    r: float
+    g: float
+    b: float
+
     type_name = "Color3"
     methods = METHODS
-    meta = OPERATORS
     getters: ClassVar[dict[str, Callable[[Color3], Any]]] = {
         "R": lambda color: color.r,
         "G": lambda color: color.g,
@@ -55,7 +56,8 @@ class Color3(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
-        self.r, self.g, self.b = values
+        expect_contents(values, float, float, float)
+        self.r, self.g, self.b = make_color3(*values).contents()
 
 
 color3: Check = instance_check(Color3, "Color3")
@@ -112,6 +114,6 @@ def to_hex(color: Color3) -> str:
     return "#" + "".join(f"{math.floor(part * 255.0 + 0.5):02X}" for part in color.contents())
 
 
-@checked(OPERATORS, "__tostring", color3)
+@operator(Color3, "__tostring", color3)
 def _text(color: Color3) -> str:
     return numbers_text(*color.contents())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from clawblox.engine.values.enum_data import ALIASES, ENUMS
 from clawblox.engine.values.functions import (
@@ -10,30 +10,29 @@ from clawblox.engine.values.functions import (
     Functions,
     checked,
     instance_check,
-    operator_table,
 )
-from clawblox.luau import HostObject, HostType, LuaTable
-from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau import HostObject, HostType, LuaTable, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
 from clawblox.luau.lib.support import arguments as arg
 
 ITEM_TYPE = HostType("EnumItem")
 ENUM_TYPE = HostType("Enum")
 ENUMS_TYPE = HostType("Enums")
-OPERATORS = operator_table()
 ITEM_METHODS: Functions = {}
 ENUM_METHODS: Functions = {}
 ENUMS_METHODS: Functions = {}
 
 
 class _Named(HostObject):
-    """An object that snapshots and messages call by its full name."""
+    """An object that snapshots and messages call by its full name.
+
+    Attributes:
+        methods: Its methods by name.
+    """
 
     __slots__ = ()
 
-    def __init__(self, host_type: HostType, ident: str) -> None:
-        super().__init__(host_type, ident)
-        self.meta = OPERATORS
+    methods: ClassVar[Functions] = {}
 
     def __str__(self) -> str:
         return self.ident
@@ -41,8 +40,18 @@ class _Named(HostObject):
     def _refusal(self, key: Any) -> str:
         return f"{describe_key(key_value(key))} is not a valid member of {self.ident}"
 
+    def __getitem__(self, key: Any) -> Any:
+        method = self.methods.get(key)
+        if method is None:
+            raise RuntimeFault(self._refusal(key))
+        return method
+
     def __setitem__(self, key: Any, value: Any) -> None:
         raise RuntimeFault(f"{self.ident} cannot be changed")
+
+    def find_method(self, name: str) -> Any:
+        """Return the method that a method call finds, or None."""
+        return self.methods.get(name)
 
 
 class EnumItem(_Named):
@@ -55,6 +64,8 @@ class EnumItem(_Named):
     """
 
     __slots__ = ("enum", "name", "number")
+
+    methods = ITEM_METHODS
 
     def __init__(self, enum: Enum, name: str, number: int) -> None:
         super().__init__(ITEM_TYPE, f"{enum.ident}.{name}")
@@ -69,9 +80,7 @@ class EnumItem(_Named):
             return float(self.number)
         if key == "EnumType":
             return self.enum
-        if key in ITEM_METHODS:
-            return ITEM_METHODS[key]
-        raise RuntimeFault(self._refusal(key))
+        return super().__getitem__(key)
 
 
 class Enum(_Named):
@@ -84,6 +93,8 @@ class Enum(_Named):
 
     __slots__ = ("items", "name")
 
+    methods = ENUM_METHODS
+
     def __init__(self, name: str, numbers: dict[str, int]) -> None:
         super().__init__(ENUM_TYPE, f"Enum.{name}")
         self.name = name
@@ -94,12 +105,7 @@ class Enum(_Named):
         return self.items.get(ALIASES.get(self.name, {}).get(name, name))
 
     def __getitem__(self, key: Any) -> Any:
-        if key in ENUM_METHODS:
-            return ENUM_METHODS[key]
-        item = self.find(key)
-        if item is None:
-            raise RuntimeFault(self._refusal(key))
-        return item
+        return self.find(key) or super().__getitem__(key)
 
 
 class Enums(_Named):
@@ -111,15 +117,14 @@ class Enums(_Named):
 
     __slots__ = ("enums",)
 
+    methods = ENUMS_METHODS
+
     def __init__(self) -> None:
         super().__init__(ENUMS_TYPE, "Enum")
         self.enums = {name: Enum(name, numbers) for name, numbers in ENUMS.items()}
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.enums.get(key) or ENUMS_METHODS.get(key)
-        if found is None:
-            raise RuntimeFault(self._refusal(key))
-        return found
+        return self.enums.get(key) or super().__getitem__(key)
 
 
 ENUM = Enums()
@@ -151,11 +156,10 @@ def enum_check(enum: str) -> Check:
     """Return a check for the items of an enum."""
 
     def check(args: tuple[Any, ...], at: int, name: str) -> EnumItem:
-        if at < len(args):
-            value = args[at]
-            if isinstance(value, EnumItem) and value.enum.name == enum:
-                return value
-        arg.wrong_type(args, at, name, f"Enum.{enum}")
+        value = args[at] if at < len(args) else None
+        if not isinstance(value, EnumItem) or value.enum.name != enum:
+            arg.wrong_type(args, at, name, f"Enum.{enum}")
+        return value
 
     return check
 
@@ -194,6 +198,5 @@ def _get_enums(enums: Enums) -> LuaTable:
     return _list(enums.enums.values())
 
 
-@checked(OPERATORS, "__tostring", instance_check(_Named, "Enum"))
-def _text(named: _Named) -> str:
-    return named.ident
+for _type in (ITEM_TYPE, ENUM_TYPE, ENUMS_TYPE):
+    checked(_type.meta, "__tostring", instance_check(_Named, _type.name))(str)

@@ -38,20 +38,20 @@ def checked(functions: Functions | LuaTable, name: str, *checks: Check) -> Calla
     return register
 
 
-def operator_table() -> LuaTable:
-    """Return a metatable for the operators of a type."""
-    return LuaTable({"__metatable": "The metatable is locked"})
-
-
 def instance_check(wanted: type[Any], type_name: str) -> Check:
     """Return a check for the objects of a class."""
 
     def check(args: tuple[Any, ...], at: int, name: str) -> Any:
-        if at < len(args) and isinstance(args[at], wanted):
-            return args[at]
-        arg.wrong_type(args, at, name, type_name)
+        if at >= len(args) or not isinstance(args[at], wanted):
+            arg.wrong_type(args, at, name, type_name)
+        return args[at]
 
     return check
+
+
+def any_value(args: tuple[Any, ...], at: int, name: str) -> Any:
+    """Return an argument of any type; nil for a missing one."""
+    return args[at] if at < len(args) else None
 
 
 number: Check = arg.number

@@ -6,18 +6,15 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from clawblox.engine.values.enums import EnumItem, enum_item
-from clawblox.engine.values.functions import Functions, checked, instance_check, operator_table
-from clawblox.engine.values.value import Value
-from clawblox.luau import HostObject, LuaTable, Vector
+from clawblox.engine.values.functions import Functions, any_value, checked, instance_check
+from clawblox.engine.values.value import Value, expect_contents, operator
+from clawblox.luau import HostObject, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.border import border
-from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.operators import shown_type, to_text
 
 _EXCLUDE = enum_item("RaycastFilterType", "Exclude")
 _INCLUDE = enum_item("RaycastFilterType", "Include")
-PARAMS_METHODS: Functions = {}
-RESULT_OPERATORS = operator_table()
 
 
 class QueryParams(Value):
@@ -29,8 +26,6 @@ class QueryParams(Value):
 
     __slots__ = ("members",)
 
-    methods = PARAMS_METHODS
-    meta = operator_table()
     defaults: ClassVar[dict[str, Any]] = {
         "FilterType": _EXCLUDE,
         "CollisionGroup": "Default",
@@ -46,6 +41,7 @@ class QueryParams(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, *(each.__class__ for each in self.defaults.values()), LuaTable)
         names = (*self.defaults, "FilterDescendantsInstances")
         self.members = dict(zip(names, values, strict=True))
 
@@ -86,6 +82,7 @@ class RaycastParams(QueryParams):
     __slots__ = ()
 
     type_name = "RaycastParams"
+    methods: ClassVar[Functions] = {}
     defaults: ClassVar[dict[str, Any]] = {**QueryParams.defaults, "IgnoreWater": False}
 
 
@@ -95,6 +92,7 @@ class OverlapParams(QueryParams):
     __slots__ = ()
 
     type_name = "OverlapParams"
+    methods: ClassVar[Functions] = {}
     defaults: ClassVar[dict[str, Any]] = {**QueryParams.defaults, "MaxParts": 0.0}
 
 
@@ -130,11 +128,6 @@ def _refuse(name: str, wanted: str, value: Any) -> RuntimeFault:
     return RuntimeFault(f"invalid value for '{name}' ({wanted} expected, got {shown_type(value)})")
 
 
-def _any(args: tuple[Any, ...], at: int, name: str) -> Any:
-    return args[at] if at < len(args) else None
-
-
-@checked(PARAMS_METHODS, "AddToFilter", instance_check(QueryParams, "RaycastParams"), _any)
 def _add_to_filter(params: QueryParams, added: Any) -> tuple[()]:
     items = LuaTable({1.0: added}) if _is_instance(added) else added
     more = _copy_list("FilterDescendantsInstances", items)
@@ -143,6 +136,15 @@ def _add_to_filter(params: QueryParams, added: Any) -> tuple[()]:
     params.members["FilterDescendantsInstances"] = listed
     return ()
 
+
+def _text(params: QueryParams) -> str:
+    return params.type_name
+
+
+for _type in (RaycastParams, OverlapParams):
+    _params = instance_check(_type, _type.type_name)
+    checked(_type.methods, "AddToFilter", _params, any_value)(_add_to_filter)
+    operator(_type, "__tostring", _params)(_text)
 
 RAYCAST_CONSTRUCTORS: Functions = {"new": lambda *_: RaycastParams()}
 OVERLAP_CONSTRUCTORS: Functions = {"new": lambda *_: OverlapParams()}
@@ -153,8 +155,9 @@ class RaycastResult(Value):
 
     __slots__ = ("_contents",)
 
+    _contents: tuple[Any, ...]
+
     type_name = "RaycastResult"
-    meta = RESULT_OPERATORS
     getters: ClassVar[dict[str, Callable[[RaycastResult], Any]]] = {
         "Instance": lambda result: result.contents()[0],
         "Position": lambda result: result.contents()[1],
@@ -174,12 +177,13 @@ class RaycastResult(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, HostObject, Vector, Vector, float, EnumItem)
         instance, position, normal, distance, material = values
         self._contents = (instance, position, normal, distance, material)
 
 
-@checked(RESULT_OPERATORS, "__tostring", instance_check(RaycastResult, "RaycastResult"))
-def _text(result: RaycastResult) -> str:
+@operator(RaycastResult, "__tostring", instance_check(RaycastResult, "RaycastResult"))
+def _result_text(result: RaycastResult) -> str:
     instance, position, normal, distance, material = map(to_text, result.contents())
     return (
         f"RaycastResult{{{instance} @ {position}; normal = {normal}; material = {material}; "

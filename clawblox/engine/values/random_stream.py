@@ -10,22 +10,18 @@ from clawblox.engine.values.functions import (
     checked,
     instance_check,
     number,
-    operator_table,
     optional,
     table,
 )
-from clawblox.engine.values.value import Value
-from clawblox.luau import LuaTable, Vector
+from clawblox.engine.values.value import Value, expect_contents, operator
+from clawblox.luau import LuaTable, RuntimeFault, Vector, make_vector
 from clawblox.luau.core.border import border
 from clawblox.luau.core.context import current
-from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.operators import make_vector
 from clawblox.luau.core.random import PcgRandom
 from clawblox.luau.core.values import check_writable
 
 METHODS: Functions = {}
-OPERATORS = operator_table()
 CONSTRUCTORS: Functions = {}
 
 _LOW_HALF = 0xFFFFFFFF
@@ -39,7 +35,6 @@ class Random(Value):
 
     type_name = "Random"
     methods = METHODS
-    meta = OPERATORS
 
     def __init__(self, seed: int) -> None:
         self.stream = PcgRandom(seed)
@@ -51,6 +46,7 @@ class Random(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, float, float)
         self.stream = PcgRandom(0)
         self.stream.state = int(values[0]) << 32 | int(values[1])
 
@@ -123,6 +119,6 @@ def _clone(random: Random) -> Random:
     return copy
 
 
-@checked(OPERATORS, "__tostring", _random)
+@operator(Random, "__tostring", _random)
 def _text(random: Random) -> str:
     return "Random"

@@ -12,16 +12,13 @@ from clawblox.engine.values.functions import (
     checked,
     instance_check,
     number,
-    operator_table,
     vector,
 )
-from clawblox.engine.values.value import Value
-from clawblox.luau import Vector
-from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.operators import make_vector, to_text
+from clawblox.engine.values.value import Value, expect_contents, operator
+from clawblox.luau import RuntimeFault, Vector, make_vector
+from clawblox.luau.core.operators import to_text
 
 METHODS: Functions = {}
-OPERATORS = operator_table()
 CONSTRUCTORS: Functions = {}
 
 
@@ -32,7 +29,6 @@ class Region3(Value):
 
     type_name = "Region3"
     methods = METHODS
-    meta = OPERATORS
     getters: ClassVar[dict[str, Callable[[Region3], Any]]] = {
         "CFrame": lambda box: CFrame(box.center()),
         "Size": lambda box: box.size(),
@@ -48,6 +44,7 @@ class Region3(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, Vector, Vector)
         self.low, self.high = values
 
     def center(self) -> Vector:
@@ -85,6 +82,6 @@ def _on_grid(to_whole: Callable[[float], int], value: float, step: float) -> flo
     return to_whole(lines) * step if math.isfinite(lines) else value
 
 
-@checked(OPERATORS, "__tostring", _region3)
+@operator(Region3, "__tostring", _region3)
 def _text(box: Region3) -> str:
     return f"{to_text(CFrame(box.center()))}; {to_text(box.size())}"

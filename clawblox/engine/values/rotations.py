@@ -234,7 +234,7 @@ def cross(a: Triple, b: Triple) -> Triple:
 
 def normalize(vector: Triple) -> Triple | None:
     """Return the unit vector in a vector's direction; None if it has none."""
-    size = math.hypot(*vector)
+    size = math.sqrt(dot(vector, vector))
     if size == 0.0 or not math.isfinite(size):
         return None
     return vector[0] / size, vector[1] / size, vector[2] / size

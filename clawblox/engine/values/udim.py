@@ -12,17 +12,14 @@ from clawblox.engine.values.functions import (
     checked,
     instance_check,
     number,
-    operator_table,
     optional,
 )
-from clawblox.engine.values.singles import single
-from clawblox.engine.values.value import Value, numbers_text
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
+from clawblox.luau.core.numbers import single
 from clawblox.luau.lib.support import arguments as arg
 
-UDIM_OPERATORS = operator_table()
 UDIM_CONSTRUCTORS: Functions = {}
 METHODS: Functions = {}
-OPERATORS = operator_table()
 CONSTRUCTORS: Functions = {}
 
 _MAX_OFFSET = float(2**31 - 1)
@@ -38,8 +35,10 @@ class UDim(Value):
 
     __slots__ = ("offset", "scale")
 
+    scale: float
+    offset: float
+
     type_name = "UDim"
-    meta = UDIM_OPERATORS
     getters: ClassVar[dict[str, Callable[[UDim], Any]]] = {
         "Scale": lambda length: length.scale,
         "Offset": lambda length: length.offset,
@@ -55,7 +54,8 @@ class UDim(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
-        self.scale, self.offset = values
+        expect_contents(values, float, float)
+        self.scale, self.offset = values[0], _whole(values[1])
 
 
 class UDim2(Value):
@@ -63,9 +63,11 @@ class UDim2(Value):
 
     __slots__ = ("x", "y")
 
+    x: UDim
+    y: UDim
+
     type_name = "UDim2"
     methods = METHODS
-    meta = OPERATORS
     getters: ClassVar[dict[str, Callable[[UDim2], Any]]] = {
         "X": lambda pair: pair.x,
         "Y": lambda pair: pair.y,
@@ -83,6 +85,7 @@ class UDim2(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, UDim, UDim)
         self.x, self.y = values
 
 
@@ -103,22 +106,22 @@ def _whole(value: float) -> float:
     return float(math.trunc(max(-_MAX_OFFSET, min(_MAX_OFFSET, value))))
 
 
-@checked(UDIM_OPERATORS, "__add", udim, udim)
+@operator(UDim, "__add", udim, udim)
 def _add(a: UDim, b: UDim) -> UDim:
     return make_udim(a.scale + b.scale, a.offset + b.offset)
 
 
-@checked(UDIM_OPERATORS, "__sub", udim, udim)
+@operator(UDim, "__sub", udim, udim)
 def _subtract(a: UDim, b: UDim) -> UDim:
     return make_udim(a.scale - b.scale, a.offset - b.offset)
 
 
-@checked(UDIM_OPERATORS, "__unm", udim)
+@operator(UDim, "__unm", udim)
 def _negate(a: UDim) -> UDim:
     return make_udim(-a.scale, -a.offset)
 
 
-@checked(UDIM_OPERATORS, "__tostring", udim)
+@operator(UDim, "__tostring", udim)
 def _udim_text(length: UDim) -> str:
     return numbers_text(*length.contents())
 
@@ -157,21 +160,21 @@ def _mix(a: UDim, b: UDim, alpha: float) -> UDim:
     return make_udim(scale, a.offset + (b.offset - a.offset) * alpha)
 
 
-@checked(OPERATORS, "__add", udim2, udim2)
+@operator(UDim2, "__add", udim2, udim2)
 def _add_pairs(a: UDim2, b: UDim2) -> UDim2:
     return UDim2(_add(a.x, b.x), _add(a.y, b.y))
 
 
-@checked(OPERATORS, "__sub", udim2, udim2)
+@operator(UDim2, "__sub", udim2, udim2)
 def _subtract_pairs(a: UDim2, b: UDim2) -> UDim2:
     return UDim2(_subtract(a.x, b.x), _subtract(a.y, b.y))
 
 
-@checked(OPERATORS, "__unm", udim2)
+@operator(UDim2, "__unm", udim2)
 def _negate_pair(a: UDim2) -> UDim2:
     return UDim2(_negate(a.x), _negate(a.y))
 
 
-@checked(OPERATORS, "__tostring", udim2)
+@operator(UDim2, "__tostring", udim2)
 def _text(pair: UDim2) -> str:
     return f"{{{numbers_text(*pair.x.contents())}}}, {{{numbers_text(*pair.y.contents())}}}"

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from clawblox.engine.values.functions import Function, Functions
-from clawblox.engine.values.host_value import HostValue
-from clawblox.luau import LuaTable
-from clawblox.luau.core.errors import RuntimeFault
+from clawblox.engine.values.functions import Check, F, Function, Functions, checked
+from clawblox.luau import HostValue, RuntimeFault
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.values import describe_key, key_value
 
@@ -19,14 +17,12 @@ class Value(HostValue):
     Attributes:
         getters: Its members by name, each as a function of the value.
         methods: Its methods by name.
-        meta: Its operators, by event.
     """
 
     __slots__ = ()
 
     getters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     methods: ClassVar[Functions] = {}
-    meta: ClassVar[LuaTable]  # type: ignore[misc]
 
     def __getitem__(self, key: Any) -> Any:
         getter = self.getters.get(key)
@@ -56,7 +52,20 @@ class Value(HostValue):
             and self.contents() == other.contents()
         )
 
-    __hash__ = object.__hash__
+
+def operator(cls: type[HostValue], event: str, *checks: Check) -> Callable[[F], F]:
+    """Register an operator of a type, such as ``__add``, as `checked` does."""
+    return checked(vars(cls)["meta"], event, *checks)
+
+
+def expect_contents(values: tuple[Any, ...], *classes: type[Any]) -> None:
+    """Check the contents that a snapshot gives a value.
+
+    Raises:
+        TypeError: They are not one object of each class.
+    """
+    if len(values) != len(classes) or not all(map(isinstance, values, classes)):
+        raise TypeError(f"expected {', '.join(each.__name__ for each in classes)}")
 
 
 def numbers_text(*numbers: float) -> str:

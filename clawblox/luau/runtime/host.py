@@ -92,7 +92,7 @@ class HostType:
         self.missing = missing
         self.properties = dict(properties or {})
         self.setters = dict(setters or {})
-        self.methods = {
+        self.methods: dict[str, Any] = {
             key: HostFunction(f"{name}:{key}", method) for key, method in (methods or {}).items()
         }
         self.meta = LuaTable()

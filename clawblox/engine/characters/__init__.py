@@ -1,0 +1,4 @@
+"""Characters: models that walk.
+
+- ``walker``: how one character moves among solid parts.
+"""
