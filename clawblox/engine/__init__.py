@@ -10,6 +10,7 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``scripts``: the scripts of a world, and when they run.
 - ``scheduler``: threads that wait, and what happens when a script fails.
 - ``slots``: Luau values that the engine holds, in a snapshot.
+- ``services``: what ``game:GetService`` returns.
 - ``datastore``: rows that outlive a world.
 - ``json_text``: Luau values as JSON text.
 - ``errors``: exceptions, and text at the edges.
