@@ -123,7 +123,7 @@ class Services:
             "terrain": terrain_document(self.model),
         }
 
-    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+    def restore(self, document: Any, slots: Slots) -> None:
         """Take over the services of a snapshot, and connect them with its instances.
 
         Raises:
