@@ -8,12 +8,14 @@ from typing import Any
 
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
+from clawblox.engine.gui.classes import ROWS as GUI_ROWS
+from clawblox.engine.gui.clicks import CLICK, find_clicked
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
-from clawblox.engine.instances.spec import ClassSpec, ClassTable
+from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.every import Services, add_services
@@ -73,9 +75,7 @@ class Assembly:
             **lend_values(self._host),
             **make_task_globals(self._host, self.scheduler),
         }
-        classes = ClassTable(
-            (*ROWS, ClassSpec("PlayerGui", creatable=False)), self._host, make_default
-        )
+        classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
         add_members(classes)
         add_services(classes)
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
@@ -135,7 +135,9 @@ class Assembly:
         )
         worker = None if store is None else Worker(store)
         data_stores = DataStores(self.model, worker, self.settings.game_id)
-        return Services.make(self.model, players, data_stores)
+        services = Services.make(self.model, players, data_stores)
+        services.inputs.effects["GuiClick"] = _click
+        return services
 
     def _spawn(self, player: Instance) -> None:
         """Give a new player a character and a PlayerGui."""
@@ -146,3 +148,12 @@ class Assembly:
 
     def _set_clocks(self) -> None:
         self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time
+
+
+def _click(player: Instance, data: Any) -> None:
+    """Fire the click of the element that an input names, if the player has it."""
+    gui = player.read("PlayerGui")
+    if gui is not None and isinstance(data, dict):
+        element = find_clicked(gui, data.get("element_id"))
+        if element is not None:
+            element.fire(CLICK)
