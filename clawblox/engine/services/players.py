@@ -218,6 +218,10 @@ class Players:
 
     # Snapshots
 
+    def held(self) -> list[Instance]:
+        """Return the players that wait to be kicked: some may be outside the tree."""
+        return [player for player, _ in self._kicks]
+
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of it."""
         return {

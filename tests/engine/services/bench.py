@@ -31,6 +31,7 @@ from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
+from clawblox.engine.world.document import find_instances
 from clawblox.luau import VM, Host, HostObject
 
 AGENT = "00000000-0000-4000-8000-0000000000{:02}"
@@ -119,9 +120,9 @@ class Bench:
         """Return a snapshot as text."""
         slots = Slots()
         model = self.model
-        tree = [model.game, *model.game.descendants()]
+        tree = find_instances(model, self.services.held())
         document: dict[str, Any] = {
-            "tree": tree_document(model, ()),
+            "tree": tree_document(model, tree),
             "signals": signals_document(tree, slots),
             "scheduler": model.scheduler.document(slots),
             "services": self.services.document(slots),

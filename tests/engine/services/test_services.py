@@ -615,7 +615,6 @@ def test_services_with_state_go_on_in_another_world_exactly() -> None:
     loose.Name = 'loose'
     loose.Destroying:Connect(function() print('destroyed') end)
     Debris:AddItem(loose, 0.1)
-    loose.Parent = Workspace
     Players:AddBot('bot')
     Players.Ann:Kick('bye')
     sound = Instance.new('Sound')
