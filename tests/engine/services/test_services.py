@@ -558,16 +558,15 @@ def test_bots_join_at_the_next_tick_up_to_max_players_and_are_never_idle() -> No
     world = bench(
         "for i = 1, 3 do Players:AddBot(`bot {i}`) end\n"
         "Players.PlayerAdded:Connect(function(p) print(p.Name, p.UserId, p.Character) end)",
-        players=["Ann"],
         afk_timeout_s=1.0,
     )
+    world.run("Players:AddBot('bot 4')")
+    full = "cannot join: the world has 3 players"
+    assert world.printed() == [f"[Bot] bot 4 {full}"]
+    world.services.players.add(ANN, "Ann")  # takes the place of the last
     assert world.printed() == ["Ann\t1\tAnn"]
     world.tick()
-    assert world.printed() == [
-        "bot 1\t-1\tbot 1",
-        "bot 2\t-2\tbot 2",
-        "[Bot] bot 3 cannot join: the world has 3 players",
-    ]
+    assert world.printed() == ["bot 1\t-1\tbot 1", "bot 2\t-2\tbot 2", f"[Bot] bot 3 {full}"]
     world.tick(200)
     assert [agent_id for agent_id, _ in world.services.players.listed()] == ["bot-1", "bot-2"]
     assert world.services.players.removed() == [ANN]
