@@ -14,9 +14,10 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 """
 
 from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
+from clawblox.engine.physics.numbers import DT
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.physics.saved import LIBRARY, restore_space, space_document
-from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape
+from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape, volume
 from clawblox.engine.physics.space import Space
 from clawblox.engine.physics.walking import Movement
 
@@ -26,6 +27,7 @@ __all__ = [
     "BLOCK",
     "CHARACTER",
     "CYLINDER",
+    "DT",
     "DYNAMIC",
     "FIXED",
     "LIBRARY",
@@ -38,4 +40,5 @@ __all__ = [
     "Space",
     "restore_space",
     "space_document",
+    "volume",
 ]

@@ -26,7 +26,6 @@ def space_document(space: Space) -> Json:
     return {
         "library": LIBRARY,
         "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
-        "solver_iterations": space.solver_iterations,
         "gravity": space.gravity,
         "characters_push": space.characters_push,
         "groups": space.group_masks,
@@ -36,10 +35,11 @@ def space_document(space: Space) -> Json:
     }
 
 
-def restore_space(document: Json, *, logical: bool = False) -> Space:
-    """Return the space that a document describes.
+def restore_space(space: Space, document: Json, *, logical: bool = False) -> None:
+    """Let an empty space take over what a document describes.
 
     Args:
+        space: A new space.
         document: What `space_document` returned.
         logical: Build it anew from poses, velocities and shapes. It does not go on exactly: what
             lay on something may move a little.
@@ -48,24 +48,21 @@ def restore_space(document: Json, *, logical: bool = False) -> Space:
         ValueError: Another version of the library, or another kind of processor, wrote the
             document, and `logical` is not set.
     """
-    space = Space(solver_iterations=document["solver_iterations"])
     space.gravity = document["gravity"]
     space.characters_push = document["characters_push"]
     space.set_group_masks(document["groups"])
     if logical:
         _rebuild(space, document)
-        return space
+        return
     if document["library"] != LIBRARY:
         raise ValueError(
-            f"The physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
-            "on exactly. Restore it from poses, velocities and shapes, or where it was saved."
+            f"the physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
+            "on exactly; restore it where it was saved, or from poses and velocities only"
         )
     world = PhysicsWorld.restore(zlib.decompress(base64.b64decode(document["bytes"])))
     space.adopt(world, map(_admission, document["bodies"]), document)
-    space.overlaps.reported = dict.fromkeys(
-        (first, second) for first, second in document["overlaps"]
-    )
-    return space
+    pairs = ((first, second) for first, second in document["overlaps"])
+    space.overlaps.reported = dict.fromkeys(pairs)
 
 
 def _body_entry(body: Body) -> Json:

@@ -35,11 +35,8 @@ from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
 from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, shift, to_matrix, to_quaternion
-from clawblox.engine.physics.shapes import Shape, volume
+from clawblox.engine.physics.shapes import Shape
 from clawblox.engine.physics.walking import Movement, Walking
-
-DT = 1.0 / 60.0
-"""The simulated length of a step, in seconds."""
 
 Json = Any
 Pose = tuple[Triple, Quaternion]
@@ -63,7 +60,6 @@ class Space:
     def __init__(self, *, solver_iterations: int = 4) -> None:
         world = PhysicsWorld()
         world.integration_parameters.num_solver_iterations = solver_iterations
-        self.solver_iterations = solver_iterations
         self.gravity = 196.2
         self._bodies = Bodies(world)
         self._dynamic: dict[int, Body] = {}
@@ -304,10 +300,28 @@ class Space:
             body.rigid.angvel = Vec3(*angular)
         body.rigid.wake_up()
 
-    def mass(self, number: int) -> float:
-        """Return the mass of a body by its volume and density, anchored or not."""
-        traits = self._bodies.by_number[number].traits
-        return volume(traits.shape) * traits.density
+    def root(self, number: int) -> int | None:
+        """Return the body that a body is fixed to, itself if it is free; None without a body."""
+        body = self._bodies.by_number.get(number)
+        return None if body is None else body.fixed_to or number
+
+    def is_dynamic(self, number: int) -> bool:
+        """Return whether forces move a body."""
+        return number in self._dynamic
+
+    def body_mass(self, number: int) -> float:
+        """Return the mass of a dynamic body with all that is fixed to it."""
+        return self._bodies.by_number[number].rigid.mass
+
+    def inertia_times(self, number: int, change: Triple) -> Triple:
+        """Return the angular impulse that changes a body's angular velocity."""
+        rigid = self._bodies.by_number[number].rigid
+        properties = rigid.mass_properties
+        frame = rigid.rotation * properties.principal_inertia_local_frame
+        x, y, z = frame.inverse().transform_vector(change).to_tuple()
+        a, b, c = properties.principal_inertia.to_tuple()
+        impulse: Triple = frame.transform_vector((a * x, b * y, c * z)).to_tuple()
+        return impulse
 
     def apply_impulse(self, number: int, impulse: Triple, at: Triple | None = None) -> None:
         """Change the velocity of a dynamic body at once.

@@ -17,10 +17,8 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import Bodies, Body
-from clawblox.engine.physics.numbers import Triple, checked
+from clawblox.engine.physics.numbers import DT, Triple, checked
 from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
-
-DT = 1.0 / 60.0
 
 OFFSET = 0.05
 """The gap a character keeps to what it stands on, in studs."""
