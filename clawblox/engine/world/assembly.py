@@ -16,6 +16,7 @@ from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.every import Services, add_services
@@ -49,6 +50,8 @@ class Assembly:
         settings: What the world's files say.
         console: Where it writes.
         store: The database of data stores; None means that there is none.
+        logical_restore: Restore positions and velocities where the exact state of the physics
+            cannot be restored.
 
     Attributes:
         model: The instances.
@@ -57,7 +60,12 @@ class Assembly:
     """
 
     def __init__(
-        self, settings: EngineSettings, console: Console, store: Store | None = None
+        self,
+        settings: EngineSettings,
+        console: Console,
+        store: Store | None = None,
+        *,
+        logical_restore: bool = False,
     ) -> None:
         self.settings = settings
         self.console = console
@@ -81,8 +89,13 @@ class Assembly:
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(self._host, self.model)
         self.vm.globals.update(libraries)
+        self.parts = Parts(
+            self.model,
+            solver_iterations=settings.solver_iterations,
+            logical_restore=logical_restore,
+        )
         self.services = self._make_services(store)
-        self.systems: dict[str, System] = {"services": self.services}
+        self.systems: dict[str, System] = {"parts": self.parts, "services": self.services}
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
