@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 
-from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
@@ -111,19 +110,15 @@ class Services:
             self.model.services[name].extra = state
         self.players.service.store("MaxPlayers", float(self.players.max_players))
 
-    def held(self) -> list[Instance]:
-        """Return the instances that a service refers to: some may be outside the tree."""
-        return [*self.players.held(), *self.debris.held()]
-
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of the services."""
         return {
-            "players": self.players.document(),
+            "players": self.players.document(slots),
             "data_stores": self.data_stores.document(slots),
             "inputs": self.inputs.document(),
             "remote_events": self.remote_events.document(),
             "collision_groups": self.collision_groups.document(),
-            "debris": self.debris.document(),
+            "debris": self.debris.document(slots),
             "at_close": self.game.document(slots),
             "terrain": terrain_document(self.model),
         }
@@ -135,11 +130,11 @@ class Services:
             ValueError: The snapshot is damaged.
         """
         self._connect()
-        self.players.restore(document["players"])
+        self.players.restore(document["players"], slots)
         self.data_stores.restore(document["data_stores"], slots)
         self.inputs.restore(document["inputs"])
         self.remote_events.restore(document["remote_events"])
         self.collision_groups.restore(document["collision_groups"])
-        self.debris.restore(document["debris"])
+        self.debris.restore(document["debris"], slots)
         self.game.restore(document["at_close"], slots)
         restore_terrain(self.model, document["terrain"])

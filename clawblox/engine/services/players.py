@@ -17,6 +17,7 @@ from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import TICK_RATE
+from clawblox.engine.slots import Slots
 
 __all__ = ["Players", "Record", "add_players"]
 
@@ -133,7 +134,7 @@ class Players:
             character = player.read("Character")
             if character is not None:
                 self._model.set_parent(character, None)
-            self._model.set_parent(player, None)
+            self._model.destroy(player)
         self._by_agent.pop(agent_id, None)
 
     def touch(self, agent_id: str) -> None:
@@ -169,8 +170,8 @@ class Players:
         return f"{to_text(player.name)} (user_id={int(player.read('UserId'))})"
 
     def _drop(self, player: Instance, line: str) -> None:
-        record: Record = player.extra
-        if self._by_agent.get(record.agent_id) is not player:
+        record: Record | None = player.extra
+        if record is None or self._by_agent.get(record.agent_id) is not player:
             return  # kicked twice, or gone already
         self._log(line)
         self.remove(record.agent_id)
@@ -217,45 +218,31 @@ class Players:
 
     # Snapshots
 
-    def held(self) -> list[Instance]:
-        """Return the players that wait to be kicked: some may be outside the tree."""
-        return [player for player, _ in self._kicks]
-
-    def document(self) -> dict[str, Any]:
+    def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of it."""
         return {
             "players": [
-                [player.number, *attrs.astuple(player.extra)] for player in self._by_agent.values()
+                [slots.put(player), *attrs.astuple(player.extra)]
+                for player in self._by_agent.values()
             ],
-            "kicks": [
-                [player.number, *attrs.astuple(player.extra), reason]
-                for player, reason in self._kicks
-            ],
+            "kicks": [[slots.put(player), reason] for player, reason in self._kicks],
             "bots": list(self._bots),
             "bots_made": self._bots_made,
         }
 
-    def restore(self, document: dict[str, Any]) -> None:
+    def restore(self, document: dict[str, Any], slots: Slots) -> None:
         """Take over the players of a snapshot.
 
         Raises:
-            ValueError: One is missing.
+            ValueError: The snapshot is damaged.
         """
         for number, *fields in document["players"]:
-            player = self._restored(number, fields)
+            player = slots.take(number)
+            player.extra = Record(*fields)
             self._by_agent[player.extra.agent_id] = player
-        for number, *fields, reason in document["kicks"]:
-            self._kicks.append((self._restored(number, fields), reason))
+        self._kicks = [(slots.take(number), reason) for number, reason in document["kicks"]]
         self._bots = list(document["bots"])
         self._bots_made = document["bots_made"]
-
-    def _restored(self, number: int, fields: list[Any]) -> Instance:
-        player = self._model.find(number)
-        if player is None:
-            raise ValueError(f"the snapshot has no player {number}")
-        if player.extra is None:
-            player.extra = Record(*fields)
-        return player
 
 
 # Members
