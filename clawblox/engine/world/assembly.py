@@ -18,7 +18,7 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
-from clawblox.engine.scripts.files import WorldScripts, read_scripts
+from clawblox.engine.scripts.files import read_scripts
 from clawblox.engine.scripts.script_globals import make_script_globals, share_tables
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.engine.services.data_stores import DataStores
@@ -56,6 +56,9 @@ class Assembly:
         logical_restore: Restore positions and velocities where the exact state of the physics
             cannot be restored.
 
+    Raises:
+        SettingsError: A script cannot be read.
+
     Attributes:
         model: The instances.
         scheduler: The threads that wait.
@@ -72,6 +75,7 @@ class Assembly:
     ) -> None:
         self.settings = settings
         self.console = console
+        self._files = read_scripts(settings.directory, settings.main, settings.tree)
         self._host = _WorldHost()
         self._options: dict[str, Any] = {
             "steps": settings.steps_per_tick,
@@ -108,18 +112,13 @@ class Assembly:
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
-        content = [dict(self.settings.tables), self._read_scripts().sources()]
+        content = [dict(self.settings.tables), self._files.sources()]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-    def _read_scripts(self) -> WorldScripts:
-        settings = self.settings
-        return read_scripts(settings.directory, settings.main, settings.tree)
 
     def start(self) -> None:
         """Make the tree, with the services and the scripts, and run the main script.
 
         Raises:
-            SettingsError: A script cannot be read.
             WorldHalted: The main script fails.
         """
         self.model.build(SERVICES)
@@ -128,7 +127,7 @@ class Assembly:
         self.vm.globals.update({**services, "game": game, "workspace": services["Workspace"]})
         self.vm.sandbox()
         share_tables(self.vm)
-        self.scripts.begin(self._read_scripts())
+        self.scripts.begin(self._files)
 
     def restore(self, state: Any) -> None:
         """Take over the state of a snapshot instead.

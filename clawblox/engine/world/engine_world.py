@@ -50,6 +50,9 @@ class EngineWorld:
         logical_restore: Restore positions and velocities where the exact state of the physics
             cannot be restored here; the world then goes on a little differently.
 
+    Raises:
+        SettingsError: A script cannot be read.
+
     Attributes:
         halted_error: Why the world has halted; None while it runs.
     """

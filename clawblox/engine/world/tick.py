@@ -17,12 +17,11 @@ def run_tick(world: Assembly) -> None:
     model, scheduler, services = world.model, world.scheduler, world.services
     with scheduler.phase("Begin frame error"):
         services.players.begin_tick()
-        parts.scripts.begin_tick()
+        world.scripts.begin_tick()
         services.data_stores.deliver()
         services.debris.collect()
         scheduler.resume_due()
         fire_stepped(model)
-    world.parts.sync()
     with scheduler.phase("Failed to process agent inputs"):
         services.inputs.process()
     world.parts.sync()
