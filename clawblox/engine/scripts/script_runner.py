@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from clawblox.engine.errors import to_text
@@ -183,14 +182,10 @@ class ScriptRunner:
 
     # Snapshots
 
-    def held(self) -> Iterable[Instance]:
-        """Return the scripts that wait to run; some may be outside the tree."""
-        return self._waiting.values()
-
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of it."""
         return {
-            "waiting": list(self._waiting),
+            "waiting": [slots.put(script) for script in self._waiting.values()],
             "ran": list(self._ran),
             "results": [[number, slots.put(value)] for number, value in self._results.items()],
             "paths": [[number, path] for number, path in self._paths.items()],
@@ -202,16 +197,11 @@ class ScriptRunner:
         Raises:
             ValueError: It is damaged.
         """
-        self._waiting = {number: self._find(number) for number in document["waiting"]}
+        scripts = [slots.take(slot) for slot in document["waiting"]]
+        self._waiting = {script.number: script for script in scripts}
         self._ran = dict.fromkeys(document["ran"])
         self._results = {number: slots.take(slot) for number, slot in document["results"]}
         self._paths = {number: str(path) for number, path in document["paths"]}
-
-    def _find(self, number: int) -> Instance:
-        script = self._model.find(number)
-        if script is None:
-            raise ValueError(f"the snapshot has no instance {number}, a script that waits to run")
-        return script
 
 
 def _full_name(instance: Instance) -> str:

@@ -16,8 +16,9 @@ from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
-from clawblox.engine.scripts.files import WorldScripts, read_scripts
+from clawblox.engine.scripts.files import read_scripts
 from clawblox.engine.scripts.script_globals import make_script_globals, share_tables
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.engine.services.data_stores import DataStores
@@ -52,6 +53,11 @@ class Assembly:
         settings: What the world's files say.
         console: Where it writes.
         store: The database of data stores; None means that there is none.
+        logical_restore: Restore positions and velocities where the exact state of the physics
+            cannot be restored.
+
+    Raises:
+        SettingsError: A script cannot be read.
 
     Attributes:
         model: The instances.
@@ -60,10 +66,16 @@ class Assembly:
     """
 
     def __init__(
-        self, settings: EngineSettings, console: Console, store: Store | None = None
+        self,
+        settings: EngineSettings,
+        console: Console,
+        store: Store | None = None,
+        *,
+        logical_restore: bool = False,
     ) -> None:
         self.settings = settings
         self.console = console
+        self._files = read_scripts(settings.directory, settings.main, settings.tree)
         self._host = _WorldHost()
         self._options: dict[str, Any] = {
             "steps": settings.steps_per_tick,
@@ -86,23 +98,27 @@ class Assembly:
         self.scripts = ScriptRunner(self.model)
         libraries |= make_script_globals(self._host, self.scripts, self.scheduler)
         self.vm.globals.update(libraries)
+        self.parts = Parts(
+            self.model,
+            solver_iterations=settings.solver_iterations,
+            logical_restore=logical_restore,
+        )
         self.services = self._make_services(store)
-        self.systems: dict[str, System] = {"services": self.services, "scripts": self.scripts}
+        self.systems: dict[str, System] = {
+            "parts": self.parts,
+            "services": self.services,
+            "scripts": self.scripts,
+        }
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
-        content = [dict(self.settings.tables), self._read_scripts().sources()]
+        content = [dict(self.settings.tables), self._files.sources()]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-    def _read_scripts(self) -> WorldScripts:
-        settings = self.settings
-        return read_scripts(settings.directory, settings.main, settings.tree)
 
     def start(self) -> None:
         """Make the tree, with the services and the scripts, and run the main script.
 
         Raises:
-            SettingsError: A script cannot be read.
             WorldHalted: The main script fails.
         """
         self.model.build(SERVICES)
@@ -111,7 +127,7 @@ class Assembly:
         self.vm.globals.update({**services, "game": game, "workspace": services["Workspace"]})
         self.vm.sandbox()
         share_tables(self.vm)
-        self.scripts.begin(self._read_scripts())
+        self.scripts.begin(self._files)
 
     def restore(self, state: Any) -> None:
         """Take over the state of a snapshot instead.

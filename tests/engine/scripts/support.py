@@ -9,6 +9,7 @@ from typing import Any
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.document import fill_tree, make_tree, tree_document
+from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
@@ -89,10 +90,12 @@ class ScriptWorld:
         saved: dict[str, Any] = {
             "scripts": self.runner.document(slots),
             "scheduler": self.scheduler.document(slots),
-            "tree": tree_document(self.model, list(self.runner.held())),
         }
         slots.store(self.vm)
-        saved["vm"] = self.vm.snapshot()
+        lent: list[Any] = []
+        saved["vm"] = self.vm.snapshot(lent=lent)
+        detached = [each for each in lent if isinstance(each, Instance)]
+        saved["tree"] = tree_document(self.model, detached)
         Slots.clear(self.vm)
         saved = json.loads(json.dumps(saved))
 
