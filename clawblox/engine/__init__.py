@@ -5,11 +5,16 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 
 - ``instances``: the data model, objects in a tree.
 - ``values``: the value types of scripts, such as CFrame and Enum.
+- ``gui``: what players see on the screen.
 - ``signals``: events of instances.
 - ``scheduler``: threads that wait, and what happens when a script fails.
 - ``slots``: Luau values that the engine holds, in a snapshot.
+- ``services``: what ``game:GetService`` returns.
 - ``datastore``: rows that outlive a world.
 - ``json_text``: Luau values as JSON text.
 - ``errors``: exceptions, and text at the edges.
 - ``settings``: the ``world.toml`` of a world.
+- ``simulation``: a world as the server kit runs it.
+- ``routes``: what people look at: the page, the feed of spectators, files.
+- ``runner``: the program.
 """

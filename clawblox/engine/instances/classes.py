@@ -52,7 +52,7 @@ def _vector(default: tuple[float, float, float] = _ZERO, effect: str | None = No
 
 
 def _value_class(name: str, kind: str, default: object) -> ClassSpec:
-    return ClassSpec(name, "ValueBase", {"Value": Property(kind, default, effect="value")})
+    return ClassSpec(name, "ValueBase", {"Value": Property(kind, default)})
 
 
 def _service(name: str, events: tuple[str, ...] = (), **properties: Property) -> ClassSpec:
@@ -292,12 +292,15 @@ _OBJECTS: Final = (
             "Volume": _number(0.5, limits=(0.0, 10.0)),
             "PlaybackSpeed": _number(1.0, limits=_NOT_NEGATIVE),
             "Looped": _boolean(False),
-            "Playing": _boolean(False, "playing"),
-            "TimePosition": _number(0.0, limits=_NOT_NEGATIVE),
+            "Playing": _boolean(False),
+            "TimePosition": Property("number", limits=_NOT_NEGATIVE),
+            "IsPlaying": Property("boolean", read_only=True),
+            "IsPaused": Property("boolean", read_only=True),
+            "TimeLength": Property("number", read_only=True),
             "RollOffMaxDistance": _number(10000.0),
             "RollOffMinDistance": _number(10.0),
         },
-        ("Played", "Stopped", "Ended"),
+        ("Played", "Paused", "Stopped", "Ended"),
     ),
     ClassSpec("ValueBase", creatable=False),
     _value_class("IntValue", "number", 0.0),
@@ -328,6 +331,9 @@ _SERVICES: Final = (
     _service("HttpService"),
     _service("DataStoreService"),
     _service("Debris"),
+    ClassSpec("GlobalDataStore", creatable=False),
+    ClassSpec("DataStore", "GlobalDataStore", creatable=False),
+    ClassSpec("OrderedDataStore", "GlobalDataStore", creatable=False),
 )
 
 ROWS: Final = (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *_SERVICES)

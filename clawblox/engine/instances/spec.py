@@ -151,7 +151,7 @@ def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> 
 
     Luau functions take nil for arguments that are missing, and ignore further ones.
     """
-    code = function.__code__  # type: ignore[attr-defined]
+    code = function.__code__
     is_variadic = bool(code.co_flags & 0x04)
     count = code.co_argcount - 1
 

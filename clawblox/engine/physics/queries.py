@@ -112,7 +112,7 @@ class Queries:
         )
         at = body.rigid.translation.to_tuple()
         found = self._overlapping(capsule(), at, NO_TURN, what)
-        return [other for other in found if other not in self._bodies.characters]
+        return [other for other in found if not self._bodies.goes_with_character(other)]
 
     def in_bounds(self, minimum: Triple, maximum: Triple) -> list[int]:
         """Return the numbers of bodies that may be in an upright box, in order."""

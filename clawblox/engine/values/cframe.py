@@ -20,7 +20,7 @@ from clawblox.engine.values.functions import (
 )
 from clawblox.engine.values.rotations import IDENTITY, Rotation
 from clawblox.engine.values.singles import singles
-from clawblox.engine.values.value import Value, numbers_text, operator
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
 from clawblox.engine.values.vector3 import FUZZ, ZERO, triple
 from clawblox.luau import RuntimeFault, Vector, make_vector
 from clawblox.luau.core.numbers import single
@@ -81,6 +81,7 @@ class CFrame(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, Vector, *[float] * 9)
         self.position = values[0]
         self.rotation = values[1:]
 
