@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import attrs
 
@@ -88,8 +88,8 @@ def _serve(flags: argparse.Namespace, settings: Settings, signals: StopSignals) 
 
 def _load(world: EngineSettings, flags: argparse.Namespace, port: int) -> EngineSimulation:
     world = attrs.evolve(world, game_id=read_game_id(world.directory))
-    open_store(flags.datastore, world.directory, port)
-    loaded: Any = EngineWorld(world)
+    store = open_store(flags.datastore, world.directory, port)
+    loaded = EngineWorld(world, store=store, logical_restore=flags.logical_restore)
     return EngineSimulation(world, loaded, _announce)
 
 
