@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from clawblox.engine.scheduler import Scheduler
@@ -23,65 +22,62 @@ def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
         host: What the VM borrows from the engine.
         scheduler: The threads that wait.
     """
-    functions = _Functions(scheduler)
 
-    def lend(name: str, function: Callable[..., Any]) -> Any:
-        return host.raw(name)(function)
+    @host.raw("task.wait")
+    def task_wait(seconds: Any = None, *_: Any) -> Any:
+        raise scheduler.wait(_seconds(seconds, "wait"))
 
-    names = ("wait", "spawn", "defer", "delay", "cancel")
+    @host.raw("task.spawn")
+    def spawn(target: Any = None, *values: Any) -> Any:
+        return scheduler.spawn(_target(target, 1, "spawn"), values)
+
+    @host.raw("task.defer")
+    def defer(target: Any = None, *values: Any) -> Any:
+        return scheduler.start_later(0.0, _target(target, 1, "defer"), values)
+
+    @host.raw("task.delay")
+    def delay(seconds: Any = None, target: Any = None, *values: Any) -> Any:
+        due = _seconds(seconds, "delay")
+        return scheduler.start_later(due, _target(target, 2, "delay"), values)
+
+    @host.raw("task.cancel")
+    def cancel(thread: Any = None, *_: Any) -> Any:
+        if not isinstance(thread, Coroutine):
+            raise _wrong_type(1, "cancel", "thread", thread)
+        scheduler.cancel(thread)
+        return ()
+
+    @host.raw("wait")
+    def wait(seconds: Any = None, *_: Any) -> Any:
+        scheduler.warn_once(_WAIT_WARNING)
+        raise scheduler.wait(_seconds(seconds, "wait"))
+
+    @host.raw("tick")
+    def tick(*_: Any) -> Any:
+        scheduler.warn_once(_TICK_WARNING)
+        return scheduler.time
+
+    @host.raw("time")
+    def time(*_: Any) -> Any:
+        return scheduler.time
+
+    library = {"wait": task_wait, "spawn": spawn, "defer": defer, "delay": delay, "cancel": cancel}
     return {
-        "task": LuaTable({name: lend(f"task.{name}", getattr(functions, name)) for name in names}),
-        "wait": lend("wait", functions.wait_with_warning),
-        "spawn": lend("spawn", functions.defer),
-        "delay": lend("delay", functions.delay),
-        "tick": lend("tick", functions.tick),
-        "time": lend("time", functions.time),
-        "elapsedTime": lend("elapsedTime", functions.time),
+        "task": LuaTable(library),
+        "wait": wait,
+        "spawn": defer,
+        "delay": delay,
+        "tick": tick,
+        "time": time,
+        "elapsedTime": time,
     }
 
 
-class _Functions:
-    """What scripts call; missing arguments are nil."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    def wait(self, seconds: Any = None, *_: Any) -> Any:
-        raise self._scheduler.wait(_seconds(seconds, 1, "wait"))
-
-    def wait_with_warning(self, seconds: Any = None, *_: Any) -> Any:
-        self._scheduler.warn_once(_WAIT_WARNING)
-        raise self._scheduler.wait(_seconds(seconds, 1, "wait"))
-
-    def spawn(self, target: Any = None, *values: Any) -> Any:
-        return self._scheduler.spawn(_target(target, 1, "spawn"), values)
-
-    def defer(self, target: Any = None, *values: Any) -> Any:
-        return self._scheduler.start_later(0.0, _target(target, 1, "defer"), values)
-
-    def delay(self, seconds: Any = None, target: Any = None, *values: Any) -> Any:
-        due = _seconds(seconds, 1, "delay")
-        return self._scheduler.start_later(due, _target(target, 2, "delay"), values)
-
-    def cancel(self, thread: Any = None, *_: Any) -> Any:
-        if not isinstance(thread, Coroutine):
-            raise _wrong_type(1, "cancel", "thread", thread)
-        self._scheduler.cancel(thread)
-        return ()
-
-    def tick(self, *_: Any) -> Any:
-        self._scheduler.warn_once(_TICK_WARNING)
-        return self._scheduler.time
-
-    def time(self, *_: Any) -> Any:
-        return self._scheduler.time
-
-
-def _seconds(value: Any, at: int, function: str) -> float:
+def _seconds(value: Any, function: str) -> float:
     if value is None:
         return 0.0
     if value.__class__ is not float:
-        raise _wrong_type(at, function, "number", value)
+        raise _wrong_type(1, function, "number", value)
     return float(value)
 
 

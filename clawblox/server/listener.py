@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,18 +27,20 @@ MAX_HEADER_BYTES: Final = 16 * 1024
 MAX_MESSAGE_BYTES: Final = 64 * 1024
 """Maximum size of a message that comes over a WebSocket."""
 
-_log = logging.getLogger("clawblox.server")
-
 
 class _Server(uvicorn.Server):
     """Returns on SIGTERM and SIGINT, so a stopped world exits with status 0."""
 
     def __init__(
-        self, config: uvicorn.Config, url: str, settings: Settings, is_over: Callable[[], bool]
+        self,
+        config: uvicorn.Config,
+        settings: Settings,
+        on_listening: Callable[[], None],
+        is_over: Callable[[], bool],
     ) -> None:
         super().__init__(config)
+        self._on_listening = on_listening
         self._is_over = is_over
-        self._url = url
         self._settings = settings
         self._acceptors: list[asyncio.Task[None]] = []
 
@@ -61,7 +62,7 @@ class _Server(uvicorn.Server):
             task = asyncio.create_task(acceptor.run())
             task.add_done_callback(self._stop)
             self._acceptors.append(task)
-        _log.info("Listening on %s", self._url)
+        self._on_listening()
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self._is_over()
@@ -84,8 +85,8 @@ class _Server(uvicorn.Server):
 def run_server(
     app: ASGIApp,
     listener: socket.socket,
-    url: str,
     settings: Settings,
+    on_listening: Callable[[], None],
     is_over: Callable[[], bool],
     signals: StopSignals | None = None,
 ) -> None:
@@ -94,8 +95,8 @@ def run_server(
     Args:
         app: The application.
         listener: A bound socket; it starts to listen when the application is up.
-        url: Address to announce in the log.
         settings: Limits of clients.
+        on_listening: Called when clients can connect.
         is_over: Returns whether the world is over; called ten times a second.
         signals: Receives the signals, if this is not the main thread.
     """
@@ -115,7 +116,7 @@ def run_server(
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
     )
-    server = _Server(config, url, settings, is_over)
+    server = _Server(config, settings, on_listening, is_over)
     if signals is not None:
         signals.receiver = server.handle_exit
     server.run(sockets=[listener])

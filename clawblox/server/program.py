@@ -198,12 +198,16 @@ def _run(
 
     background = () if recording is None else (recording.run,)
     app = create_app(world, settings, background=background)
-    address = WorldAddress(settings.host, settings.port)
+    url = f"http://{WorldAddress(settings.host, settings.port)}{settings.base_path}"
+
+    def announce() -> None:
+        _log.info("Listening on %s", url)
+        world.simulation.serving(url)
 
     def is_over() -> bool:
         return settings.exit_on_halt and world.failure is not None
 
-    run_server(app, listener, f"http://{address}{settings.base_path}", settings, is_over, signals)
+    run_server(app, listener, settings, announce, is_over, signals)
 
 
 def _fail(status: int, message: str) -> NoReturn:

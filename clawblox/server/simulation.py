@@ -172,6 +172,14 @@ class Simulation(ABC):
         """
         return ()
 
+    def serving(self, url: str) -> None:
+        """Called once, when the world can be reached.
+
+        Args:
+            url: Its address, base path included.
+        """
+        return
+
     @abstractmethod
     def snapshot(self) -> Json:
         """Return the complete state, as JSON values that later calls do not change.

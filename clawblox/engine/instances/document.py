@@ -111,11 +111,11 @@ def _read_values(model: DataModel, saved: dict[str, Any]) -> dict[str, Any]:
 def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
     """Return what a snapshot holds of the signals that something listens to.
 
-    They are in the order of their names: which signal was used first does not outlive a restore.
+    They are in the order of numbers and names: which was used first does not outlive a restore.
     """
     found = (
         signal_document(each.signals[name], slots)
-        for each in instances
+        for each in sorted(instances, key=lambda instance: instance.number)
         for name in sorted(each.signals)
     )
     return [document for document in found if document is not None]

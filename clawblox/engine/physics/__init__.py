@@ -8,15 +8,16 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 - ``queries``: rays and overlaps
 - ``overlaps``: which pairs of bodies overlap after a step
 - ``shapes``: the shapes of parts, their mass and their corners
-- ``rotations``: matrices and quaternions
-- ``numbers``: tuples of finite floats
+- ``rotations``: matrices and rapier's quaternions
+- ``numbers``: what rapier can calculate with
 - ``saved``: a space as a document, exactly, and as plain poses
 """
 
-from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, Motion
+from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
+from clawblox.engine.physics.numbers import DT
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.physics.saved import LIBRARY, restore_space, space_document
-from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape
+from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape, volume
 from clawblox.engine.physics.space import Space
 from clawblox.engine.physics.walking import Movement
 
@@ -26,7 +27,9 @@ __all__ = [
     "BLOCK",
     "CHARACTER",
     "CYLINDER",
+    "DT",
     "DYNAMIC",
+    "FIXED",
     "LIBRARY",
     "RING",
     "WEDGE",
@@ -37,4 +40,5 @@ __all__ = [
     "Space",
     "restore_space",
     "space_document",
+    "volume",
 ]

@@ -34,11 +34,14 @@ class Motion(StrEnum):
     """By forces and contacts."""
     CHARACTER = "character"
     """By `Space.move_character`: an upright capsule, whatever its shape."""
+    FIXED = "fixed"
+    """With the body that it is fixed to, as one rigid body."""
 
 
 ANCHORED = Motion.ANCHORED
 CHARACTER = Motion.CHARACTER
 DYNAMIC = Motion.DYNAMIC
+FIXED = Motion.FIXED
 
 DENSITY = 1.0
 FRICTION = 0.5
@@ -82,11 +85,6 @@ def rapier_type(motion: Motion, *, moved: bool = False) -> RigidBodyType:
     return RigidBodyType.FIXED
 
 
-def rigid_builder(motion: Motion, at: Triple, turn: Quaternion) -> RigidBodyBuilder:
-    """Return a rigid body to be, at a place."""
-    return RigidBodyBuilder(rapier_type(motion)).position((at, turn))
-
-
 def body_shape(traits: Traits) -> SharedShape:
     """Return the shape that collides for a body with these traits."""
     return capsule() if traits.motion is CHARACTER else collider_shape(traits.shape)
@@ -102,26 +100,6 @@ def collider_builder(traits: Traits, groups: InteractionGroups) -> ColliderBuild
         .sensor(not traits.solid)
         .collision_groups(groups)
         .active_events(ActiveEvents.COLLISION_EVENTS)
-    )
-
-
-def view(
-    world: PhysicsWorld,
-    number: int,
-    traits: Traits,
-    body_handle: RigidBodyHandle,
-    collider_handle: ColliderHandle,
-    fixed_to: int = 0,
-) -> Body:
-    """Return the body of these handles."""
-    return Body(
-        number,
-        traits,
-        body_handle,
-        collider_handle,
-        world.rigid_bodies[body_handle],
-        world.colliders[collider_handle],
-        fixed_to,
     )
 
 
@@ -150,8 +128,62 @@ class Bodies:
         self.groups = GroupTable()
         self.by_number: dict[int, Body] = {}
         self.characters: dict[int, Body] = {}
+        self.fixed: dict[int, Body] = {}
+        """The bodies that are fixed to others."""
         self.numbers: dict[int, int] = {}
         """Which body a collider is, by the collider's index."""
+
+    def add(self, number: int, traits: Traits, at: Triple, turn: Quaternion) -> Body:
+        """Add a body with a rigid body of its own."""
+        rigid = RigidBodyBuilder(rapier_type(traits.motion)).position((at, turn))
+        handle = self.world.add_body(rigid)
+        collider = collider_builder(traits, self.groups.interaction(traits.group))
+        return self.admit(number, traits, handle, self.world.add_collider(collider, handle))
+
+    def fix(self, number: int, to: int, traits: Traits, at: Triple, turn: Quaternion) -> Body:
+        """Add a body that is part of another's rigid body, at a place in its space."""
+        root = self.by_number[to]
+        builder = collider_builder(traits, self.groups.interaction(traits.group))
+        handle = self.world.add_collider(builder.position((at, turn)), root.body_handle)
+        return self.admit(number, traits, root.body_handle, handle, to)
+
+    def admit(
+        self,
+        number: int,
+        traits: Traits,
+        body_handle: RigidBodyHandle,
+        collider_handle: ColliderHandle,
+        fixed_to: int = 0,
+    ) -> Body:
+        """Take in a body that rapier has."""
+        rigid, collider = (
+            self.world.rigid_bodies[body_handle],
+            self.world.colliders[collider_handle],
+        )
+        body = Body(number, traits, body_handle, collider_handle, rigid, collider, fixed_to)
+        self.by_number[number] = body
+        self.numbers[collider_handle.index] = number
+        if traits.motion is CHARACTER:
+            self.characters[number] = body
+        elif traits.motion is FIXED:
+            self.fixed[number] = body
+        return body
+
+    def remove(self, number: int) -> list[int]:
+        """Remove a body and those fixed to it; return their numbers."""
+        body = self.by_number[number]
+        removed = [number]
+        if body.traits.motion is FIXED:
+            self.world.remove_collider(body.collider_handle)
+        else:
+            removed += [each.number for each in self.fixed.values() if each.fixed_to == number]
+            self.world.remove_body(body.body_handle)
+        for each in removed:
+            gone = self.by_number.pop(each)
+            del self.numbers[gone.collider_handle.index]
+            self.characters.pop(each, None)
+            self.fixed.pop(each, None)
+        return removed
 
     def number(self, handle: ColliderHandle) -> int | None:
         """Return the body of a collider; None when it was removed, its index perhaps taken."""
@@ -159,3 +191,8 @@ class Bodies:
         if number is None or self.by_number[number].collider_handle != handle:
             return None
         return number
+
+    def goes_with_character(self, number: int) -> bool:
+        """Return whether a body is a character, or fixed to one."""
+        body = self.by_number[number]
+        return (body.fixed_to or number) in self.characters

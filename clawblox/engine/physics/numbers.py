@@ -1,39 +1,38 @@
-"""Tuples of finite floats, as every value that enters rapier must be."""
+"""Tuples of floats that rapier can calculate with."""
 
 from __future__ import annotations
 
-import struct
+import math
 
 Triple = tuple[float, float, float]
 Rotation = tuple[float, float, float, float, float, float, float, float, float]
 """A rotation as a matrix, row by row."""
 
+DT = 1.0 / 60.0
+"""The simulated length of a step, in seconds."""
+
 LIMIT = 1e9
-"""No coordinate, size or speed beyond this enters rapier, in studs."""
-
-IDENTITY: Rotation = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
-
-_NINE = struct.Struct("9f")
+"""What is further from zero than this is taken for this, in studs."""
 
 
-def is_plain(values: Triple | Rotation) -> bool:
-    """Return whether every number is finite and within the limit."""
-    return all(-LIMIT <= value <= LIMIT for value in values)
+def is_finite(values: Triple) -> bool:
+    """Return whether three numbers are finite."""
+    return math.isfinite(values[0]) and math.isfinite(values[1]) and math.isfinite(values[2])
 
 
 def checked(what: str, values: Triple) -> Triple:
-    """Return three numbers that rapier can calculate with.
+    """Return three numbers within the limit.
 
     Raises:
-        ValueError: One is not finite, or beyond the limit.
+        ValueError: One is not finite.
     """
     x, y, z = values
     if -LIMIT <= x <= LIMIT and -LIMIT <= y <= LIMIT and -LIMIT <= z <= LIMIT:
         return values
-    raise ValueError(f"{what} must be finite and below {LIMIT:g}, got ({x:g}, {y:g}, {z:g})")
+    if not is_finite(values):
+        raise ValueError(f"{what} must be finite, got ({x:g}, {y:g}, {z:g})")
+    return _limited(x), _limited(y), _limited(z)
 
 
-def single(values: Rotation) -> Rotation:
-    """Return a matrix rounded to 32-bit floats, the precision scripts see."""
-    a, b, c, d, e, f, g, h, i = _NINE.unpack(_NINE.pack(*values))
-    return (a, b, c, d, e, f, g, h, i)
+def _limited(value: float) -> float:
+    return min(max(value, -LIMIT), LIMIT)

@@ -1,8 +1,8 @@
 """Which pairs of bodies overlap after a step.
 
 rapier reports the pairs with a dynamic body in them when they begin and end. Among anchored
-bodies and characters it finds none, so each character is asked about; two anchored bodies
-are never a pair.
+bodies and characters it finds none, so each character, and what it carries, is asked about; two
+anchored bodies are never a pair.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Overlaps:
         """Return the pairs that overlap since the last step, in order."""
         bodies = self._bodies
         pairs = dict(self.reported)
-        for number, body in bodies.characters.items():
-            group = body.traits.group
+        carried = [n for n, body in bodies.fixed.items() if body.fixed_to in bodies.characters]
+        for number in (*bodies.characters, *carried):
+            group = bodies.by_number[number].traits.group
             for other in self._queries.overlapping_body(number, CHARACTER_MARGIN):
                 if bodies.groups.collide(group, bodies.by_number[other].traits.group):
                     pairs[_in_order(number, other)] = None

@@ -17,8 +17,8 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import CHARACTER, Bodies
-from clawblox.engine.physics.numbers import Rotation, Triple, is_plain
-from clawblox.engine.physics.rotations import Quaternion, to_quaternion
+from clawblox.engine.physics.numbers import Rotation, Triple, is_finite
+from clawblox.engine.physics.rotations import NO_TURN, Quaternion, to_quaternion
 from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
 
 
@@ -48,7 +48,7 @@ class Queries:
             length: How far it goes, in studs.
         """
         norm = math.sqrt(direction[0] ** 2 + direction[1] ** 2 + direction[2] ** 2)
-        if not is_plain(origin) or not 0.0 < norm < math.inf or not length >= 0.0:
+        if not is_finite(origin) or not 0.0 < norm < math.inf or not length >= 0.0:
             return []
         x, y, z = direction[0] / norm, direction[1] / norm, direction[2] / norm
         met: list[tuple[float, int, RayIntersection]] = []
@@ -103,9 +103,20 @@ class Queries:
         at, turn = body.collider.translation.to_tuple(), body.collider.rotation.to_tuple()
         return [other for other in self._overlapping(shape, at, turn) if other != number]
 
+    def anchored_within(self, number: int) -> list[int]:
+        """Return the numbers of the solid anchored bodies that a character overlaps, in order."""
+        body = self._bodies.by_number[number]
+        what = QueryFilter(
+            flags=QueryFilterFlags.EXCLUDE_SENSORS | QueryFilterFlags.EXCLUDE_DYNAMIC,
+            groups=self._bodies.groups.interaction(body.traits.group),
+        )
+        at = body.rigid.translation.to_tuple()
+        found = self._overlapping(capsule(), at, NO_TURN, what)
+        return [other for other in found if not self._bodies.goes_with_character(other)]
+
     def in_bounds(self, minimum: Triple, maximum: Triple) -> list[int]:
         """Return the numbers of bodies that may be in an upright box, in order."""
-        if not is_plain(minimum) or not is_plain(maximum):
+        if not is_finite(minimum) or not is_finite(maximum):
             return []
         found: list[int] = []
         numbers = self._bodies.numbers
@@ -119,8 +130,8 @@ class Queries:
         pipeline.colliders_with_aabb_intersecting_aabb(box, collect)
         return sorted(found)
 
-    def support(self, number: int, reach: float) -> int | None:
-        """Return the nearest solid body straight below a character's centre.
+    def support(self, number: int, reach: float) -> tuple[int, float] | None:
+        """Return the nearest solid body straight below a character's centre, and its distance.
 
         Other characters are not seen.
 
@@ -132,20 +143,22 @@ class Queries:
         groups = self._bodies.groups.interaction(body.traits.group)
         ray = Ray(body.rigid.translation, (0.0, -1.0, 0.0))
         hit = self._bodies.world.query_pipeline.cast_ray(ray, reach, True, self._solids(groups))
-        return None if hit is None else self._bodies.numbers[hit[0].index]
+        return None if hit is None else (self._bodies.numbers[hit[0].index], hit[1])
 
     def _solids(self, groups: InteractionGroups) -> QueryFilter:
-        bodies, numbers = self._bodies.by_number, self._bodies.numbers
+        bodies = self._bodies
 
         def is_no_character(handle: ColliderHandle, _collider: object) -> bool:
-            return bodies[numbers[handle.index]].traits.motion is not CHARACTER
+            return not bodies.goes_with_character(bodies.numbers[handle.index])
 
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS, groups=groups, predicate=is_no_character
         )
 
-    def _overlapping(self, shape: SharedShape, at: Triple, turn: Quaternion) -> list[int]:
-        if not is_plain(at):
+    def _overlapping(
+        self, shape: SharedShape, at: Triple, turn: Quaternion, what: QueryFilter | None = None
+    ) -> list[int]:
+        if not is_finite(at):
             return []
         found: list[int] = []
         numbers = self._bodies.numbers
@@ -154,5 +167,5 @@ class Queries:
             found.append(numbers[handle.index])
             return True
 
-        self._bodies.world.query_pipeline.intersect_shape((at, turn), shape, collect)
+        self._bodies.world.query_pipeline.intersect_shape((at, turn), shape, collect, what)
         return sorted(found)

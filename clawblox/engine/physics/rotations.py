@@ -4,62 +4,58 @@ from __future__ import annotations
 
 import math
 
-from clawblox.engine.physics.numbers import IDENTITY, Rotation, is_plain, single
+from clawblox.engine.physics.numbers import Rotation, Triple
+from clawblox.engine.values import rotations
+from clawblox.engine.values.singles import singles
 
 Quaternion = tuple[float, float, float, float]
-"""w, x, y, z."""
+"""x, y, z, w, as rapier takes and gives them; of unit length."""
 
-NO_TURN: Quaternion = (1.0, 0.0, 0.0, 0.0)
+NO_TURN: Quaternion = (0.0, 0.0, 0.0, 1.0)
 
 
 def to_quaternion(matrix: Rotation | None) -> Quaternion:
-    """Return the rotation nearest to a matrix; None is the identity.
+    """Return the rotation of a matrix; None is no rotation.
 
     Raises:
         ValueError: The matrix holds a number that is not finite.
     """
-    if matrix is None or matrix == IDENTITY:
+    if matrix is None:
         return NO_TURN
-    if not is_plain(matrix):
+    if not all(map(math.isfinite, matrix)):
         raise ValueError("A rotation must hold finite numbers only")
-    a, b, c, d, e, f, g, h, i = matrix
-    trace = a + e + i
-    if trace > 0.0:
-        s = math.sqrt(trace + 1.0) * 2.0
-        w, x, y, z = 0.25 * s, (h - f) / s, (c - g) / s, (d - b) / s
-    elif a > e and a > i:
-        s = math.sqrt(max(1.0 + a - e - i, 1e-12)) * 2.0
-        w, x, y, z = (h - f) / s, 0.25 * s, (b + d) / s, (c + g) / s
-    elif e > i:
-        s = math.sqrt(max(1.0 + e - a - i, 1e-12)) * 2.0
-        w, x, y, z = (c - g) / s, (b + d) / s, 0.25 * s, (f + h) / s
-    else:
-        s = math.sqrt(max(1.0 + i - a - e, 1e-12)) * 2.0
-        w, x, y, z = (d - b) / s, (c + g) / s, (f + h) / s, 0.25 * s
+    x, y, z, w = rotations.to_quaternion(matrix)
     length = math.sqrt(w * w + x * x + y * y + z * z)
     if length < 1e-6:
         return NO_TURN
-    return (w / length, x / length, y / length, z / length)
+    return (x / length, y / length, z / length, w / length)
 
 
 def to_matrix(quaternion: Quaternion) -> Rotation | None:
-    """Return the matrix of a unit quaternion in 32-bit floats; the identity is None."""
-    w, x, y, z = quaternion
+    """Return the matrix of a rotation in 32-bit floats; None for no rotation."""
+    x, y, z, w = quaternion
     if x == 0.0 and y == 0.0 and z == 0.0:
         return None
-    xx, yy, zz = x * x, y * y, z * z
-    xy, xz, yz = x * y, x * z, y * z
-    wx, wy, wz = w * x, w * y, w * z
-    return single(
-        (
-            1.0 - 2.0 * (yy + zz),
-            2.0 * (xy - wz),
-            2.0 * (xz + wy),
-            2.0 * (xy + wz),
-            1.0 - 2.0 * (xx + zz),
-            2.0 * (yz - wx),
-            2.0 * (xz - wy),
-            2.0 * (yz + wx),
-            1.0 - 2.0 * (xx + yy),
-        )
+    a, b, c, d, e, f, g, h, i = singles(*rotations.from_quaternion(x, y, z, w))
+    return (a, b, c, d, e, f, g, h, i)
+
+
+def shift(point: Triple, at: Triple, turn: Quaternion, to: Triple, to_turn: Quaternion) -> Triple:
+    """Return how far a point moves with a body that goes from one pose to another."""
+    if turn == to_turn:
+        return (to[0] - at[0], to[1] - at[1], to[2] - at[2])
+    x, y, z, w = turn
+    arm = (point[0] - at[0], point[1] - at[1], point[2] - at[2])
+    ex, ey, ez = _rotate(to_turn, _rotate((-x, -y, -z, w), arm))
+    return (to[0] + ex - point[0], to[1] + ey - point[1], to[2] + ez - point[2])
+
+
+def _rotate(turn: Quaternion, vector: Triple) -> Triple:
+    x, y, z, w = turn
+    a, b, c = vector
+    tx, ty, tz = 2.0 * (y * c - z * b), 2.0 * (z * a - x * c), 2.0 * (x * b - y * a)
+    return (
+        a + w * tx + y * tz - z * ty,
+        b + w * ty + z * tx - x * tz,
+        c + w * tz + x * ty - y * tx,
     )

@@ -10,10 +10,10 @@ from typing import Any
 import rapier3d
 from rapier3d import ColliderHandle, PhysicsWorld, RigidBodyHandle
 
-from clawblox.engine.physics.bodies import Body, Motion, Traits, view
+from clawblox.engine.physics.bodies import Body, Motion, Traits
 from clawblox.engine.physics.rotations import to_matrix
 from clawblox.engine.physics.shapes import Shape
-from clawblox.engine.physics.space import Pose, Space
+from clawblox.engine.physics.space import Admission, Space
 
 Json = Any
 
@@ -26,8 +26,8 @@ def space_document(space: Space) -> Json:
     return {
         "library": LIBRARY,
         "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
-        "solver_iterations": space.solver_iterations,
         "gravity": space.gravity,
+        "characters_push": space.characters_push,
         "groups": space.group_masks,
         "bodies": [_body_entry(body) for body in space.bodies.values()],
         **space.document(),
@@ -35,10 +35,11 @@ def space_document(space: Space) -> Json:
     }
 
 
-def restore_space(document: Json, *, logical: bool = False) -> Space:
-    """Return the space that a document describes.
+def restore_space(space: Space, document: Json, *, logical: bool = False) -> None:
+    """Let an empty space take over what a document describes.
 
     Args:
+        space: A new space.
         document: What `space_document` returned.
         logical: Build it anew from poses, velocities and shapes. It does not go on exactly: what
             lay on something may move a little.
@@ -47,78 +48,86 @@ def restore_space(document: Json, *, logical: bool = False) -> Space:
         ValueError: Another version of the library, or another kind of processor, wrote the
             document, and `logical` is not set.
     """
-    space = Space(solver_iterations=document["solver_iterations"])
     space.gravity = document["gravity"]
+    space.characters_push = document["characters_push"]
     space.set_group_masks(document["groups"])
     if logical:
         _rebuild(space, document)
-        return space
+        return
     if document["library"] != LIBRARY:
         raise ValueError(
-            f"The physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
-            "on exactly. Restore it from poses, velocities and shapes, or where it was saved."
+            f"the physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
+            "on exactly; restore it where it was saved, or from poses and velocities only"
         )
     world = PhysicsWorld.restore(zlib.decompress(base64.b64decode(document["bytes"])))
-    bodies = [_restored_body(world, entry) for entry in document["bodies"]]
-    space.adopt(world, bodies, document)
-    space.overlaps.reported = dict.fromkeys(
-        (first, second) for first, second in document["overlaps"]
-    )
-    return space
+    space.adopt(world, map(_admission, document["bodies"]), document)
+    pairs = ((first, second) for first, second in document["overlaps"])
+    space.overlaps.reported = dict.fromkeys(pairs)
 
 
 def _body_entry(body: Body) -> Json:
-    traits = body.traits
-    rigid = body.rigid
-    return [
-        body.number,
-        [
-            traits.motion.value,
-            list(traits.shape),
-            traits.solid,
-            traits.group,
-            traits.density,
-            traits.friction,
-            traits.restitution,
+    traits, rigid, collider = body.traits, body.rigid, body.collider
+    if body.fixed_to:
+        pose = collider.position_wrt_parent
+        assert pose is not None  # a fixed body has a parent
+    else:
+        pose = rigid.position
+    return {
+        "number": body.number,
+        "motion": traits.motion.value,
+        "shape": list(traits.shape),
+        "solid": traits.solid,
+        "group": traits.group,
+        "material": [traits.density, traits.friction, traits.restitution],
+        "handles": [
+            body.body_handle.index,
+            body.body_handle.generation,
+            body.collider_handle.index,
+            body.collider_handle.generation,
         ],
-        [body.body_handle.index, body.body_handle.generation],
-        [body.collider_handle.index, body.collider_handle.generation],
-        [
-            rigid.translation.to_tuple(),
-            rigid.rotation.to_tuple(),
-            rigid.linvel.to_tuple(),
-            rigid.angvel.to_tuple(),
-        ],
-    ]
+        "fixed_to": body.fixed_to,
+        "position": pose.translation.to_tuple(),
+        "rotation": pose.rotation.to_tuple(),
+        "velocity": rigid.linvel.to_tuple(),
+        "angular_velocity": rigid.angvel.to_tuple(),
+    }
 
 
-def _traits(entry: Json) -> Traits:
-    motion, shape, *others = entry
-    return Traits(Motion(motion), Shape(*shape), *others)
-
-
-def _restored_body(world: PhysicsWorld, entry: Json) -> Body:
-    number, traits, body, collider, _ = entry
-    return view(world, number, _traits(traits), RigidBodyHandle(*body), ColliderHandle(*collider))
+def _admission(entry: Json) -> Admission:
+    traits = Traits(
+        Motion(entry["motion"]),
+        Shape(*entry["shape"]),
+        entry["solid"],
+        entry["group"],
+        *entry["material"],
+    )
+    index, generation, collider_index, collider_generation = entry["handles"]
+    return (
+        entry["number"],
+        traits,
+        RigidBodyHandle(index, generation),
+        ColliderHandle(collider_index, collider_generation),
+        entry["fixed_to"],
+    )
 
 
 def _rebuild(space: Space, document: Json) -> None:
-    targets: dict[int, Pose] = {
-        number: (tuple(at), tuple(turn)) for number, at, turn in document["targets"]
-    }
-    for number, entry, _, _, (at, turn, linear, angular) in document["bodies"]:
-        traits = _traits(entry)
-        at, turn = targets.get(number, (at, turn))
-        space.add(
-            number,
-            traits.shape,
-            tuple(at),
-            to_matrix(tuple(turn)),
-            motion=traits.motion,
-            solid=traits.solid,
-            group=traits.group,
-            density=traits.density,
-            friction=traits.friction,
-            restitution=traits.restitution,
-        )
-        space.set_velocity(number, tuple(linear), tuple(angular))
+    """Build a space anew from poses, velocities and shapes."""
+    targets = {number: (at, turn) for number, at, turn in document["targets"]}
+    for entry in sorted(document["bodies"], key=lambda entry: bool(entry["fixed_to"])):
+        number = entry["number"]
+        at, turn = targets.get(number, (entry["position"], entry["rotation"]))
+        pose = (Shape(*entry["shape"]), tuple(at), to_matrix(tuple(turn)))
+        density, friction, restitution = entry["material"]
+        traits = {
+            "solid": entry["solid"],
+            "group": entry["group"],
+            "density": density,
+            "friction": friction,
+            "restitution": restitution,
+        }
+        if entry["fixed_to"]:
+            space.fix(number, entry["fixed_to"], *pose, **traits)
+        else:
+            space.add(number, *pose, motion=Motion(entry["motion"]), **traits)
+            space.set_velocity(number, tuple(entry["velocity"]), tuple(entry["angular_velocity"]))

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 from rapier3d import (
     ChannelEventCollector,
+    ColliderHandle,
     EventHandler,
     Isometry3,
     PhysicsWorld,
+    RigidBodyHandle,
     RigidBodyType,
     Vec3,
 )
@@ -19,6 +21,7 @@ from clawblox.engine.physics.bodies import (
     CHARACTER,
     DENSITY,
     DYNAMIC,
+    FIXED,
     FRICTION,
     RESTITUTION,
     Bodies,
@@ -26,23 +29,19 @@ from clawblox.engine.physics.bodies import (
     Motion,
     Traits,
     body_shape,
-    collider_builder,
     rapier_type,
-    rigid_builder,
-    view,
 )
 from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
 from clawblox.engine.physics.queries import Queries
-from clawblox.engine.physics.rotations import NO_TURN, Quaternion, to_matrix, to_quaternion
-from clawblox.engine.physics.shapes import Shape, volume
+from clawblox.engine.physics.rotations import NO_TURN, Quaternion, shift, to_matrix, to_quaternion
+from clawblox.engine.physics.shapes import Shape
 from clawblox.engine.physics.walking import Movement, Walking
-
-DT = 1.0 / 60.0
-"""The simulated length of a step, in seconds."""
 
 Json = Any
 Pose = tuple[Triple, Quaternion]
+Admission = tuple[int, Traits, RigidBodyHandle, ColliderHandle, int]
+"""A restored body: its number and traits, where rapier has it, what it is fixed to."""
 
 
 class Space:
@@ -61,7 +60,6 @@ class Space:
     def __init__(self, *, solver_iterations: int = 4) -> None:
         world = PhysicsWorld()
         world.integration_parameters.num_solver_iterations = solver_iterations
-        self.solver_iterations = solver_iterations
         self.gravity = 196.2
         self._bodies = Bodies(world)
         self._dynamic: dict[int, Body] = {}
@@ -82,11 +80,19 @@ class Space:
         self._events = ChannelEventCollector()
         world.event_handler = cast("EventHandler", self._events)
 
+    @property
+    def characters_push(self) -> bool:
+        """Whether characters push the dynamic bodies that they walk against; at first they do."""
+        return self._walking.pushes
+
+    @characters_push.setter
+    def characters_push(self, value: bool) -> None:
+        self._walking.pushes = value
+
     def document(self) -> Json:
         """Return what stands beside rapier's own bytes."""
         return {
             "dynamic": list(self._dynamic),
-            "characters": list(self._bodies.characters),
             "awake": list(self._awake),
             "fresh": list(self._fresh),
             "targets": [[number, *pose] for number, pose in self._targets.items()],
@@ -99,13 +105,12 @@ class Space:
         """Return rapier's own bytes of everything it holds."""
         return self._bodies.world.snapshot()
 
-    def adopt(self, world: PhysicsWorld, bodies: list[Body], document: Json) -> None:
-        """Go on with what `document` returned, and rapier's restored world."""
+    def adopt(self, world: PhysicsWorld, bodies: Iterable[Admission], document: Json) -> None:
+        """Go on with rapier's restored world, its bodies and what `document` returned."""
         self._use(world)
         own = self._bodies
-        own.by_number = {body.number: body for body in bodies}
-        own.numbers = {body.collider_handle.index: body.number for body in bodies}
-        own.characters = {number: own.by_number[number] for number in document["characters"]}
+        for body in bodies:
+            own.admit(*body)
         self._dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
@@ -134,53 +139,72 @@ class Space:
         Raises:
             ValueError: A number is not finite, or the shape is unknown.
         """
-        traits = Traits(motion, shape, solid, group, density, friction, restitution)
         at = checked("A position", position)
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
-        collider = collider_builder(traits, self._bodies.groups.interaction(group))
-        handle = self._bodies.world.add_body(rigid_builder(motion, at, turn))
-        self._admit(
-            view(
-                self._bodies.world,
-                number,
-                traits,
-                handle,
-                self._bodies.world.add_collider(collider, handle),
-            )
-        )
+        traits = Traits(motion, shape, solid, group, density, friction, restitution)
+        self._sort_by_motion(self._bodies.add(number, traits, at, turn))
         self._fresh[number] = None
         self._unseen = True
 
-    def _admit(self, body: Body) -> None:
-        self._bodies.by_number[body.number] = body
-        self._bodies.numbers[body.collider_handle.index] = body.number
-        self._sort_by_motion(body)
+    def fix(
+        self,
+        number: int,
+        to: int,
+        shape: Shape,
+        position: Triple,
+        rotation: Rotation | None = None,
+        *,
+        solid: bool = True,
+        group: int = 0,
+        density: float = DENSITY,
+        friction: float = FRICTION,
+        restitution: float = RESTITUTION,
+    ) -> None:
+        """Add a body that goes with another, as one rigid body; it is removed with that.
+
+        Args:
+            number: The new body.
+            to: The other body, which has a rigid body of its own.
+            shape: The shape of the new body.
+            position: Where it is in the space of the other.
+            rotation: How it is turned there.
+            solid: Whether it meets others.
+            group: Its collision group.
+            density: What it adds to the mass; 0 for nothing.
+            friction: Its friction.
+            restitution: How it bounces.
+
+        Raises:
+            ValueError: A number is not finite, or the shape is unknown.
+        """
+        at, turn = checked("A position", position), to_quaternion(rotation)
+        traits = Traits(FIXED, shape, solid, group, density, friction, restitution)
+        self._bodies.fix(number, to, traits, at, turn)
+        self._unseen = True
+
+    def move_fixed(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
+        """Give a fixed body another place in the space of the body that it goes with.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        pose = Isometry3(checked("A position", position), to_quaternion(rotation))
+        self._bodies.by_number[number].collider.position_wrt_parent = pose
+        self._unseen = True
 
     def _sort_by_motion(self, body: Body) -> None:
         number, motion = body.number, body.traits.motion
         self._dynamic.pop(number, None)
-        self._bodies.characters.pop(number, None)
         if motion is DYNAMIC:
             self._dynamic[number] = body
             self._awake[number] = None
-        elif motion is CHARACTER:
-            self._bodies.characters[number] = body
 
     def remove(self, number: int) -> None:
-        """Remove a body; its overlaps are forgotten, not reported as ended."""
-        body = self._bodies.by_number.pop(number)
-        del self._bodies.numbers[body.collider_handle.index]
-        self._bodies.world.remove_body(body.body_handle)
-        self.overlaps.forget(number)
-        for kept in (
-            self._dynamic,
-            self._bodies.characters,
-            self._awake,
-            self._fresh,
-            self._targets,
-            self._before,
-        ):
-            kept.pop(number, None)
+        """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
+        for gone in self._bodies.remove(number):
+            self.overlaps.forget(gone)
+            for kept in (self._dynamic, self._awake, self._fresh, self._targets, self._before):
+                kept.pop(gone, None)
 
     @property
     def bodies(self) -> Mapping[int, Body]:
@@ -212,13 +236,8 @@ class Space:
             self._awake[number] = None
 
     def position(self, number: int) -> Triple:
-        """Return where a body is after the last step or placement."""
-        return self._bodies.by_number[number].collider.translation.to_tuple()
-
-    def pose(self, number: int) -> tuple[Triple, Rotation | None]:
-        """Return the position and rotation of a body; the rotation is None for no rotation."""
-        rigid = self._bodies.by_number[number].rigid
-        return rigid.translation.to_tuple(), to_matrix(rigid.rotation.to_tuple())
+        """Return where a body that is not fixed is after the last step or placement."""
+        return self._bodies.by_number[number].rigid.translation.to_tuple()
 
     def moved_bodies(self) -> list[tuple[int, Triple, Rotation | None]]:
         """Return number and pose of each dynamic body that the last step may have moved."""
@@ -246,7 +265,7 @@ class Space:
         if target is None:
             return (0.0, 0.0, 0.0)
         at, turn = self._before.get(number) or self._rapier_pose(self._bodies.by_number[number])
-        return _shift(point, at, turn, *target)
+        return shift(point, at, turn, *target)
 
     @property
     def moving(self) -> Iterable[int]:
@@ -281,10 +300,28 @@ class Space:
             body.rigid.angvel = Vec3(*angular)
         body.rigid.wake_up()
 
-    def mass(self, number: int) -> float:
-        """Return the mass of a body by its volume and density, anchored or not."""
-        traits = self._bodies.by_number[number].traits
-        return volume(traits.shape) * traits.density
+    def root(self, number: int) -> int | None:
+        """Return the body that a body is fixed to, itself if it is free; None without a body."""
+        body = self._bodies.by_number.get(number)
+        return None if body is None else body.fixed_to or number
+
+    def is_dynamic(self, number: int) -> bool:
+        """Return whether forces move a body."""
+        return number in self._dynamic
+
+    def body_mass(self, number: int) -> float:
+        """Return the mass of a dynamic body with all that is fixed to it."""
+        return self._bodies.by_number[number].rigid.mass
+
+    def inertia_times(self, number: int, change: Triple) -> Triple:
+        """Return the angular impulse that changes a body's angular velocity."""
+        rigid = self._bodies.by_number[number].rigid
+        properties = rigid.mass_properties
+        frame = rigid.rotation * properties.principal_inertia_local_frame
+        x, y, z = frame.inverse().transform_vector(change).to_tuple()
+        a, b, c = properties.principal_inertia.to_tuple()
+        impulse: Triple = frame.transform_vector((a * x, b * y, c * z)).to_tuple()
+        return impulse
 
     def apply_impulse(self, number: int, impulse: Triple, at: Triple | None = None) -> None:
         """Change the velocity of a dynamic body at once.
@@ -482,24 +519,3 @@ class Space:
 
 def _poses(entries: Json) -> dict[int, Pose]:
     return {number: (tuple(at), tuple(turn)) for number, at, turn in entries}
-
-
-def _shift(point: Triple, at: Triple, turn: Quaternion, to: Triple, to_turn: Quaternion) -> Triple:
-    """Return how far a point moves that goes with a body from one pose to another."""
-    if turn == to_turn:
-        return (to[0] - at[0], to[1] - at[1], to[2] - at[2])
-    w, x, y, z = turn
-    arm = (point[0] - at[0], point[1] - at[1], point[2] - at[2])
-    ex, ey, ez = _rotate(to_turn, _rotate((w, -x, -y, -z), arm))
-    return (to[0] + ex - point[0], to[1] + ey - point[1], to[2] + ez - point[2])
-
-
-def _rotate(turn: Quaternion, vector: Triple) -> Triple:
-    w, x, y, z = turn
-    a, b, c = vector
-    tx, ty, tz = 2.0 * (y * c - z * b), 2.0 * (z * a - x * c), 2.0 * (x * b - y * a)
-    return (
-        a + w * tx + y * tz - z * ty,
-        b + w * ty + z * tx - x * tz,
-        c + w * tz + x * ty - y * tx,
-    )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rapier3d import (
     CharacterAutostep,
+    CharacterCollision,
     Collider,
     ColliderHandle,
     Isometry3,
@@ -16,18 +17,20 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import Bodies, Body
-from clawblox.engine.physics.numbers import Triple, checked
-from clawblox.engine.physics.shapes import capsule
-
-DT = 1.0 / 60.0
+from clawblox.engine.physics.numbers import DT, Triple, checked
+from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
 
 OFFSET = 0.05
 """The gap a character keeps to what it stands on, in studs."""
-STEP_HEIGHT = 1.0
-STEP_WIDTH = 0.01
+STEP_HEIGHT = 1.0 + OFFSET
+STEP_WIDTH = 0.8
+"""How far ahead of a step its floor is looked for, in studs; less, and the round end of the capsule
+meets the edge of a step as a slope that is too steep."""
 CLIMB_ANGLE = math.radians(45.0)
 SLIDE_ANGLE = math.radians(30.0)
 SNAP = 0.2
+MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
+"""With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
 _NEAR = 8.0
 """Characters further apart than this plus their wish cannot meet in a step."""
@@ -43,9 +46,14 @@ class Movement(NamedTuple):
 
 
 class Walking:
-    """Moves the characters of a space; they pass through each other and through sensors."""
+    """Moves the characters of a space; they pass through each other and through sensors.
+
+    Attributes:
+        pushes: Whether characters push the dynamic bodies that they walk against.
+    """
 
     def __init__(self, bodies: Bodies) -> None:
+        self.pushes = True
         self._bodies = bodies
         self._controller = KinematicCharacterController(
             up=(0.0, 1.0, 0.0),
@@ -63,16 +71,32 @@ class Walking:
         world = self._bodies.world
         body = self._bodies.characters[number]
         at = body.rigid.translation
+        pose = Isometry3(at)
+        met: list[CharacterCollision] = []
+        what = self._filter(body, at.to_tuple(), wish)
         moved = self._controller.move_shape(
             DT,
             world.rigid_bodies,
             world.colliders,
             world.query_pipeline,
             capsule(),
-            Isometry3(at),
+            pose,
             wish,
-            self._filter(body, at.to_tuple(), wish),
+            what,
+            met.append,
         )
+        if met and self.pushes:
+            self._controller.solve_character_collision_impulses(
+                DT,
+                world.rigid_bodies,
+                world.colliders,
+                world.query_pipeline,
+                capsule(),
+                pose,
+                MASS,
+                met,
+                what,
+            )
         x, y, z = moved.translation.to_tuple()
         body.rigid.set_next_kinematic_translation((at.x + x, at.y + y, at.z + z))
         return Movement(x, y, z, moved.grounded)
@@ -98,4 +122,4 @@ class Walking:
         return False
 
     def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
-        return self._bodies.numbers.get(handle.index) not in self._bodies.characters
+        return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])

@@ -4,6 +4,8 @@
 - ``functions``: functions and methods that check their arguments
 - ``rotations``: rotations as plain tuples of nine numbers
 - ``vector3``: the ``Vector3`` library and the members of vectors
+- ``vector2``: points on the screen
+- ``value``: what the types have in common
 - ``cframe``: positions with a rotation
 - ``color3``: colours
 - ``udim``: ``UDim`` and ``UDim2``, the sizes and positions of the GUI

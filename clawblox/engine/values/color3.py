@@ -18,7 +18,7 @@ from clawblox.engine.values.functions import (
     string,
 )
 from clawblox.engine.values.singles import singles
-from clawblox.engine.values.value import Value, numbers_text, operator
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
 from clawblox.luau import RuntimeFault
 
 METHODS: Functions = {}
@@ -56,7 +56,8 @@ class Color3(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
-        self.r, self.g, self.b = values
+        expect_contents(values, float, float, float)
+        self.r, self.g, self.b = make_color3(*values).contents()
 
 
 color3: Check = instance_check(Color3, "Color3")

@@ -13,6 +13,7 @@ from clawblox.engine.values import (
     random_stream,
     region3,
     udim,
+    vector2,
     vector3,
 )
 from clawblox.engine.values.functions import Functions
@@ -20,6 +21,7 @@ from clawblox.luau import Host, LuaTable, Vector
 
 _LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
     "Vector3": (vector3.CONSTRUCTORS, dict(vector3.CONSTANTS)),
+    "Vector2": (vector2.CONSTRUCTORS, dict(vector2.CONSTANTS)),
     "CFrame": (cframe.CONSTRUCTORS, {"identity": cframe.IDENTITY_CFRAME}),
     "Color3": (color3.CONSTRUCTORS, {}),
     "UDim": (udim.UDIM_CONSTRUCTORS, {}),
@@ -31,6 +33,7 @@ _LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
 }
 
 _VALUE_TYPES = (
+    vector2.Vector2,
     cframe.CFrame,
     color3.Color3,
     udim.UDim,
@@ -74,6 +77,7 @@ def _register(host: Host, prefix: str, functions: Functions) -> None:
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {
+    "Vector2": vector2.make_vector2,
     "Vector3": Vector,
     "CFrame": lambda: cframe.IDENTITY_CFRAME,
     "Color3": color3.make_color3,

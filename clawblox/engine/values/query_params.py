@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from clawblox.engine.values.enums import EnumItem, enum_item
 from clawblox.engine.values.functions import Functions, any_value, checked, instance_check
-from clawblox.engine.values.value import Value, operator
+from clawblox.engine.values.value import Value, expect_contents, operator
 from clawblox.luau import HostObject, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.border import border
 from clawblox.luau.core.iteration import charge_work
@@ -41,6 +41,7 @@ class QueryParams(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, *(each.__class__ for each in self.defaults.values()), LuaTable)
         names = (*self.defaults, "FilterDescendantsInstances")
         self.members = dict(zip(names, values, strict=True))
 
@@ -176,6 +177,7 @@ class RaycastResult(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, HostObject, Vector, Vector, float, EnumItem)
         instance, position, normal, distance, material = values
         self._contents = (instance, position, normal, distance, material)
 

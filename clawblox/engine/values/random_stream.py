@@ -13,7 +13,7 @@ from clawblox.engine.values.functions import (
     optional,
     table,
 )
-from clawblox.engine.values.value import Value, operator
+from clawblox.engine.values.value import Value, expect_contents, operator
 from clawblox.luau import LuaTable, RuntimeFault, Vector, make_vector
 from clawblox.luau.core.border import border
 from clawblox.luau.core.context import current
@@ -46,6 +46,7 @@ class Random(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, float, float)
         self.stream = PcgRandom(0)
         self.stream.state = int(values[0]) << 32 | int(values[1])
 

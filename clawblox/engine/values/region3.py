@@ -14,7 +14,7 @@ from clawblox.engine.values.functions import (
     number,
     vector,
 )
-from clawblox.engine.values.value import Value, operator
+from clawblox.engine.values.value import Value, expect_contents, operator
 from clawblox.luau import RuntimeFault, Vector, make_vector
 from clawblox.luau.core.operators import to_text
 
@@ -44,6 +44,7 @@ class Region3(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, Vector, Vector)
         self.low, self.high = values
 
     def center(self) -> Vector:

@@ -14,7 +14,7 @@ from clawblox.engine.values.functions import (
     number,
     optional,
 )
-from clawblox.engine.values.value import Value, numbers_text, operator
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
 from clawblox.luau.core.numbers import single
 from clawblox.luau.lib.support import arguments as arg
 
@@ -54,7 +54,8 @@ class UDim(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
-        self.scale, self.offset = values
+        expect_contents(values, float, float)
+        self.scale, self.offset = values[0], _whole(values[1])
 
 
 class UDim2(Value):
@@ -84,6 +85,7 @@ class UDim2(Value):
 
     def fill(self, *values: Any) -> None:
         """Take over contents."""
+        expect_contents(values, UDim, UDim)
         self.x, self.y = values
 
 

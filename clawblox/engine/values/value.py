@@ -58,6 +58,16 @@ def operator(cls: type[HostValue], event: str, *checks: Check) -> Callable[[F], 
     return checked(vars(cls)["meta"], event, *checks)
 
 
+def expect_contents(values: tuple[Any, ...], *classes: type[Any]) -> None:
+    """Check the contents that a snapshot gives a value.
+
+    Raises:
+        TypeError: They are not one object of each class.
+    """
+    if len(values) != len(classes) or not all(map(isinstance, values, classes)):
+        raise TypeError(f"expected {', '.join(each.__name__ for each in classes)}")
+
+
 def numbers_text(*numbers: float) -> str:
     """Return numbers as ``tostring`` shows them within a value."""
     return ", ".join(map(format_number, numbers))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from clawblox.engine.errors import to_text
-from clawblox.engine.instances.attributes import attributes_json
+from clawblox.engine.gui.gui_json import billboard_json, color_json, gui_json
+from clawblox.engine.instances.attributes import attribute_json, attributes_json
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.rounding import hundredths_of_vector, shortest
 from clawblox.engine.world.observation import (
-    find_humanoid,
     find_root,
     health_of,
     is_identity,
@@ -29,9 +29,9 @@ Json = Any
 
 
 def spectate_player(player: Instance, agent_id: str) -> dict[str, Json]:
-    """Return what a spectator sees of a player, without GUI and animations."""
+    """Return what a spectator sees of a player, without animations."""
     root = find_root(player)
-    seen = {
+    seen: dict[str, Json] = {
         "id": agent_id,
         "name": to_text(player.name),
         "position": hundredths_of_vector(position_of(player)),
@@ -41,6 +41,10 @@ def spectate_player(player: Instance, agent_id: str) -> dict[str, Json]:
     seen["health"] = health_of(player)
     attributes = {**attributes_json(player.attributes), **view_attributes(player)}
     seen["attributes"] = dict(sorted(attributes.items()))
+    player_gui = player.read("PlayerGui")
+    gui = [] if player_gui is None else gui_json(player_gui)
+    if gui:
+        seen["gui"] = gui
     return seen
 
 
@@ -54,7 +58,7 @@ def spectate_entities(workspace: Instance) -> list[dict[str, Json]]:
 
 
 def _part(part: Instance) -> dict[str, Json]:
-    entity = {
+    entity: dict[str, Json] = {
         "id": part.number,
         "type": "part",
         "position": hundredths_of_vector(part.read("Position")),
@@ -67,14 +71,13 @@ def _part(part: Instance) -> dict[str, Json]:
     url = _text(part, "ModelUrl") or _text(part, "model_url")
     if url is not None and url.strip():
         entity["model_url"] = resolve_asset(url.strip())
-    for name in ("ModelYawOffsetDeg", "model_yaw_offset_deg"):
-        yaw = part.attributes.get(name)
-        if yaw.__class__ is float:
-            entity["model_yaw_offset_deg"] = yaw
-            break
-    billboard = next((each for each in part.children if each.spec.name == "BillboardGui"), None)
+    yaws = map(part.attributes.get, ("ModelYawOffsetDeg", "model_yaw_offset_deg"))
+    yaw = next((each for each in yaws if each.__class__ is float), None)
+    if yaw is not None:
+        entity["model_yaw_offset_deg"] = attribute_json(yaw)
+    billboard = billboard_json(part)
     if billboard is not None:
-        entity["billboard_gui"] = _billboard(billboard)
+        entity["billboard_gui"] = billboard
     return entity
 
 
@@ -119,24 +122,7 @@ def _flag(part: Instance, name: str, otherwise: bool) -> bool:
 
 def _color(part: Instance) -> list[float]:
     value = part.attributes.get("RenderColor")
-    if value.__class__ is Vector:
+    if isinstance(value, Vector):
         return [shortest(value.x), shortest(value.y), shortest(value.z)]
-    if shown_type(value) != "Color3":
-        value = part.read("Color")
-    return [shortest(value[channel]) for channel in "RGB"]
-
-
-def _billboard(billboard: Instance) -> dict[str, Json]:
-    return {
-        "studs_offset": hundredths_of_vector(billboard["StudsOffset"]),
-        "always_on_top": billboard["AlwaysOnTop"],
-        "labels": [
-            {
-                "text": to_text(label["Text"]),
-                "color": [shortest(label["TextColor3"][channel]) for channel in "RGB"],
-                "size": label["TextSize"],
-            }
-            for label in billboard.children
-            if label.spec.name == "TextLabel"
-        ],
-    }
+    shown = value if value is not None and shown_type(value) == "Color3" else part.read("Color")
+    return color_json(shown)

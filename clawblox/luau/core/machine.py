@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from clawblox.luau.core.errors import LuaError
@@ -98,6 +98,14 @@ class Machine(Protocol):
     @property
     def vectors(self) -> Members:
         """The name and the members of vectors."""
+
+    @property
+    def roots(self) -> dict[str, Any]:
+        """Values that the host wants to find again after a restore."""
+
+    @property
+    def held(self) -> Callable[[], Iterable[Any]]:
+        """Returns the other values that the host holds for scripts."""
 
     @property
     def globals(self) -> dict[Any, Any]:

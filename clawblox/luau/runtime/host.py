@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -92,7 +92,7 @@ class HostType:
         self.missing = missing
         self.properties = dict(properties or {})
         self.setters = dict(setters or {})
-        self.methods = {
+        self.methods: dict[str, Any] = {
             key: HostFunction(f"{name}:{key}", method) for key, method in (methods or {}).items()
         }
         self.meta = LuaTable()
@@ -223,6 +223,20 @@ class Host:
                 f"{cls.type_name}: a type of values with this name is registered already"
             )
         return cls
+
+    def make_value(self, name: str, contents: Iterable[Any]) -> HostValue:
+        """Return a value of a registered type with these contents.
+
+        Raises:
+            HostError: No type has this name.
+            TypeError, ValueError: The type refuses the contents.
+        """
+        cls = self.value_types.get(name)
+        if cls is None:
+            raise HostError(f"the host has no type of values {name!r}")
+        made = cls.empty()
+        made.fill(*contents)
+        return made
 
     def type(self, host_type: HostType) -> HostType:
         """Register a type of objects, with its methods and operators; return it.

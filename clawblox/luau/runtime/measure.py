@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from types import FrameType, FunctionType
 from typing import Any, Protocol
 
@@ -30,6 +31,14 @@ class Measured(Protocol):
         """The table of globals."""
 
     @property
+    def roots(self) -> dict[str, Any]:
+        """The values that the host finds again after a restore."""
+
+    @property
+    def held(self) -> Callable[[], Iterable[Any]]:
+        """Returns the other values that the host holds for scripts."""
+
+    @property
     def running(self) -> Coroutine | None:
         """The running coroutine; None outside any."""
 
@@ -38,7 +47,7 @@ class Measured(Protocol):
 
 
 def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
-    """Return an estimate of the bytes that globals, coroutines and running frames keep alive.
+    """Return an estimate of the bytes that globals, running frames and the host keep alive.
 
     This costs steps.
 
@@ -49,7 +58,7 @@ def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
     """
-    pending: list[Any] = [vm.globals, vm.running]
+    pending: list[Any] = [vm.globals, vm.running, *vm.roots.values(), *vm.held()]
     while frame is not None:
         pending += frame.f_locals.values()
         frame = frame.f_back

@@ -46,9 +46,17 @@ _NO_CONTENTS = (int, tuple, list, dict, bytes)
 
 
 class Saver:
-    """Writes one document."""
+    """Writes one document.
+
+    Args:
+        vm: The VM.
+
+    Attributes:
+        lent: The host's objects that the document names, each once.
+    """
 
     def __init__(self, vm: WholeMachine) -> None:
+        self.lent: dict[int, HostObject] = {}
         self._vm = vm
         self._numbers: dict[int, int] = {}
         self._found: list[Any] = []
@@ -138,6 +146,7 @@ class Saver:
             if name is not None:
                 return ["h", name]
         if isinstance(value, HostObject):
+            self.lent[id(value)] = value
             return ["o", value.host_type.name, value.ident]
         return self._inner_value(value)
 

@@ -107,4 +107,6 @@ def go_on(space, seed, first, last):
 
 if __name__ == "__main__":
     seed, first, last = map(int, sys.argv[1:])
-    print(json.dumps(go_on(restore_space(json.load(sys.stdin)), seed, first, last)))
+    space = Space()
+    restore_space(space, json.load(sys.stdin))
+    print(json.dumps(go_on(space, seed, first, last)))

@@ -3,9 +3,10 @@ import subprocess
 import sys
 
 import pytest
-import scenes
 
 from clawblox.engine.physics import space_document
+
+from . import scenes
 
 AFTER = 180
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values
 from clawblox.engine.values.vector3 import VECTOR_TYPE
-from clawblox.luau import VM, Host
+from clawblox.luau import VM, Host, HostObject
+
+
+class EnumHost(Host):
+    def find_object(self, ident: str) -> HostObject | None:
+        return find_enum_object(ident)
 
 
 def make_vm() -> VM:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values
 from clawblox.engine.values.vector3 import VECTOR_TYPE
-from clawblox.luau import VM, Host, HostObject
-from tests.engine.values.support import make_vm
+from clawblox.luau import VM
+from tests.engine.values.support import EnumHost, make_vm
 
 SETUP = """
 local length = UDim.new(0.5, 3)
@@ -39,11 +38,6 @@ for _, name in {"frame", "color", "length", "size", "box", "overlap", "nan"} do
 end
 return table.concat(texts, "; "), kept.stream:NextNumber()
 """
-
-
-class EnumHost(Host):
-    def find_object(self, ident: str) -> HostObject | None:
-        return find_enum_object(ident)
 
 
 def test_values_go_on_after_a_restore_as_the_same_objects() -> None:
