@@ -14,6 +14,7 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``datastore``: rows that outlive a world.
 - ``json_text``: Luau values as JSON text.
 - ``errors``: exceptions, and text at the edges.
+- ``page``: the host page and renderers for people, static files.
 - ``settings``: the ``world.toml`` of a world.
 - ``simulation``: a world as the server kit runs it.
 - ``routes``: what people look at: the page, the feed of spectators, files.

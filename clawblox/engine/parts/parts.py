@@ -94,6 +94,10 @@ class Parts:
         self.written.pop(part.number, None)
         self._marks.mark(part, MOTION)
 
+    def is_placed(self, part: Instance) -> bool:
+        """Return whether a script has put a part somewhere since the last `sync`."""
+        return bool(self._marks.marks(part.number) & POSE)
+
     def sees(self, root: Instance, target: Instance) -> bool:
         """Return whether nothing is between the eyes of two characters, as of the last step."""
         start, end = triple(root.read("Position")), triple(target.read("Position"))
@@ -163,6 +167,10 @@ class Parts:
             write_pose(part, Vector(*position), turn)
             if position[1] < lowest:
                 fallen.append(part)
+        for number in marks.characters:
+            part = self._members.get(number)
+            if part is not None and number in self.space and not marks.marks(number) & POSE:
+                part.props["Position"] = Vector(*self.space.position(number))
         for part in fallen:
             self._model.destroy(part)
 

@@ -167,5 +167,5 @@ class Queries:
             found.append(numbers[handle.index])
             return True
 
-        self._bodies.world.query_pipeline.intersect_shape((at, turn), shape, collect)
+        self._bodies.world.query_pipeline.intersect_shape((at, turn), shape, collect, what)
         return sorted(found)

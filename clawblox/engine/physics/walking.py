@@ -22,8 +22,10 @@ from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
 
 OFFSET = 0.05
 """The gap a character keeps to what it stands on, in studs."""
-STEP_HEIGHT = 1.0
-STEP_WIDTH = 0.01
+STEP_HEIGHT = 1.0 + OFFSET
+STEP_WIDTH = 0.8
+"""How far ahead of a step its floor is looked for, in studs; less, and the round end of the capsule
+meets the edge of a step as a slope that is too steep."""
 CLIMB_ANGLE = math.radians(45.0)
 SLIDE_ANGLE = math.radians(30.0)
 SNAP = 0.2

@@ -10,7 +10,12 @@ from clawblox.engine.world.console import Console
 from clawblox.engine.world.tick import run_tick
 from tests.engine.scripts.support import write_world
 
-BARE = ["game", "workspace", "Workspace", "Players", "RunService", "ServerScriptService", "ServerStorage", "ReplicatedStorage", "script", "_G", "wait", "tick", "print", "warn", "require", "task", "typeof", "Instance", "Vector3", "CFrame", "Color3", "UDim", "UDim2", "Enum", "RaycastParams", "OverlapParams", "Region3", "Random", "shared", "Vector2"]
+BARE = [
+    "game", "workspace", "Workspace", "Players", "RunService", "ServerScriptService",
+    "ServerStorage", "ReplicatedStorage", "script", "_G", "wait", "tick", "print", "warn",
+    "require", "task", "typeof", "Instance", "Vector3", "CFrame", "Color3", "UDim", "UDim2",
+    "Enum", "RaycastParams", "OverlapParams", "Region3", "Random", "shared", "Vector2",
+]  # fmt: skip
 
 
 def test_scripts_have_every_bare_global_and_their_lines_have_their_marks(tmp_path: Path) -> None:
