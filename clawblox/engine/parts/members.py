@@ -79,7 +79,8 @@ class _PartMembers:
 
     def mass(self, part: Instance) -> float:
         """``GetMass()``: volume times density."""
-        return volume(part_shape(part)) * material(part)["density"]
+        density: float = material(part)["density"]
+        return volume(part_shape(part)) * density
 
     def assembly_mass(self, part: Instance) -> float:
         """``AssemblyMass``: that of all parts that are welded together, massless ones apart."""

@@ -13,7 +13,7 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 - ``saved``: a space as a document, exactly, and as plain poses
 """
 
-from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
+from clawblox.engine.physics.bodies import ALL_GROUPS, ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
 from clawblox.engine.physics.numbers import DT
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.physics.saved import LIBRARY, restore_space, space_document
@@ -22,6 +22,7 @@ from clawblox.engine.physics.space import Space
 from clawblox.engine.physics.walking import Movement
 
 __all__ = [
+    "ALL_GROUPS",
     "ANCHORED",
     "BALL",
     "BLOCK",

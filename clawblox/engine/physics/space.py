@@ -17,10 +17,12 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import (
+    ALL_GROUPS,
     ANCHORED,
     CHARACTER,
     DENSITY,
     DYNAMIC,
+    FIRST_GROUP,
     FIXED,
     FRICTION,
     RESTITUTION,
@@ -29,9 +31,10 @@ from clawblox.engine.physics.bodies import (
     Motion,
     Traits,
     body_shape,
+    interaction,
     rapier_type,
 )
-from clawblox.engine.physics.numbers import Rotation, Triple, checked
+from clawblox.engine.physics.numbers import FASTEST_TURN, Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
 from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, shift, to_matrix, to_quaternion
@@ -129,19 +132,33 @@ class Space:
         *,
         motion: Motion = ANCHORED,
         solid: bool = True,
-        group: int = 0,
+        group: int = FIRST_GROUP,
+        mask: int = ALL_GROUPS,
         density: float = DENSITY,
         friction: float = FRICTION,
         restitution: float = RESTITUTION,
     ) -> None:
-        """Add a body. One that is not solid meets nothing, but overlaps are reported.
+        """Add a body.
+
+        Args:
+            number: Its number, not 0.
+            shape: Its shape, in studs.
+            position: Where its centre is.
+            rotation: How it is turned; None for not at all.
+            motion: How it moves.
+            solid: Whether it meets others; overlaps are reported in any case.
+            group: The bit of its collision group.
+            mask: The bits of the groups that it collides with.
+            density: Mass of a cubic stud.
+            friction: Its friction.
+            restitution: How it bounces.
 
         Raises:
             ValueError: A number is not finite, or the shape is unknown.
         """
         at = checked("A position", position)
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
-        traits = Traits(motion, shape, solid, group, density, friction, restitution)
+        traits = Traits(motion, shape, solid, group, mask, density, friction, restitution)
         self._sort_by_motion(self._bodies.add(number, traits, at, turn))
         self._fresh[number] = None
         self._unseen = True
@@ -155,7 +172,8 @@ class Space:
         rotation: Rotation | None = None,
         *,
         solid: bool = True,
-        group: int = 0,
+        group: int = FIRST_GROUP,
+        mask: int = ALL_GROUPS,
         density: float = DENSITY,
         friction: float = FRICTION,
         restitution: float = RESTITUTION,
@@ -169,7 +187,8 @@ class Space:
             position: Where it is in the space of the other.
             rotation: How it is turned there.
             solid: Whether it meets others.
-            group: Its collision group.
+            group: The bit of its collision group.
+            mask: The bits of the groups that it collides with.
             density: What it adds to the mass; 0 for nothing.
             friction: Its friction.
             restitution: How it bounces.
@@ -178,7 +197,7 @@ class Space:
             ValueError: A number is not finite, or the shape is unknown.
         """
         at, turn = checked("A position", position), to_quaternion(rotation)
-        traits = Traits(FIXED, shape, solid, group, density, friction, restitution)
+        traits = Traits(FIXED, shape, solid, group, mask, density, friction, restitution)
         self._bodies.fix(number, to, traits, at, turn)
         self._unseen = True
 
@@ -288,16 +307,15 @@ class Space:
             ValueError: A number is not finite.
         """
         body = self._bodies.by_number[number]
+        is_dynamic = body.traits.motion is DYNAMIC
         if linear is not None:
-            checked("A velocity", linear)
+            linear = checked("A velocity", linear)
+            if is_dynamic:
+                body.rigid.linvel = Vec3(*linear)
         if angular is not None:
-            checked("An angular velocity", angular)
-        if body.traits.motion is not DYNAMIC:
-            return
-        if linear is not None:
-            body.rigid.linvel = Vec3(*linear)
-        if angular is not None:
-            body.rigid.angvel = Vec3(*angular)
+            angular = checked("An angular velocity", angular, FASTEST_TURN)
+            if is_dynamic:
+                body.rigid.angvel = Vec3(*angular)
         body.rigid.wake_up()
 
     def root(self, number: int) -> int | None:
@@ -398,11 +416,20 @@ class Space:
         body.traits.solid = solid
         body.collider.is_sensor = not solid
 
-    def set_group(self, number: int, group: int) -> None:
-        """Put a body into one of the 32 collision groups."""
+    def set_group(self, number: int, group: int, mask: int) -> None:
+        """Put a body into a collision group.
+
+        Args:
+            number: The body.
+            group: The bit of the group.
+            mask: The bits of the groups that it collides with.
+        """
         body = self._bodies.by_number[number]
-        body.traits.group = group
-        body.collider.collision_groups = self._bodies.groups.interaction(group)
+        traits = body.traits
+        if (traits.group, traits.mask) != (group, mask):
+            traits.group, traits.mask = group, mask
+            body.collider.collision_groups = interaction(traits)
+            self._bodies.world.wake_up_all()
 
     def set_material(
         self,
@@ -419,23 +446,6 @@ class Space:
         body.collider.density = density
         body.collider.friction = friction
         body.collider.restitution = restitution
-
-    @property
-    def group_masks(self) -> list[int]:
-        """For each of the 32 groups the bits of the groups it collides with."""
-        return self._bodies.groups.masks
-
-    def set_group_masks(self, masks: list[int]) -> None:
-        """Say which groups collide.
-
-        Args:
-            masks: For each of the 32 groups a number whose bit N is set when it collides with
-                group N.
-        """
-        self._bodies.groups.masks = list(masks)
-        for body in self._bodies.by_number.values():
-            body.collider.collision_groups = self._bodies.groups.interaction(body.traits.group)
-        self._bodies.world.wake_up_all()
 
     # time
 
@@ -497,7 +507,10 @@ class Space:
             rigid.set_next_kinematic_translation(at)
             rigid.set_next_kinematic_rotation(turn)
         world = self._bodies.world
-        world.gravity = Vec3(0.0, -self.gravity, 0.0)
+        gravity = Vec3(0.0, -self.gravity, 0.0)
+        if world.gravity != gravity:
+            world.gravity = gravity
+            world.wake_up_all()
         world.step()
         self._targets.clear()
         self._fresh.clear()

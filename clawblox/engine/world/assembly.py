@@ -98,12 +98,15 @@ class Assembly:
         self.scripts = ScriptRunner(self.model)
         libraries |= make_script_globals(self._host, self.scripts, self.scheduler)
         self.vm.globals.update(libraries)
+        self.services = self._make_services(store)
+        groups = self.services.collision_groups
         self.parts = Parts(
             self.model,
+            groups,
             solver_iterations=settings.solver_iterations,
             logical_restore=logical_restore,
         )
-        self.services = self._make_services(store)
+        groups.changed = self.parts.update_groups
         self.systems: dict[str, System] = {
             "parts": self.parts,
             "services": self.services,
