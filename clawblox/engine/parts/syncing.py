@@ -234,6 +234,7 @@ class Marks:
     def restore(self, document: dict[str, Any]) -> None:
         """Take over what `document` returned; the tree is there already."""
         self.characters.update(dict.fromkeys(document["characters"]))
+        self._marked.clear()  # restoring the tree has marked every part
         self._marked.update(document["marked"])
         self.written = dict(document["written"])
         self._fixed = {number: (root, tuple(place)) for number, root, place in document["fixed"]}
