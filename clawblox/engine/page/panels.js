@@ -28,6 +28,12 @@ export function showNotice(kind, text) {
   setText("notice-text", text);
 }
 
+/** Why the starter draws a world that has a renderer of its own. */
+export function showRendererError(reason) {
+  $("renderer-error").hidden = false;
+  setText("renderer-error", `The world's renderer cannot be used: ${reason}. The starter draws it.`);
+}
+
 export function showNumbers(state) {
   setText("hud-time", formatTime(state.server_time_ms ?? (state.tick * 1000) / 60));
   setText("hud-tick", state.tick.toLocaleString("en"));

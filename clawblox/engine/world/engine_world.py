@@ -50,6 +50,9 @@ class EngineWorld:
         logical_restore: Restore positions and velocities where the exact state of the physics
             cannot be restored here; the world then goes on a little differently.
 
+    Raises:
+        SettingsError: A script cannot be read.
+
     Attributes:
         halted_error: Why the world has halted; None while it runs.
     """
@@ -64,8 +67,7 @@ class EngineWorld:
     ) -> None:
         self.settings = settings
         self._console = Console() if console is None else console
-        self._parts = Assembly(settings, self._console, store)
-        self._logical_restore = logical_restore
+        self._parts = Assembly(settings, self._console, store, logical_restore=logical_restore)
         self.halted_error: str | None = None
 
     @property
@@ -191,7 +193,7 @@ class EngineWorld:
             "tick": self.tick,
             "game_status": self.status,
             "player": observe_player(player, agent_id),
-            "other_players": observe_others(player, others, radius, lambda _, __: True),
+            "other_players": observe_others(player, others, radius, self._parts.parts.sees),
             "world": {"entities": observe_entities(workspace, position_of(player), radius)},
             "events": [],
             "recent_events": self._parts.services.remote_events.latest(),
