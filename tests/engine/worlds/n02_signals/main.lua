@@ -53,6 +53,19 @@ end)
 folder:FindFirstChild("Folder").Parent = nil
 Check.list("a handler that waits does not hold up others", ran, { "fast" })
 
+-- nested events run at once
+local nested = {}
+folder:GetAttributeChangedSignal("outer"):Connect(function()
+	table.insert(nested, "outer begins")
+	folder:SetAttribute("inner", 1)
+	table.insert(nested, "outer ends")
+end)
+folder:GetAttributeChangedSignal("inner"):Connect(function()
+	table.insert(nested, "inner")
+end)
+folder:SetAttribute("outer", 1)
+Check.list("an event fired by a handler runs within it", nested, { "outer begins", "inner", "outer ends" })
+
 -- Wait resumes at the start of the next tick, with the arguments
 local resumedAt, firedAt, got
 task.spawn(function()
@@ -68,19 +81,6 @@ RunService.Stepped:Connect(function()
 		Check.equal("Wait does not resume inside the firing", resumedAt, nil)
 	end
 end)
-
--- nested events run at once
-local nested = {}
-folder:GetAttributeChangedSignal("outer"):Connect(function()
-	table.insert(nested, "outer begins")
-	folder:SetAttribute("inner", 1)
-	table.insert(nested, "outer ends")
-end)
-folder:GetAttributeChangedSignal("inner"):Connect(function()
-	table.insert(nested, "inner")
-end)
-folder:SetAttribute("outer", 1)
-Check.list("an event fired by a handler runs within it", nested, { "outer begins", "inner", "outer ends" })
 
 task.spawn(function()
 	task.wait(0.5)
