@@ -11,6 +11,7 @@ import attrs
 
 __all__ = [
     "Access",
+    "DataStoreBackend",
     "EventKind",
     "Finding",
     "Labels",
@@ -52,6 +53,9 @@ EventKind = Literal[
 
 RestartMode = Literal["never", "fresh", "checkpoint"]
 """How an instance that dies is restarted: not at all, afresh, or from its last good snapshot."""
+
+DataStoreBackend = Literal["sqlite", "postgres", "none"]
+"""Where an engine world keeps the rows of its data stores."""
 
 Rung = Literal["not_running", "already_exited", "terminated", "killed"]
 """The rung of the stop ladder that ended an instance."""

@@ -112,10 +112,15 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "reseed": OptionHelp(
         _STATE,
-        "Random seed, for worlds with [run] reseed = true; each further instance gets the next "
-        "number.",
+        "Random seed, for engine worlds and those with [run] reseed = true; each further instance "
+        "gets the next number.",
         "SEED",
         none="keep the random state of the snapshot",
+    ),
+    "datastore": OptionHelp(
+        _STATE,
+        "Where an engine world keeps the rows of its data stores; postgres needs DATABASE_URL.",
+        none="sqlite",
     ),
     "run_dir": OptionHelp(
         _FILES,

@@ -28,7 +28,7 @@ from clawblox.config.arguments import (
 )
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS, normalise_base_path
-from clawblox.results import Labels, RestartMode, SnapshotLike
+from clawblox.results import DataStoreBackend, Labels, RestartMode, SnapshotLike
 
 __all__ = [
     "DEFAULT_GRACE_S",
@@ -151,6 +151,12 @@ def _check_restart(_owner: Any, field: attrs.Attribute[Any], value: object) -> N
         raise ConfigError(f"one of {', '.join(modes)}", key=field.name, value=value)
 
 
+def _check_datastore(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
+    backends = get_args(DataStoreBackend)
+    if value is not None and value not in backends:
+        raise ConfigError(f"one of {', '.join(backends)}", key=field.name, value=value)
+
+
 def _check_on_failure(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
     if value not in get_args(OnFailure):
         raise ConfigError("keep or stop_all", key=field.name, value=value)
@@ -183,6 +189,7 @@ class SharedOptions:
         reseed: Seed for the random state, set after a restore; the seed counts up by 1 from
             instance to instance. None keeps the random state of the snapshot.
         labels: What the caller says about the instance, by name: texts, numbers or booleans.
+        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -199,6 +206,7 @@ class SharedOptions:
     restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_check_seconds)
     reseed: int | None = attrs.field(default=None, validator=_check_seed)
     labels: Labels = attrs.field(default=None, converter=_to_labels)
+    datastore: DataStoreBackend | None = attrs.field(default=None, validator=_check_datastore)
 
     def shared(self) -> dict[str, Any]:
         """Return the values of the shared options, by name."""

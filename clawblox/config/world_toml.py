@@ -51,6 +51,9 @@ START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
 }
 """The environment of a start, with names in place of the values."""
 
+ENGINE_READY_ROUTE: Final = "/renderer/manifest"
+"""A route of every engine world that answers 200 even without a document and after a halt."""
+
 _API_DEFAULTS: Final[Mapping[str, str]] = {
     "doc_url_path": protocol.API_ROUTE,
     "join": protocol.JOIN_ROUTE,
@@ -167,6 +170,16 @@ class WorldConfig:
         return self.run_command is not None
 
     @property
+    def is_external(self) -> bool:
+        """Whether the world says that it does not run on the built-in engine."""
+        return bool(self.runtime.get("mode") == "external")
+
+    @property
+    def is_engine_world(self) -> bool:
+        """Whether the built-in engine runs the world."""
+        return not self.is_delegated and not self.is_external
+
+    @property
     def start_command(self) -> list[str]:
         """The template command: ``[run].command``, else the default Clawblox runner."""
         return list(self.run_command or ("clawblox", "run", str(self.dir)))
@@ -197,7 +210,8 @@ class WorldConfig:
     @property
     def ready(self) -> ReadyRule:
         """When an instance counts as ready."""
-        return _rule(ReadyRule, self.run.get("ready", {}))
+        usual = {"path": ENGINE_READY_ROUTE} if self.is_engine_world else {}
+        return _rule(ReadyRule, {**usual, **self.run.get("ready", {})})
 
     @property
     def liveness(self) -> LivenessRule | None:
@@ -208,12 +222,13 @@ class WorldConfig:
     @property
     def inherits_listener(self) -> bool:
         """Whether the world serves on a socket that it is started with."""
-        return bool(self.run.get("listen") == "inherit")
+        usual = "inherit" if self.is_engine_world else "bind"
+        return bool(self.run.get("listen", usual) == "inherit")
 
     @property
     def takes_reseed(self) -> bool:
         """Whether the world can take a new random seed after restoring."""
-        return bool(self.run.get("reseed", False))
+        return bool(self.run.get("reseed", self.is_engine_world))
 
     def _table(self, key: str) -> dict[str, Any]:
         table: dict[str, Any] = self.config.get(key, {})

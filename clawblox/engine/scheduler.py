@@ -40,7 +40,7 @@ class Search(Protocol):
     def find(self, tick: int) -> tuple[Any, ...] | None:
         """Return the values with which the thread goes on; None to look again in the next tick."""
 
-    def document(self) -> list[Any]:
+    def document(self, slots: Slots) -> list[Any]:
         """Return what a snapshot holds of it: its kind, then JSON values."""
 
 
@@ -74,17 +74,19 @@ class Scheduler:
         tick: Ticks since the world began.
         where: What the engine is doing, for the text of a halted world.
         searches: How searches are read from a snapshot, by kind.
+        vm: The VM of the scripts; a restore replaces it.
     """
 
     def __init__(self, vm: VM, warn: Callable[[str], None]) -> None:
         self.vm = vm
         self.tick = 0
         self.where = "Failed to load script"
-        self.searches: dict[str, Callable[[list[Any]], Search]] = {}
-        self._warn = warn
+        self.searches: dict[str, Callable[[list[Any], Slots], Search]] = {}
+        self.warn = warn
         self._entries: dict[int, _Entry] = {}
         self._made = 0
         self._parked: dict[Coroutine, int] = {}  # 0: something else will resume it
+        self._warned: dict[str, None] = {}
 
     @property
     def time(self) -> float:
@@ -128,7 +130,7 @@ class Scheduler:
         return WorldHalted(self.where, str(error), error.traceback)
 
     def _advance(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
-        self._parked.pop(thread, None)
+        self._entries.pop(self._parked.pop(thread, 0), None)
         self.vm.resume(thread, *values)
         if thread.status == "suspended" and thread not in self._parked:
             self._add(_Entry(self.tick + 1, thread, (), self.tick))
@@ -139,11 +141,17 @@ class Scheduler:
         try:
             self._advance(thread, values)
         except LuaError as error:
-            self._warn(f"task.spawn error: {error}")
+            self.warn(f"task.spawn error: {error}")
         return thread
 
     def _as_thread(self, target: Any) -> Coroutine:
         return target if isinstance(target, Coroutine) else self.vm.coroutine(target)
+
+    def warn_once(self, text: str) -> None:
+        """Warn, unless this world has had the same warning already."""
+        if text not in self._warned:
+            self._warned[text] = None
+            self.warn(text)
 
     # Waiting
 
@@ -253,11 +261,11 @@ class Scheduler:
                 entry.since,
                 slots.put(entry.thread),
                 None if entry.values is None else slots.put_all(entry.values),
-                None if entry.search is None else entry.search.document(),
+                None if entry.search is None else entry.search.document(slots),
             ]
             for entry in self._entries.values()
         ]
-        return {"tick": self.tick, "waiting": entries}
+        return {"tick": self.tick, "warned": list(self._warned), "waiting": entries}
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
         """Take over the waiting threads of a snapshot.
@@ -266,6 +274,7 @@ class Scheduler:
             ValueError: It is damaged.
         """
         self.tick = document["tick"]
+        self._warned = dict.fromkeys(document["warned"])
         for due, since, thread, values, search in document["waiting"]:
             found = slots.take(thread)
             if not isinstance(found, Coroutine):
@@ -276,7 +285,7 @@ class Scheduler:
                     found,
                     None if values is None else slots.take_all(values),
                     since,
-                    None if search is None else self.searches[search[0]](search[1:]),
+                    None if search is None else self.searches[search[0]](search[1:], slots),
                 )
             )
 

@@ -7,13 +7,14 @@ a value that several hold stays one value.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from clawblox.luau import VM, LuaTable
+from clawblox.luau import VM, LuaTable, Vector
 
 __all__ = ["Slots"]
 
-_ROOT = "engine"
+_ROOT: Final = "engine"
+_PLAIN: Final = (float, str, bool, Vector)
 
 
 class Slots:
@@ -27,6 +28,9 @@ class Slots:
         """Keep a Luau value; return its number."""
         if value is None:
             return 0
+        if value.__class__ in _PLAIN:  # whether two of them are one object, no restore preserves
+            self._values.append(value)
+            return len(self._values)
         number = self._numbers.get(id(value))
         if number is None:
             self._values.append(value)

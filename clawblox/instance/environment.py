@@ -20,7 +20,16 @@ from clawblox.config.arguments import ARGUMENT_BY_VARIABLE
 from clawblox.instance.launch import Launch
 from clawblox.protocol import WorldEnvironment
 
-__all__ = ["child_environment", "fill_command", "render_command_file", "world_environment"]
+__all__ = [
+    "child_environment",
+    "fill_command",
+    "render_command_file",
+    "world_command",
+    "world_environment",
+]
+
+_ENGINE: Final = ("-P", "-m", "clawblox.engine")
+"""What our interpreter runs for an engine world; -P keeps the world's files out of its imports."""
 
 _TOKEN_BYTES: Final = 32
 
@@ -79,6 +88,15 @@ def _find_own_bin() -> str | None:
 def fill_command(command: Sequence[str]) -> list[str]:
     """Return a command of ``world.toml`` with ``{python}`` replaced by our interpreter."""
     return [sys.executable if word == _PYTHON else word for word in command]
+
+
+def world_command(launch: Launch) -> list[str]:
+    """Return the command that starts the world: its own, or that of the built-in engine."""
+    own, datastore = launch.config.run_command, launch.options.datastore
+    if own is not None:
+        return fill_command(own)
+    flags = [] if datastore is None else ["--datastore", datastore]
+    return [sys.executable, *_ENGINE, str(launch.config.dir), *flags]
 
 
 def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> dict[str, str]:
@@ -146,7 +164,7 @@ def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
     for key in world.secrets():
         make = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')"
         lines.append(f'[ -n "${{{key}:-}}" ] || {key}="{make}"; export {key}')
-    lines.append(f"exec {shlex.join(fill_command(launch.config.start_command))}")
+    lines.append(f"exec {shlex.join(world_command(launch))}")
     return "\n".join(lines) + "\n"
 
 

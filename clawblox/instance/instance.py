@@ -24,6 +24,7 @@ from clawblox.instance.environment import (
     child_environment,
     fill_command,
     render_command_file,
+    world_command,
     world_environment,
 )
 from clawblox.instance.health import Steps, require_own_listener, steps_until_ready
@@ -274,7 +275,7 @@ class Instance:
         if launch.hands_listener_over:
             listener = open_listener(launch.options.host, self.port)
         try:
-            processes.start_world(fill_command(config.start_command), env, named.log_file, listener)
+            processes.start_world(world_command(launch), env, named.log_file, listener)
         finally:
             if listener is not None:
                 listener.close()

@@ -6,13 +6,15 @@ processes is built by ``environment``.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -41,6 +43,9 @@ __all__ = [
     "plan_resume",
     "require_command",
 ]
+
+ENGINE_PACKAGES: Final = ("rapier3d", "starlette", "uvicorn", "wsproto")
+"""What the extra ``engine`` installs."""
 
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
 
@@ -202,6 +207,7 @@ def plan_launch(
     """
     require_command(config)
     _require_reseed(config, options.reseed, 1)
+    _require_engine_world(config, options.datastore)
     resume_path, digest = find_resume(options.resume, config.dir)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
         _require_parent(key, path)
@@ -246,6 +252,7 @@ def plan_many(
     """
     require_command(config)
     _require_reseed(config, options.reseed, len(specs))
+    _require_engine_world(config, options.datastore)
     resume_path, digest = find_resume(options.resume, config.dir)  # once for all of them
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
@@ -399,15 +406,40 @@ def require_command(config: WorldConfig) -> None:
     """Refuse a world that cannot be started.
 
     Raises:
-        ConfigError: It has no command, or a record cannot hold its path.
+        ConfigError: It is external and has no command, the engine is not installed, or a record
+            cannot hold its path.
     """
     check_path(config.dir, "dir")
-    if not config.is_delegated:
+    if config.is_external and not config.is_delegated:
         raise ConfigError(
-            "the world has no [run] command, and this version has no built-in engine",
+            "the world is external and has no command that starts it",
             path=config.dir / CONFIG_NAME,
             key="run.command",
-            hint='add [run] command = ["…"] to world.toml',
+            hint='add [run] command = ["…"], or set [runtime] mode = "clawblox" for a world of '
+            "Luau scripts",
+        )
+    if config.is_engine_world and not _has_engine():
+        raise ConfigError(
+            "the built-in engine is not installed, and the world has no [run] command",
+            path=config.dir / CONFIG_NAME,
+            key="run.command",
+            hint='install it: pip install "clawblox[engine]"',
+        )
+
+
+@functools.cache
+def _has_engine() -> bool:
+    return all(map(find_spec, ENGINE_PACKAGES))
+
+
+def _require_engine_world(config: WorldConfig, datastore: str | None) -> None:
+    if datastore is not None and not config.is_engine_world:
+        raise ConfigError(
+            "only worlds of the built-in engine have data stores",
+            path=config.dir / CONFIG_NAME,
+            key="datastore",
+            value=datastore,
+            hint="leave it out",
         )
 
 

@@ -11,7 +11,7 @@ import attrs
 
 from clawblox import protocol
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.environment import fill_command
+from clawblox.instance.environment import world_command
 from clawblox.instance.health import Probe
 from clawblox.instance.launch import Launch
 from clawblox.instance.listening import Elsewhere, find_elsewhere
@@ -158,7 +158,7 @@ class Running:
             host=launch.options.host,
             port=self.port,
             pid=world.pid if world is not None else 0,
-            command=fill_command(config.start_command),
+            command=world_command(launch),
             start_command=list(config.start_command),
             delegated=config.is_delegated,
             run_command=config.run_command and list(config.run_command),

@@ -5,7 +5,13 @@ then the modules `vm`, `reference_globals` and `cli`. This package needs nothing
 """
 
 from clawblox.luau.core.deep import run_deep
-from clawblox.luau.core.errors import HostError, LuaError, LuauSyntaxError, SnapshotError
+from clawblox.luau.core.errors import (
+    HostError,
+    LuaError,
+    LuauSyntaxError,
+    RuntimeFault,
+    SnapshotError,
+)
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import (
     FALSE_KEY,
@@ -16,7 +22,11 @@ from clawblox.luau.core.values import (
     Userdata,
     Vector,
 )
+from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.runtime.host import Host, HostObject, HostType, suspend
+from clawblox.luau.runtime.host_value import HostValue
+from clawblox.luau.runtime.raw import suspend_raw
+from clawblox.luau.runtime.vector_type import VectorType
 from clawblox.luau.vm import VM
 
 __all__ = [
@@ -29,13 +39,18 @@ __all__ = [
     "HostError",
     "HostObject",
     "HostType",
+    "HostValue",
     "LuaError",
     "LuaTable",
     "LuauSyntaxError",
     "NativeFunction",
+    "RuntimeFault",
     "SnapshotError",
     "Userdata",
     "Vector",
+    "VectorType",
+    "make_vector",
     "run_deep",
     "suspend",
+    "suspend_raw",
 ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from clawblox.luau.core import iteration, operators
 from clawblox.luau.core.context import current
-from clawblox.luau.core.deep import run_deep
+from clawblox.luau.core.deep import is_deep, run_deep
 from clawblox.luau.core.errors import LuaError, SnapshotError
 from clawblox.luau.core.limits import Charge, free_of_charge
 from clawblox.luau.core.machine import Coroutine
@@ -35,10 +36,13 @@ from clawblox.luau.runtime import suspension
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk
 from clawblox.luau.runtime.coroutines import close, resume
 from clawblox.luau.runtime.diagnose import to_luau_error
-from clawblox.luau.runtime.host import Host, to_luau
+from clawblox.luau.runtime.host import Host, HostObject, lent_name, to_luau
 from clawblox.luau.runtime.limited import LimitedMachine
+from clawblox.luau.runtime.vector_type import PLAIN_VECTORS, VectorType
 from clawblox.luau.state.restore import Loader
 from clawblox.luau.state.snapshot import Saver
+
+Result = TypeVar("Result")
 
 NAMES: dict[str, Any] = {
     "T": LuaTable,
@@ -61,6 +65,7 @@ NAMES: dict[str, Any] = {
     "concat": operators.concat,
     "concat_all": operators.concat_all,
     "interpolate": operators.interpolate,
+    "method": operators.method,
     "put": operators.put,
     "text_field": operators.text_field,
     "as_key": table_key,
@@ -79,6 +84,8 @@ NAMES: dict[str, Any] = {
 }
 """What generated code may call; a name's length is part of what code costs, so it stays."""
 
+_LENT_SERIALS = 1 << 40  # beyond those that a VM gives
+
 
 class VM(LimitedMachine):
     """A Luau virtual machine.
@@ -91,15 +98,20 @@ class VM(LimitedMachine):
         memory_bytes: The estimated size of the heap above which allocating fails; None means no
             limit.
         output: Called with each line that ``print`` prints, without its end; None drops it.
+        vectors: The name and the members of vectors; by default those of the reference.
 
     Attributes:
         globals: The table of globals.
         roots: Values that the host wants to find again after a restore, by names of its own.
+        held: Called when the heap is measured, to get the other values that the host holds for
+            scripts, such as coroutines that wait; an unknown value counts as 100 bytes.
         step_limit: The `steps` of the constructor, which may be changed between calls.
         memory_limit: The `memory_bytes` of the constructor, which may be changed between calls.
         block_limit: The largest allocation, in bytes; None means no limit.
         clock: The clock of ``os.clock``, in seconds.
-        wall_clock: The clock of ``os.time``, in seconds since 1970.
+        wall_clock: The clock of ``os.time`` and ``os.date``, in seconds since 1970.
+
+    A host whose time is simulated sets both clocks; a snapshot does not hold them.
     """
 
     def __init__(
@@ -108,12 +120,17 @@ class VM(LimitedMachine):
         steps: int | None = None,
         memory_bytes: int | None = None,
         output: Callable[[str], None] | None = None,
+        vectors: VectorType = PLAIN_VECTORS,
     ) -> None:
         super().__init__(steps, memory_bytes)
+        self.vectors = vectors
+        self._is_entered = False  # a budget is in use
+        self._is_ready = False  # and so is the present thread, which is deep
         self.output = output
         self.error_stack: str | None = None
         self.random = PcgRandom(DEFAULT_SEED)
         self.roots: dict[str, Any] = {}
+        self.held: Callable[[], Iterable[Any]] = tuple
         self.serials_given = 0
         self._names = {
             **NAMES,
@@ -217,28 +234,18 @@ class VM(LimitedMachine):
             BaseException: A host function raised it; or, as KeyboardInterrupt, it hit this thread,
                 and ended the script first.
         """
-        return self._run(lambda: self._call(function, arguments))
-
-    def _run(self, function: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Make a call for the host; an exception that hits the waiting thread ends the script."""
-        was_interrupted = self.is_interrupted
-        try:
-            return run_deep(function, self.interrupt)
-        except LuaError:
-            raise
-        except BaseException:
-            self.is_interrupted = was_interrupted
-            raise
+        if self._is_ready and current.vm is self:
+            return self._call(function, arguments)
+        return self._enter(lambda: self._call(function, arguments))
 
     def _call(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        with self.entered():
-            self.c_calls += 1  # nothing in it may yield past the host
-            try:
-                return as_tuple(function(*arguments))
-            except Exception as error:  # noqa: BLE001 - re-raises errors of the host
-                raise to_luau_error(error) from None
-            finally:
-                self.c_calls -= 1
+        self.c_calls += 1  # nothing in it may yield past the host
+        try:
+            return as_tuple(function(*arguments))
+        except Exception as error:  # noqa: BLE001 - re-raises errors of the host
+            raise to_luau_error(error) from None
+        finally:
+            self.c_calls -= 1
 
     def resume(self, coroutine: Coroutine, *values: Any) -> tuple[Any, ...]:
         """Run a coroutine until it yields or returns.
@@ -255,11 +262,10 @@ class VM(LimitedMachine):
             BaseException: A host function raised it; or, as KeyboardInterrupt, it hit this thread,
                 and ended the script first.
         """
-        return self._run(lambda: self._resume(coroutine, values))
-
-    def _resume(self, coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        with self.entered():
+        if self._is_ready and current.vm is self:
             ok, result = resume(coroutine, values)
+        else:
+            ok, result = self._enter(lambda: resume(coroutine, values))
         if ok:
             return result
         raise coroutine.error or LuaError(result[0])
@@ -273,40 +279,71 @@ class VM(LimitedMachine):
         with self.entered():
             close(coroutine)
 
+    def _enter(self, function: Callable[[], Result]) -> Result:
+        """Make a call for the host; an exception that hits the waiting thread ends the script."""
+        was_interrupted = self.is_interrupted
+        try:
+            return run_deep(lambda: self._run(function), self.interrupt)
+        except LuaError:
+            raise
+        except BaseException:
+            self.is_interrupted = was_interrupted
+            raise
+
+    def _run(self, function: Callable[[], Result]) -> Result:
+        with self.entered():
+            return function()
+
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Make this the thread's VM, with a fresh budget if it is the host that enters it."""
-        outer = getattr(current, "vm", None)
-        if outer is self:
-            yield
-            return
+        """Give all calls within the block one budget, as if they were one call.
+
+        The block is what the limits of the VM apply to; blocks within it, and calls that scripts
+        make through the host, change nothing. Calls are quickest if the block runs within
+        `run_deep`; elsewhere each call starts a thread.
+
+            with vm.entered():
+                for coroutine in due:
+                    vm.resume(coroutine)
+
+        A block of another VM may lie in between: this VM keeps its budget.
+        """
+        outer, was_entered, was_ready = current.vm, self._is_entered, self._is_ready
+        if not was_entered:
+            self.renew_steps()
+        self._is_entered = True
+        self._is_ready = is_deep()
         current.vm = self
-        self.renew_steps()
         try:
             yield
         finally:
-            if outer is None:
-                del current.vm
-            else:
-                current.vm = outer
+            current.vm = outer
+            self._is_entered, self._is_ready = was_entered, was_ready
 
     @property
     def is_running(self) -> bool:
-        """Whether a call is under way on this thread."""
-        return getattr(current, "vm", None) is self
+        """Whether a call or a block of `entered` is under way."""
+        return self._is_entered
 
     # Snapshots
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self, *, lent: list[HostObject] | None = None) -> dict[str, Any]:
         """Return the whole state as a JSON-able document.
+
+        Args:
+            lent: A list to which the host's objects that the document names are added, each once;
+                the host has to find them again when the document is restored.
 
         Raises:
             SnapshotError: A script is running, or a value in reach, such as a Python function that
                 is not registered with the host, cannot be saved.
         """
-        if self.running is not None or self.is_running:
+        if self.is_running:
             raise SnapshotError("a VM cannot be saved while it runs")
-        document: dict[str, Any] = run_deep(Saver(self).save)
+        saver = Saver(self)
+        document: dict[str, Any] = run_deep(saver.save)
+        if lent is not None:
+            lent += saver.lent.values()
         return document
 
     @classmethod
@@ -347,9 +384,13 @@ class VM(LimitedMachine):
         """Return an object's serial number; it gets one at the first use."""
         if value.__class__ is CheckedFunction:
             value = value.function
-        name = BUILTINS.find_name(value) if isinstance(value, FunctionType) else None
-        if name is not None:
-            return BUILTINS.serial_number(name)
+        if isinstance(value, FunctionType):
+            name = BUILTINS.find_name(value)
+            if name is not None:
+                return BUILTINS.serial_number(name)
+        lent = lent_name(value)
+        if lent is not None:
+            return _LENT_SERIALS + zlib.crc32(lent.encode("utf-8", "surrogateescape")) * 16
         serial = read_serial(value)
         if serial is None:
             serial = self.next_serial()

@@ -14,26 +14,44 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``snapshot_document``: the snapshot of a hosted world, written and restored.
 - ``recording``: events as lines of a file, registered in the manifest.
 - ``app``: the routes.
+- ``feed``, ``static_files``: routes that a simulation may add.
 - ``gate``: refuses requests from foreign web pages.
 - ``payload``: strict JSON.
 - ``listener``, ``connections``: uvicorn, and the limits of its connections.
+- ``signals``: SIGTERM and SIGINT for a server that is not on the main thread.
 """
 
 from clawblox.server.app import create_app
-from clawblox.server.hosted_world import Halted, HostedWorld, WorldFull
-from clawblox.server.program import serve
-from clawblox.server.settings import Settings
-from clawblox.server.simulation import Clock, InputError, Json, Simulation
+from clawblox.server.feed import Feed
+from clawblox.server.hosted_world import HostedWorld, WorldFull
+from clawblox.server.program import serve, serve_with
+from clawblox.server.settings import Settings, read_settings
+from clawblox.server.signals import StopSignals
+from clawblox.server.simulation import (
+    Clock,
+    Halted,
+    InputError,
+    Json,
+    Simulation,
+    WorldState,
+)
+from clawblox.server.static_files import StaticDirectory
 
 __all__ = [
     "Clock",
+    "Feed",
     "Halted",
     "HostedWorld",
     "InputError",
     "Json",
     "Settings",
     "Simulation",
+    "StaticDirectory",
+    "StopSignals",
     "WorldFull",
+    "WorldState",
     "create_app",
+    "read_settings",
     "serve",
+    "serve_with",
 ]

@@ -14,13 +14,12 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 import anyio
-import attrs
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp
 
 from clawblox.protocol import (
@@ -37,16 +36,15 @@ from clawblox.protocol import (
     OPERATOR_HEADER,
     SESSION_HEADER,
     SNAPSHOT_ROUTE,
-    join_base_path,
 )
 from clawblox.server.chat import MAX_CONTENT
 from clawblox.server.clocks import WorldClock, make_clock
 from clawblox.server.gate import Gate, WorldAddress
-from clawblox.server.hosted_world import Halted, HostedWorld, WorldFull
+from clawblox.server.hosted_world import HostedWorld, WorldFull
 from clawblox.server.payload import encode_json, encode_large_json, read_json
 from clawblox.server.sessions import Session
 from clawblox.server.settings import Settings
-from clawblox.server.simulation import InputError
+from clawblox.server.simulation import Halted, InputError
 from clawblox.server.snapshot_document import make_snapshot
 
 __all__ = ["MAX_BODY_BYTES", "create_app"]
@@ -54,6 +52,8 @@ __all__ = ["MAX_BODY_BYTES", "create_app"]
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_NAME: Final = 100
 """Maximum length of an agent's name, in characters."""
+MAX_MEDIA_URL: Final = 2048
+"""Maximum length of the address of a voice message, in characters."""
 DEFAULT_MESSAGES: Final = 50
 MAX_MESSAGES: Final = 100
 
@@ -83,13 +83,20 @@ def create_app(
             yield
             tasks.cancel_scope.cancel()
 
+    routes: list[BaseRoute] = [
+        Route(path, endpoint, methods=[method]) for method, path, endpoint in api.table()
+    ]
+    routes += world.simulation.routes(world)
+
+    async def answer_halted(request: Request, error: Exception) -> Response:
+        log = "" if settings.log_name is None else f": {settings.log_name}"
+        text = f"Game halted: {error}. See logs for full stack trace{log or '.'}"
+        return PlainTextResponse(text, 503)
+
     app = Starlette(
-        routes=[
-            Route(join_base_path(settings.base_path, path), endpoint, methods=[method])
-            for method, path, endpoint in api.table()
-        ],
+        routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
         exception_handlers={
-            Halted: _answer_halted,
+            Halted: answer_halted,
             WorldFull: _answer_full,
             InputError: _answer_refused_input,
             ClientDisconnect: _answer_disconnected,
@@ -121,7 +128,10 @@ class _Api:
         ]
 
     async def api_doc(self, request: Request) -> Response:
-        return PlainTextResponse(self._world.simulation.api_doc, media_type="text/markdown")
+        text = self._world.simulation.api_doc
+        if text is None:
+            raise HTTPException(404, "No skill.md found")
+        return PlainTextResponse(text, media_type="text/markdown")
 
     async def health(self, request: Request) -> Response:
         reason = self._world.failure
@@ -130,6 +140,7 @@ class _Api:
         return _json({"status": HALTED, "reason": reason}, status=503)
 
     async def join(self, request: Request) -> Response:
+        self._world.check()
         if request.headers.get(SESSION_HEADER):
             session = self._find_session(request)
         else:
@@ -152,21 +163,28 @@ class _Api:
 
     async def chat(self, request: Request) -> Response:
         self._find_session(request)
-        content = _read_text(await _read_object(request), "content")
-        if not 1 <= len(content) <= MAX_CONTENT:
-            raise HTTPException(400, f"`content` must have 1 to {MAX_CONTENT} characters")
-        message = self._world.say(self._find_session(request), content)
+        body = await _read_object(request)
+        content = _read_text(body, "content").strip()
+        if not content:
+            raise HTTPException(400, "Message content cannot be empty")
+        if len(content) > MAX_CONTENT:
+            raise HTTPException(400, f"Message content exceeds {MAX_CONTENT} characters")
+        media_url = _read_media_url(body)
+        message = self._world.say(self._find_session(request), content, media_url)
         return _json({"id": message.id, "created_at": message.created_at})
 
     async def chat_messages(self, request: Request) -> Response:
         chat, query = self._world.chat, request.query_params
         limit = _read_limit(query.get("limit", str(DEFAULT_MESSAGES)))
-        after = query.get("after")
+        after, listener = query.get("after"), self._find_listener(request)
         try:
-            messages = chat.latest(limit) if after is None else chat.after(after, limit)
+            if after is None:
+                messages = chat.latest(limit, listener)
+            else:
+                messages = chat.after(after, limit, listener)
         except ValueError:
             raise HTTPException(400, "`after` must be a message id or a time") from None
-        return _json({"messages": [attrs.asdict(message) for message in messages]})
+        return _json({"messages": [message.answer() for message in messages]})
 
     async def snapshot(self, request: Request) -> Response:
         if not self._is_operator(request):
@@ -186,8 +204,15 @@ class _Api:
             raise HTTPException(401, "Missing X-Session header")
         session = self._world.sessions.find(session_id)
         if session is None:
+            if self._world.sessions.has_ended(session_id):
+                raise HTTPException(400, "Not in any instance of this game")
             raise HTTPException(401, "Invalid session")
         return session
+
+    def _find_listener(self, request: Request) -> str | None:
+        """Return the id of the agent that reads the chat; None without a session."""
+        session = self._world.sessions.find(request.headers.get(SESSION_HEADER, ""))
+        return None if session is None else session.agent_id
 
     def _is_operator(self, request: Request) -> bool:
         given = request.headers.getlist(OPERATOR_HEADER)
@@ -228,6 +253,17 @@ def _read_text(body: dict[str, Any], key: str) -> str:
     return value
 
 
+def _read_media_url(body: dict[str, Any]) -> str | None:
+    if body.get("media_url") is None:
+        return None
+    url = _read_text(body, "media_url")
+    if len(url) > MAX_MEDIA_URL or not re.fullmatch(r"https://[!-~]+", url):
+        raise HTTPException(
+            400, f"`media_url` must be an https address of at most {MAX_MEDIA_URL} characters"
+        )
+    return url
+
+
 def _read_name(request: Request) -> str:
     name = request.query_params.get("name", "").strip()
     if not name:
@@ -249,10 +285,6 @@ def _json(value: object, status: int = 200) -> Response:
 
 def _json_bytes(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
-
-
-async def _answer_halted(request: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"Game halted: {error}. See logs for full stack trace.", 503)
 
 
 async def _answer_full(request: Request, error: Exception) -> Response:

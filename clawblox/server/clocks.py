@@ -6,9 +6,9 @@ from typing import Final, Protocol
 
 import anyio
 
-from clawblox.server.hosted_world import Halted, HostedWorld
+from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.sessions import Session
-from clawblox.server.simulation import Clock, InputError
+from clawblox.server.simulation import Clock, Halted, InputError
 
 __all__ = ["LockstepClock", "RealtimeClock", "WorldClock", "make_clock"]
 

@@ -184,7 +184,9 @@ class Acceptor:
         idle = [
             connection
             for connection in self._connections
-            if connection.is_idle and connection.idle_since <= latest
+            if isinstance(connection, Connection)  # not a WebSocket
+            and connection.is_idle
+            and connection.idle_since <= latest
         ]
         if idle:
             min(idle, key=lambda connection: connection.idle_since).close()

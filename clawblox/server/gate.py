@@ -68,7 +68,8 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on to the application."""
-        answer = self._refusal(Headers(scope=scope)) if scope["type"] == "http" else None
+        comes_from_outside = scope["type"] in ("http", "websocket")
+        answer = self._refusal(Headers(scope=scope)) if comes_from_outside else None
         await (answer or self._app)(scope, receive, send)
 
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:

@@ -16,15 +16,11 @@ import attrs
 from clawblox.server.chat import Chat, ChatMessage
 from clawblox.server.payload import encode_json
 from clawblox.server.sessions import IdSource, Session, Sessions
-from clawblox.server.simulation import InputError, Json, Simulation
+from clawblox.server.simulation import Halted, InputError, Json, Simulation
 
-__all__ = ["Halted", "HostedWorld", "PendingInput", "WorldFull"]
+__all__ = ["HostedWorld", "PendingInput", "WorldFull"]
 
 _log = logging.getLogger("clawblox.server")
-
-
-class Halted(Exception):  # noqa: N818 - says the condition
-    """The simulation raised an error; the world has stopped for good."""
 
 
 class WorldFull(Exception):  # noqa: N818 - says the condition
@@ -107,7 +103,7 @@ class HostedWorld:
         with self.running():
             self.simulation.leave(session.agent_id)
         self.sessions.remove(session)
-        self.pending = [item for item in self.pending if item.agent_id != session.agent_id]
+        self._drop_inputs(session)
         self._event("leave", agent_id=session.agent_id)
 
     def observe(self, session: Session) -> bytes:
@@ -118,8 +114,9 @@ class HostedWorld:
         """
         with self.running():
             seen = self.simulation.observe(session.agent_id)
-            header = {"tick": self.tick, "time": self.time, "game_status": "active"}
-            return encode_json({**header, **seen})
+            if self.simulation.has_observation_header:
+                seen = {"tick": self.tick, "time": self.time, "game_status": "active", **seen}
+            return encode_json(seen)
 
     def queue(self, session: Session, action: str, data: object) -> PendingInput:
         """Queue an input for the next tick.
@@ -158,12 +155,24 @@ class HostedWorld:
             self.time = self.simulation.time
             if not math.isfinite(self.time):
                 raise ValueError(f"the simulation's time is {self.time}")
+            removed = list(self.simulation.removed())
         self.tick += 1
+        for agent_id in removed:
+            self._end_session(agent_id)
 
-    def say(self, session: Session, content: str) -> ChatMessage:
-        """Post a chat message."""
-        message = self.chat.post(session, content, self.time)
-        self._event("chat", **attrs.asdict(message))
+    def say(self, session: Session, content: str, media_url: str | None = None) -> ChatMessage:
+        """Post a chat message.
+
+        Raises:
+            Halted: The simulation was asked who hears it, and failed.
+        """
+        audience = None
+        if self.failure is None:
+            with self.running():
+                heard_by = self.simulation.audience(session.agent_id)
+                audience = None if heard_by is None else tuple(heard_by)
+        message = self.chat.post(session, content, self.time, media_url, audience)
+        self._event("chat", **message.document())
         return message
 
     def check(self) -> None:
@@ -185,11 +194,28 @@ class HostedWorld:
         self.check()
         try:
             yield
+        except Halted as error:
+            _log.error("the world has stopped at tick %d: %s", self.tick, error)
+            self._halt(str(error))
+            raise
         except Exception as error:  # the author's code may raise anything
-            self.failure = f"{type(error).__name__}: {error}"
             _log.exception("the simulation failed: the world has stopped at tick %d", self.tick)
-            self._event("halted", error=self.failure)
+            self._halt(f"{type(error).__name__}: {error}")
             raise Halted(self.failure) from error
+
+    def _halt(self, reason: str) -> None:
+        self.failure = reason
+        self._event("halted", error=reason)
+
+    def _end_session(self, agent_id: str) -> None:
+        session = self.sessions.find_agent(agent_id)
+        if session is not None:
+            self.sessions.end(session)
+            self._drop_inputs(session)
+            self._event("removed", agent_id=agent_id)
+
+    def _drop_inputs(self, session: Session) -> None:
+        self.pending = [item for item in self.pending if item.agent_id != session.agent_id]
 
     def _event(self, event: str, **fields: object) -> None:
         if self.record is not None:

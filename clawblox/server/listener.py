@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from types import FrameType
 from typing import Final
 
@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from clawblox.server.connections import Acceptor, Connection
 from clawblox.server.settings import Settings
+from clawblox.server.signals import StopSignals
 
 __all__ = ["run_server"]
 
@@ -23,19 +24,23 @@ BACKLOG: Final = 2048
 CLOSE_TIMEOUT_S: Final = 1
 """Seconds that requests in progress get when the world is stopped."""
 MAX_HEADER_BYTES: Final = 16 * 1024
-
-_log = logging.getLogger("clawblox.server")
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+"""Maximum size of a message that comes over a WebSocket."""
 
 
 class _Server(uvicorn.Server):
     """Returns on SIGTERM and SIGINT, so a stopped world exits with status 0."""
 
     def __init__(
-        self, config: uvicorn.Config, url: str, settings: Settings, is_over: Callable[[], bool]
+        self,
+        config: uvicorn.Config,
+        settings: Settings,
+        on_listening: Callable[[], None],
+        is_over: Callable[[], bool],
     ) -> None:
         super().__init__(config)
+        self._on_listening = on_listening
         self._is_over = is_over
-        self._url = url
         self._settings = settings
         self._acceptors: list[asyncio.Task[None]] = []
 
@@ -57,7 +62,7 @@ class _Server(uvicorn.Server):
             task = asyncio.create_task(acceptor.run())
             task.add_done_callback(self._stop)
             self._acceptors.append(task)
-        _log.info("Listening on %s", self._url)
+        self._on_listening()
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self._is_over()
@@ -80,24 +85,28 @@ class _Server(uvicorn.Server):
 def run_server(
     app: ASGIApp,
     listener: socket.socket,
-    url: str,
     settings: Settings,
+    on_listening: Callable[[], None],
     is_over: Callable[[], bool],
+    signals: StopSignals | None = None,
 ) -> None:
     """Serve until the world is over, or until SIGTERM or SIGINT; a second signal drops requests.
 
     Args:
         app: The application.
         listener: A bound socket; it starts to listen when the application is up.
-        url: Address to announce in the log.
         settings: Limits of clients.
+        on_listening: Called when clients can connect.
         is_over: Returns whether the world is over; called ten times a second.
+        signals: Receives the signals, if this is not the main thread.
     """
     config = uvicorn.Config(
         app,
         loop="asyncio",
         http="h11",
-        ws="none",
+        ws="wsproto" if find_spec("wsproto") else "none",
+        ws_max_size=MAX_MESSAGE_BYTES,
+        ws_per_message_deflate=False,  # it would take longer than a tick
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -107,4 +116,7 @@ def run_server(
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
     )
-    _Server(config, url, settings, is_over).run(sockets=[listener])
+    server = _Server(config, settings, on_listening, is_over)
+    if signals is not None:
+        signals.receiver = server.handle_exit
+    server.run(sockets=[listener])

@@ -11,8 +11,10 @@ import ipaddress
 import logging
 import os
 import socket
+import stat
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, NoReturn
 
 import attrs
@@ -24,10 +26,11 @@ from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.inherited_socket import take_inherited_listener
 from clawblox.server.recording import Recording, open_recording, register_recording
 from clawblox.server.settings import Settings, read_settings
+from clawblox.server.signals import StopSignals
 from clawblox.server.simulation import Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
 
-__all__ = ["HALTED_STATUS", "REFUSED_STATUS", "serve"]
+__all__ = ["HALTED_STATUS", "REFUSED_STATUS", "serve", "serve_with"]
 
 REFUSED_STATUS: Final = 65
 """Exit status of a world that refuses its snapshot (``EX_DATAERR`` of sysexits.h)."""
@@ -51,7 +54,22 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
             reseeded, 65 if the snapshot is refused, and 70 if the world halted with
             ``--exit-on-halt``. A line on stderr gives the reason.
     """
-    settings = read_settings(argv, os.environ)
+    serve_with(read_settings(argv, os.environ), simulation)
+
+
+def serve_with(
+    settings: Settings, simulation: Simulation, signals: StopSignals | None = None
+) -> None:
+    """Serve a world like :func:`serve`, with settings that are read already.
+
+    Args:
+        settings: The settings of this launch.
+        simulation: The world at time 0.
+        signals: Receives SIGTERM and SIGINT, where this is not the main thread.
+
+    Raises:
+        SystemExit: As :func:`serve` does.
+    """
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every malformed request
     inherited = _inherit()
@@ -62,9 +80,10 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
         _reseed(simulation, settings.reseed)
     listener = inherited or _bind(settings)
     settings = _with_bound_address(settings, listener)
+    settings = attrs.evolve(settings, log_name=_log_name(settings.manifest_path))
     recording = _start_recording(world, settings)
     try:
-        _run(world, settings, listener, recording)
+        _run(world, settings, listener, recording, signals)
     finally:
         if recording is not None:
             recording.close()
@@ -128,6 +147,22 @@ def _resolve(host: str) -> set[str]:
     return {str(sockaddr[0]) for *_, sockaddr in results}
 
 
+def _log_name(manifest_path: Path | None) -> str | None:
+    """Return the name of the file that stderr goes to, relative to the run or to this directory.
+
+    Agents get it, so of a file elsewhere it is the last part only.
+    """
+    try:
+        if not stat.S_ISREG(os.fstat(sys.stderr.fileno()).st_mode):
+            return None
+        log = Path(f"/proc/self/fd/{sys.stderr.fileno()}").readlink()
+    except (OSError, ValueError):
+        return None
+    homes = [Path.cwd()] if manifest_path is None else [manifest_path.parent.parent, Path.cwd()]
+    home = next((home for home in homes if log.is_relative_to(home)), log.parent)
+    return str(log.relative_to(home))
+
+
 def _start_recording(world: HostedWorld, settings: Settings) -> Recording | None:
     if settings.record_dir is None:
         return None
@@ -151,7 +186,11 @@ def _start_recording(world: HostedWorld, settings: Settings) -> Recording | None
 
 
 def _run(
-    world: HostedWorld, settings: Settings, listener: socket.socket, recording: Recording | None
+    world: HostedWorld,
+    settings: Settings,
+    listener: socket.socket,
+    recording: Recording | None,
+    signals: StopSignals | None,
 ) -> None:
     from clawblox.server.listener import (
         run_server,
@@ -159,12 +198,16 @@ def _run(
 
     background = () if recording is None else (recording.run,)
     app = create_app(world, settings, background=background)
-    address = WorldAddress(settings.host, settings.port)
+    url = f"http://{WorldAddress(settings.host, settings.port)}{settings.base_path}"
+
+    def announce() -> None:
+        _log.info("Listening on %s", url)
+        world.simulation.serving(url)
 
     def is_over() -> bool:
         return settings.exit_on_halt and world.failure is not None
 
-    run_server(app, listener, f"http://{address}{settings.base_path}", settings, is_over)
+    run_server(app, listener, settings, announce, is_over, signals)
 
 
 def _fail(status: int, message: str) -> NoReturn:

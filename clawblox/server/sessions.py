@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 from uuid import UUID
 
 import attrs
 
-__all__ = ["IdSource", "Session", "Sessions"]
+__all__ = ["MAX_ENDED", "IdSource", "Session", "Sessions"]
+
+MAX_ENDED: Final = 1000
+"""Number of ended sessions that a world remembers; the oldest are forgotten first."""
 
 _TEXT = attrs.validators.instance_of(str)
 
@@ -59,10 +63,16 @@ class IdSource:
 
 
 class Sessions:
-    """The sessions of a world, in the order in which they joined."""
+    """The sessions of a world, in the order in which they joined, and those that it has ended.
 
-    def __init__(self, sessions: list[Session] | None = None) -> None:
-        self._by_id = {session.session: session for session in sessions or []}
+    Args:
+        sessions: The sessions.
+        ended: Ids of sessions that the world has ended, oldest first.
+    """
+
+    def __init__(self, sessions: Iterable[Session] = (), ended: Iterable[str] = ()) -> None:
+        self._by_id = {session.session: session for session in sessions}
+        self._ended = dict.fromkeys(ended)
 
     def __iter__(self) -> Iterator[Session]:
         return iter(self._by_id.values())
@@ -70,9 +80,22 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    @property
+    def ended(self) -> list[str]:
+        """Ids of the sessions that the world has ended, oldest first."""
+        return list(self._ended)
+
     def find(self, session_id: str) -> Session | None:
         """Return the session with this id; None if it is not in the world."""
         return self._by_id.get(session_id)
+
+    def find_agent(self, agent_id: str) -> Session | None:
+        """Return the session of an agent; None if it is not in the world."""
+        return next((session for session in self if session.agent_id == agent_id), None)
+
+    def has_ended(self, session_id: str) -> bool:
+        """Return whether the world has ended this session."""
+        return session_id in self._ended
 
     def add(self, session: Session) -> None:
         """Add a session."""
@@ -85,3 +108,14 @@ class Sessions:
             KeyError: The session is not in the world.
         """
         del self._by_id[session.session]
+
+    def end(self, session: Session) -> None:
+        """Remove a session and remember that the world has ended it.
+
+        Raises:
+            KeyError: The session is not in the world.
+        """
+        self.remove(session)
+        self._ended[session.session] = None
+        if len(self._ended) > MAX_ENDED:
+            del self._ended[next(iter(self._ended))]

@@ -62,6 +62,7 @@ class Settings:
         request_timeout: Seconds within which a complete request must arrive.
         answer_timeout: Seconds for which a client may read nothing of its answer.
         max_connections: Maximum number of open connections.
+        log_name: Name of the world's log, which agents get when it halts; None if it has no file.
     """
 
     host: str = "127.0.0.1"
@@ -77,9 +78,15 @@ class Settings:
     request_timeout: float = REQUEST_TIMEOUT_S
     answer_timeout: float = ANSWER_TIMEOUT_S
     max_connections: int = attrs.field(factory=_default_max_connections)
+    log_name: str | None = None
 
 
-def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str]) -> Settings:
+def read_settings(
+    argv: Sequence[str] | None,
+    environ: MutableMapping[str, str],
+    parser: argparse.ArgumentParser | None = None,
+    flags: argparse.Namespace | None = None,
+) -> Settings:
     """Read flags and environment; a blank variable counts as unset.
 
     The secrets are removed from ``environ``, so no child process inherits them.
@@ -87,6 +94,8 @@ def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str])
     Args:
         argv: The flags, without the program's name; None takes those of the process.
         environ: The environment; changed in place.
+        parser: A parser with further flags, which gets those of the kit; None for no further ones.
+        flags: Gets all flags, the further ones included.
 
     Raises:
         SystemExit: A flag or a variable is wrong (status 2), or ``--help`` is given (status 0).
@@ -94,7 +103,9 @@ def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str])
     given = {name: value.strip() for name, value in environ.items() if value.strip()}
     for name in SECRET_ENV:
         environ.pop(name, None)
-    flags = _build_parser(given).parse_args(argv)
+    parser = parser or argparse.ArgumentParser(description="Serve this world.", allow_abbrev=False)
+    _add_flags(parser, given)
+    flags = parser.parse_args(argv, flags)
     token = given.get(OPERATOR_TOKEN_ENV)
     return Settings(
         host=flags.host,
@@ -113,17 +124,14 @@ def read_settings(argv: Sequence[str] | None, environ: MutableMapping[str, str])
     )
 
 
-def _build_parser(given: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Build the parser; argparse passes string defaults through ``type``, as it does flags."""
-    parser = argparse.ArgumentParser(
-        description="Serve this world.",
-        epilog="WORLD_* variables set the defaults of these flags. The operator token has no "
-        f"flag; it is read from {OPERATOR_TOKEN_ENV}.",
-        allow_abbrev=False,
+def _add_flags(parser: argparse.ArgumentParser, given: Mapping[str, str]) -> None:
+    """Add the flags; argparse passes string defaults through ``type``, as it does flags."""
+    parser.epilog = (
+        "WORLD_* variables set the defaults of these flags. The operator token has no "
+        f"flag; it is read from {OPERATOR_TOKEN_ENV}."
     )
     _add_launch_flags(parser, given)
     _add_limit_flags(parser)
-    return parser
 
 
 def _add_launch_flags(parser: argparse.ArgumentParser, given: Mapping[str, str]) -> None:

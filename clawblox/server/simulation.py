@@ -7,11 +7,14 @@ Sessions, clocks, HTTP and files belong to the kit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-__all__ = ["Clock", "InputError", "Json", "Simulation"]
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+__all__ = ["Clock", "Halted", "InputError", "Json", "Simulation", "WorldState"]
 
 Json: TypeAlias = Any
 """A JSON value: None, bool, finite number, string, list, or dict with string keys."""
@@ -36,6 +39,26 @@ class InputError(ValueError):
     """
 
 
+class Halted(Exception):  # noqa: N818 - says the condition
+    """The world has stopped for good; the message is the reason, and agents get it.
+
+    A simulation may raise it to stop with a reason in its own words; any other exception stops
+    the world too, with the name of its class in front of its message and a traceback in the log.
+    """
+
+
+class WorldState(Protocol):
+    """What the routes of a simulation may know about the world that they belong to."""
+
+    @property
+    def tick(self) -> int:
+        """Ticks since the world began."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the world has stopped; None while it runs."""
+
+
 class Simulation(ABC):
     """The rules and the state of a world.
 
@@ -48,12 +71,15 @@ class Simulation(ABC):
         tick_rate: Ticks per second of real time, with :attr:`Clock.REALTIME`.
         ticks_per_input: Ticks that one accepted input advances, with :attr:`Clock.LOCKSTEP`.
         max_agents: How many agents may be in the world at a time.
+        has_observation_header: Whether the kit adds ``tick``, ``time`` and ``game_status`` to what
+            :meth:`observe` returns.
     """
 
     clock: Clock = Clock.REALTIME
     tick_rate: float = 60.0
     ticks_per_input: int = 1
     max_agents: int = 8
+    has_observation_header: bool = True
 
     @property
     @abstractmethod
@@ -62,8 +88,11 @@ class Simulation(ABC):
 
     @property
     @abstractmethod
-    def api_doc(self) -> str:
-        """The Markdown that agents read, served as ``/api.md``; usually a class attribute."""
+    def api_doc(self) -> str | None:
+        """The Markdown that agents read, served as ``/api.md``; usually a class attribute.
+
+        None if there is none: the route then answers 404.
+        """
 
     @property
     @abstractmethod
@@ -111,8 +140,45 @@ class Simulation(ABC):
     def observe(self, agent_id: str) -> Mapping[str, Json]:
         """Return what an agent sees now, as JSON values.
 
-        The kit adds ``tick``, ``time`` and ``game_status``; keys returned here override them.
+        The kit adds ``tick``, ``time`` and ``game_status``, unless ``has_observation_header`` is
+        false; keys returned here override them.
         """
+
+    def removed(self) -> Sequence[str]:
+        """Return the agents that the last step removed from the world, for example by a kick.
+
+        Called once after every step. The kit ends their sessions; it does not call :meth:`leave`
+        for them.
+        """
+        return ()
+
+    def audience(self, agent_id: str) -> Sequence[str] | None:
+        """Return the agents that hear what this one says now; it always hears itself.
+
+        Returns:
+            Their ids; None for everyone, those included that have no session or join later.
+        """
+        return None
+
+    def routes(self, world: WorldState) -> Sequence[BaseRoute]:
+        """Return further routes, which are looked up after those that the kit documents.
+
+        The kit puts the base path in front of them and refuses requests and WebSockets from
+        foreign web pages. Handlers run on the thread of the simulation, between two ticks. They
+        must not change its state: such a change is in no recording.
+
+        Args:
+            world: The world that the routes belong to.
+        """
+        return ()
+
+    def serving(self, url: str) -> None:
+        """Called once, when the world can be reached.
+
+        Args:
+            url: Its address, base path included.
+        """
+        return
 
     @abstractmethod
     def snapshot(self) -> Json:

@@ -49,6 +49,7 @@ def make_snapshot(world: HostedWorld) -> dict[str, Any]:
         "scene_hash": world.simulation.content_hash(),
         "state": world.simulation.snapshot(),
         "sessions": [attrs.asdict(session) for session in world.sessions],
+        "ended_sessions": world.sessions.ended,
         "ids": world.ids.document(),
         "pending_inputs": [
             {"agent_id": item.agent_id, "action": item.action, "data": item.data}
@@ -100,7 +101,7 @@ def _restore_kit(world: HostedWorld, document: dict[str, Any]) -> None:
     ids, chat = _field(document, "ids", dict), _field(document, "chat", dict)
     world.tick = _field(document, "tick", int)
     world.ids = IdSource(_read_hex(_field(ids, "key", str)), _field(ids, "issued", int))
-    world.sessions = Sessions(_entries(document, "sessions", Session))
+    world.sessions = Sessions(_entries(document, "sessions", Session), _ended(document))
     world.chat = Chat(_entries(chat, "messages", ChatMessage), _field(chat, "posted", int))
     world.pending = _entries(document, "pending_inputs", PendingInput)
 
@@ -141,6 +142,14 @@ def _entries(document: dict[str, Any], key: str, build: Callable[..., _T]) -> li
         if isinstance(error, SnapshotRefusal):
             raise
         raise SnapshotRefusal(f"its {key!r} are malformed: {error}") from error
+
+
+def _ended(document: dict[str, Any]) -> list[str]:
+    """Return the ids of ended sessions; older snapshots have none."""
+    ended = _field(document, "ended_sessions", list) if "ended_sessions" in document else []
+    if not all(isinstance(session_id, str) for session_id in ended):
+        raise SnapshotRefusal("its 'ended_sessions' are malformed: not all are strings")
+    return ended
 
 
 def _read_hex(text: str) -> bytes:

@@ -48,6 +48,7 @@ from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch, plan_launch, plan_many
 from clawblox.results import (
+    DataStoreBackend,
     Labels,
     RestartMode,
     SavedSnapshot,
@@ -260,6 +261,7 @@ class AsyncWorld(WorldMetadata):
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
         reseed: int | None = None,
         labels: Labels | None = None,
+        datastore: DataStoreBackend | None = None,
         _tmux_session: str | None = None,
     ) -> StartedWorld:
         """Start an instance and return when it is ready.
@@ -293,11 +295,12 @@ class AsyncWorld(WorldMetadata):
                 instance stays dead.
             restart_window: Length of that window in seconds.
             reseed: Seed for the world's random state, set after ``resume`` is restored, 0 or more.
-                The ``world.toml`` must have ``[run] reseed = true``. None keeps the random state
-                of the snapshot.
+                A world with a command must have ``[run] reseed = true``. None keeps the random
+                state of the snapshot.
             labels: What you say about the instance, at most 16 texts, numbers or booleans by name:
                 ``{"model": "…", "seed": 3}``. They stand in the manifest, in records, events,
                 tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
+            datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
 
         Returns:
             The facts of the instance; its ``loaded`` says what of an archive was loaded.
@@ -342,6 +345,7 @@ class AsyncWorld(WorldMetadata):
             restart_window=restart_window,
             reseed=reseed,
             labels=labels,
+            datastore=datastore,
         )
         fleet = self._open_fleet()
         plan = partial(plan_launch, self._config, tmux_session=_tmux_session)
@@ -378,6 +382,7 @@ class AsyncWorld(WorldMetadata):
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
         reseed: int | None = None,
         labels: Labels | None = None,
+        datastore: DataStoreBackend | None = None,
         on_failure: OnFailure = "keep",
         progress: bool = False,
     ) -> Batch[StartedWorld]:
@@ -410,6 +415,7 @@ class AsyncWorld(WorldMetadata):
             reseed: Seed for the random state of the first instance, as in :meth:`start`; it counts
                 up by 1 from instance to instance.
             labels: Labels of the instances, as in :meth:`start`; those of a spec are added.
+            datastore: Where engine worlds keep the rows of their data stores; None means SQLite.
             on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all``
                 stops them all at the first failure.
             progress: Show how far it is, on standard error, in a terminal or a notebook.
@@ -441,6 +447,7 @@ class AsyncWorld(WorldMetadata):
                 restart_window=restart_window,
                 reseed=reseed,
                 labels=labels,
+                datastore=datastore,
                 on_failure=on_failure,
             ),
             reuse=True,
@@ -464,6 +471,7 @@ class AsyncWorld(WorldMetadata):
         max_restarts: int = DEFAULT_MAX_RESTARTS,
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
         labels: Labels | None = None,
+        datastore: DataStoreBackend | None = None,
         on_failure: OnFailure = "keep",
         progress: bool = False,
     ) -> Batch[StartedWorld]:
@@ -481,7 +489,7 @@ class AsyncWorld(WorldMetadata):
             run_dir: Directory of the run; by default the one that the snapshot was saved in, which
                 its manifest tells, else as in :meth:`start_many`.
             reseed: Seed for the random state of the first instance, 0 or more; the seed counts up
-                by 1 from instance to instance. The ``world.toml`` must have
+                by 1 from instance to instance. A world with a command must have
                 ``[run] reseed = true``. None keeps the random state of the snapshot, so all
                 instances draw the same numbers.
             record: Whether the worlds record. This and all later arguments are those of
@@ -496,6 +504,7 @@ class AsyncWorld(WorldMetadata):
                 instance stays dead.
             restart_window: Length of that window in seconds.
             labels: Labels of the instances.
+            datastore: Where engine worlds keep the rows of their data stores.
             on_failure: What happens to the others when one fails.
             progress: Show how far it is.
 
@@ -523,6 +532,7 @@ class AsyncWorld(WorldMetadata):
             max_restarts=max_restarts,
             restart_window=restart_window,
             labels=labels,
+            datastore=datastore,
             on_failure=on_failure,
         )
         path, digest = await run_blocking(find_parent, checkpoint, self._config.dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from clawblox.server import Clock, Simulation
 from clawblox.server.app import _Api
-from clawblox.server.settings import _build_parser
+from clawblox.server.settings import _add_flags
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 JSON = {"Content-Type": "application/json"}
@@ -49,7 +50,9 @@ def test_a_test_of_the_guide_passes(monkeypatch, block):
 
 def test_the_guide_names_every_member_flag_and_route():
     members = {name for name in vars(Simulation) if not name.startswith("_")}
-    flags = {flag for action in _build_parser({})._actions for flag in action.option_strings}
+    parser = argparse.ArgumentParser()
+    _add_flags(parser, {})
+    flags = {flag for action in parser._actions for flag in action.option_strings}
     routes = {f"{method} {path}" for method, path, _ in _Api.table(_Api.__new__(_Api))}
     spoken = re.sub(r"[`(|]", " ", GUIDE)
     for name in {*members, *(f"Clock.{clock.name}" for clock in Clock)}:

@@ -91,6 +91,7 @@ def test_the_document_names_its_format_and_version(lived):
         "scene_hash",
         "state",
         "sessions",
+        "ended_sessions",
         "ids",
         "pending_inputs",
         "chat",

@@ -55,6 +55,12 @@ PACKAGE_CHECKS: Final = (
         ("starlette", "uvicorn"),
         "Worlds written on clawblox.server, clawblox init's among them, do not start.",
     ),
+    _extra(
+        "engine",
+        ("rapier3d", "starlette", "uvicorn", "wsproto"),
+        "Worlds made of Luau scripts do not start.",
+    ),
+    _extra("postgres", ("psycopg",), "Data stores cannot be kept on Postgres."),
     _extra("mujoco", ("mujoco",), "Worlds that simulate with MuJoCo do not start."),
     _extra("metrics", ("prometheus-client",), "clawblox up --metrics-port does not work."),
     _extra(

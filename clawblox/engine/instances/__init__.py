@@ -2,6 +2,7 @@
 
 - ``model``: all instances of a world, how they are made, moved, copied and destroyed.
 - ``instance``: one instance.
+- ``library``: the global ``Instance``.
 - ``members``: what every instance can do.
 - ``classes``: the classes, as data.
 - ``spec``: what a class is, and the table of all classes.

@@ -52,7 +52,7 @@ def _vector(default: tuple[float, float, float] = _ZERO, effect: str | None = No
 
 
 def _value_class(name: str, kind: str, default: object) -> ClassSpec:
-    return ClassSpec(name, "ValueBase", {"Value": Property(kind, default, effect="value")})
+    return ClassSpec(name, "ValueBase", {"Value": Property(kind, default)})
 
 
 def _service(name: str, events: tuple[str, ...] = (), **properties: Property) -> ClassSpec:
@@ -125,8 +125,8 @@ _PARTS: Final = (
         "PVInstance",
         {
             "Position": _vector(effect="pose"),
-            "CFrame": Property("CFrame", effect="pose"),
-            "Orientation": _vector(effect="pose"),
+            "CFrame": Property("CFrame"),
+            "Orientation": Property("Vector3"),
             "Size": _vector((4.0, 1.0, 2.0), "shape"),
             "Anchored": _boolean(False, "anchored"),
             "CanCollide": _boolean(True, "collide"),
@@ -135,10 +135,10 @@ _PARTS: Final = (
             "CollisionGroup": _string("Default", "collide"),
             "Massless": _boolean(False, "mass"),
             "CustomPhysicalProperties": Property("PhysicalProperties", effect="mass"),
-            "Velocity": _vector(effect="velocity"),
-            "AssemblyLinearVelocity": _vector(effect="velocity"),
-            "AssemblyAngularVelocity": _vector(effect="velocity"),
-            "RotVelocity": _vector(effect="velocity"),
+            "Velocity": Property("Vector3"),
+            "AssemblyLinearVelocity": Property("Vector3"),
+            "AssemblyAngularVelocity": Property("Vector3"),
+            "RotVelocity": Property("Vector3"),
             "Mass": Property("number", read_only=True),
             "AssemblyMass": Property("number", read_only=True),
             "Material": Property("Enum.Material", "Plastic"),
@@ -292,12 +292,15 @@ _OBJECTS: Final = (
             "Volume": _number(0.5, limits=(0.0, 10.0)),
             "PlaybackSpeed": _number(1.0, limits=_NOT_NEGATIVE),
             "Looped": _boolean(False),
-            "Playing": _boolean(False, "playing"),
-            "TimePosition": _number(0.0, limits=_NOT_NEGATIVE),
+            "Playing": _boolean(False),
+            "TimePosition": Property("number", limits=_NOT_NEGATIVE),
+            "IsPlaying": Property("boolean", read_only=True),
+            "IsPaused": Property("boolean", read_only=True),
+            "TimeLength": Property("number", read_only=True),
             "RollOffMaxDistance": _number(10000.0),
             "RollOffMinDistance": _number(10.0),
         },
-        ("Played", "Stopped", "Ended"),
+        ("Played", "Paused", "Stopped", "Ended"),
     ),
     ClassSpec("ValueBase", creatable=False),
     _value_class("IntValue", "number", 0.0),
@@ -328,6 +331,9 @@ _SERVICES: Final = (
     _service("HttpService"),
     _service("DataStoreService"),
     _service("Debris"),
+    ClassSpec("GlobalDataStore", creatable=False),
+    ClassSpec("DataStore", "GlobalDataStore", creatable=False),
+    ClassSpec("OrderedDataStore", "GlobalDataStore", creatable=False),
 )
 
 ROWS: Final = (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *_SERVICES)

@@ -15,7 +15,7 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.signals import restore_signal, signal_document
 from clawblox.engine.slots import Slots
 
-__all__ = ["fill_tree", "make_tree", "signals_document", "tree_document"]
+__all__ = ["fill_tree", "make_tree", "restore_signals", "signals_document", "tree_document"]
 
 
 def tree_document(model: DataModel, detached: Iterable[Instance]) -> dict[str, Any]:
@@ -109,8 +109,15 @@ def _read_values(model: DataModel, saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
-    """Return what a snapshot holds of the signals that something listens to."""
-    found = (signal_document(s, slots) for each in instances for s in each.signals.values())
+    """Return what a snapshot holds of the signals that something listens to.
+
+    They are in the order of numbers and names: which was used first does not outlive a restore.
+    """
+    found = (
+        signal_document(each.signals[name], slots)
+        for each in sorted(instances, key=lambda instance: instance.number)
+        for name in sorted(each.signals)
+    )
     return [document for document in found if document is not None]
 
 

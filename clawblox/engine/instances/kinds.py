@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from clawblox.engine.instances.spec import Property
-from clawblox.luau import RuntimeFault, Vector
+from clawblox.engine.values.enums import EnumItem, find_enum_object
+from clawblox.engine.values.vector2 import Vector2, make_vector2
+from clawblox.luau import LuaTable, RuntimeFault, Vector
+from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import shown_type
 
-__all__ = ["check_value", "refuse_value"]
+__all__ = ["ENUM_NAME", "check_value", "refuse_value"]
+
+
+ENUM_NAME: Final = "name of "
+"""Begins the type of a property that is the name of an enum's item: ``name of Enum.Font``."""
 
 
 def refuse_value(name: str, wanted: str, value: Any) -> RuntimeFault:
@@ -36,6 +43,8 @@ def check_value(name: str, rule: Property, value: Any) -> Any:
         return check(name, rule, value)
     if rule.kind.startswith("Enum."):
         return _enum_item(name, rule, value)
+    if rule.kind.startswith(ENUM_NAME):
+        return _enum_name(name, rule, value)
     return _instance(name, rule, value)
 
 
@@ -57,6 +66,8 @@ def _boolean(name: str, rule: Property, value: Any) -> bool:
 
 
 def _string(name: str, rule: Property, value: Any) -> str:
+    if value.__class__ is float:
+        return format_number(value)
     if value.__class__ is not str:
         raise refuse_value(name, "string", value)
     return str(value)
@@ -67,7 +78,7 @@ def _vector(name: str, rule: Property, value: Any) -> Vector:
         raise refuse_value(name, "Vector3", value)
     if not (math.isfinite(value.x) and math.isfinite(value.y) and math.isfinite(value.z)):
         raise RuntimeFault(f"property '{name}' must be finite, not {value.x}, {value.y}, {value.z}")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _any(name: str, rule: Property, value: Any) -> Any:
@@ -89,6 +100,25 @@ def _enum_item(name: str, rule: Property, value: Any) -> Any:
     return value
 
 
+def _enum_name(name: str, rule: Property, value: Any) -> str:
+    enum = rule.kind.removeprefix(ENUM_NAME)
+    item = find_enum_object(f"{enum}.{value}") if value.__class__ is str else value
+    if not isinstance(item, EnumItem) or item.enum.ident != enum:
+        raise refuse_value(name, f"{enum} or the name of an item", value)
+    return item.name
+
+
+def _vector2(name: str, rule: Property, value: Any) -> Vector2:
+    if isinstance(value, LuaTable):
+        x, y = (value.get(key, value.get(at)) for key, at in (("X", 1.0), ("Y", 2.0)))
+        value = make_vector2(x, y) if x.__class__ is y.__class__ is float else value
+    if not isinstance(value, Vector2):
+        raise refuse_value(name, "Vector2", value)
+    if not (math.isfinite(value.x) and math.isfinite(value.y)):
+        raise RuntimeFault(f"property '{name}' must be finite, not {value.x}, {value.y}")
+    return value
+
+
 def _instance(name: str, rule: Property, value: Any) -> Any:
     if value is None:
         return None
@@ -102,6 +132,7 @@ _CHECKS: dict[str, Callable[[str, Property, Any], Any]] = {
     "number": _number,
     "boolean": _boolean,
     "string": _string,
+    "Vector2": _vector2,
     "Vector3": _vector,
     "CFrame": _typed("CFrame"),
     "Color3": _typed("Color3"),

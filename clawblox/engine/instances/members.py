@@ -8,6 +8,7 @@ from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import ticks_in
+from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.operators import shown_type
 
@@ -55,9 +56,15 @@ class ChildSearch:
             return (child,)
         return (None,) if self._until is not None and tick >= self._until else None
 
-    def document(self) -> list[Any]:
+    def document(self, slots: Slots) -> list[Any]:
         """Return what a snapshot holds of it."""
-        return [self.kind, self._parent.number, self._name, self._until]
+        return [self.kind, slots.put(self._parent), self._name, self._until]
+
+    @classmethod
+    def read(cls, saved: list[Any], slots: Slots) -> ChildSearch:
+        """Return the search that a snapshot holds."""
+        parent, name, until = saved
+        return cls(slots.take(parent), name, until)
 
 
 def set_attribute(instance: Instance, name: Any, value: Any) -> Any:

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from clawblox.engine.errors import to_luau_text
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, Instance
+from clawblox.engine.instances.members import ChildSearch
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.signals import SignalHub
@@ -61,6 +62,7 @@ class DataModel:
             HostType("Instance", operators={"__tostring": _name_as_text})
         )
         self._instances: WeakValueDictionary[int, Instance] = WeakValueDictionary()
+        scheduler.searches[ChildSearch.kind] = ChildSearch.read
 
     def build(self, services: tuple[str, ...]) -> None:
         """Make the root and its services; a restore replaces them.
@@ -128,9 +130,9 @@ class DataModel:
             RuntimeFault: It is destroyed, or would be below itself.
             WorldHalted: A handler fails.
         """
-        old = instance.parent
-        if parent is old:
+        if parent is instance.parent:
             return
+        self._refuse_service(instance)
         if instance.is_destroyed:
             raise RuntimeFault(
                 f"The Parent property of {instance.name} is locked, because it is destroyed"
@@ -140,8 +142,14 @@ class DataModel:
                 f"Attempt to set parent of {instance.name} to {parent.name} would result in "
                 "circular reference"
             )
-        if self.services.get(instance.spec.name) is instance:
+        self._move(instance, parent)
+
+    def _refuse_service(self, instance: Instance) -> None:
+        if self.services.get(instance.spec.name) is instance or instance is self.game:
             raise RuntimeFault(f"The Parent property of {instance.name} is locked")
+
+    def _move(self, instance: Instance, parent: Instance | None) -> None:
+        old = instance.parent
         if old is not None:
             self._tell_ancestors(old, "DescendantRemoving", instance)
         instance.link(parent)
@@ -181,17 +189,20 @@ class DataModel:
         own children.
 
         Raises:
+            RuntimeFault: It is a service.
             WorldHalted: A handler fails.
         """
         if instance.is_destroyed:
             return
+        self._refuse_service(instance)
+        instance.is_destroyed = True
         for tell in self.destroying:
             tell(instance)
         instance.fire("Destroying")
         for child in tuple(instance.children):
             self.destroy(child)
-        self.set_parent(instance, None)
-        instance.is_destroyed = True
+        if instance.parent is not None:
+            self._move(instance, None)
         for signal in instance.signals.values():
             for connection in tuple(signal.connections):
                 connection.disconnect()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, cast
 
 from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
 from clawblox.luau.core.machine import Machine
 
 
 class _Context(threading.local):
-    vm: Machine
+    vm: Machine = cast("Machine", None)  # outside all VMs, where no code asks for it
 
 
 current = _Context()

@@ -33,12 +33,19 @@ class Budget:
 
     Attributes:
         steps_left: The steps not handed out yet; None means no limit.
+        is_used_up: Whether work was refused because too few steps were left.
         is_interrupted: Whether the host has interrupted the script.
     """
 
     def __init__(self) -> None:
         self.steps_left: int | None = None
+        self.is_used_up = False
         self.is_interrupted = False
+
+    def renew(self, steps: int | None) -> None:
+        """Start again with a number of steps; None means no limit."""
+        self.steps_left = steps
+        self.is_used_up = False
 
     def take(self, steps: int) -> None:
         """Take steps for work that is about to be done.
@@ -52,7 +59,7 @@ class Budget:
             return
         if self.steps_left < steps:
             self.steps_left = 0
-            raise RuntimeFault(_EXHAUSTED)
+            raise self._exhausted()
         self.steps_left -= steps
 
     def take_batch(self) -> int:
@@ -68,10 +75,14 @@ class Budget:
         if self.steps_left is None:
             return BATCH
         if self.steps_left <= 0:
-            raise RuntimeFault(_EXHAUSTED)
+            raise self._exhausted()
         size = min(BATCH, self.steps_left)
         self.steps_left -= size
         return size
+
+    def _exhausted(self) -> RuntimeFault:
+        self.is_used_up = True
+        return RuntimeFault(_EXHAUSTED)
 
     def check_interrupt(self) -> None:
         """Check whether the host has interrupted the script.

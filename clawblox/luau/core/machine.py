@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from clawblox.luau.core.errors import LuaError
 from clawblox.luau.core.random import PcgRandom
+
+
+class Members(Protocol):
+    """What vectors have besides their components."""
+
+    @property
+    def name(self) -> str:
+        """What ``typeof`` calls a vector."""
+
+    @property
+    def methods(self) -> Mapping[str, Any]:
+        """The functions that ``vector:name()`` calls."""
+
+    @property
+    def functions(self) -> Mapping[str, Any]:
+        """The same functions by the names that snapshots have for them."""
+
+    def read(self, vector: Any, key: Any) -> Any:
+        """Return a member of a vector.
+
+        Raises:
+            RuntimeFault: Vectors have no such member.
+        """
 
 
 class Frame:
@@ -71,6 +94,18 @@ class Machine(Protocol):
     error_stack: str | None
     main_environment: Any
     has_weak_tables: bool
+
+    @property
+    def vectors(self) -> Members:
+        """The name and the members of vectors."""
+
+    @property
+    def roots(self) -> dict[str, Any]:
+        """Values that the host wants to find again after a restore."""
+
+    @property
+    def held(self) -> Callable[[], Iterable[Any]]:
+        """Returns the other values that the host holds for scripts."""
 
     @property
     def globals(self) -> dict[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from typing import Any
 
 from clawblox.luau.core.context import charge_reading
@@ -20,6 +21,13 @@ _SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*
 _MAX_PLAIN_EXPONENT = 21
 _MIN_PLAIN_EXPONENT = -6
 _MOST_DIGITS = 64  # digits that a 64-bit number can have
+_SINGLE = struct.Struct("f")  # native: numbers that are too large become infinite
+
+
+def single(value: float) -> float:
+    """Return a number rounded to 32 bits."""
+    rounded: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
+    return rounded
 
 
 def modulo(left: float, right: float) -> float:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Callable
 from typing import Any
 
+from clawblox.luau.core import vectors
 from clawblox.luau.core.border import border
 from clawblox.luau.core.context import call_unyieldable as call_hook
 from clawblox.luau.core.context import charge_reading, current
@@ -38,45 +37,22 @@ from clawblox.luau.core.values import (
 MAX_STRING = 1 << 30
 _ENTRY_BYTES = 60
 _SMALL = 100  # bytes, which the charge for a step covers
-_SINGLE = struct.Struct("<fff")
-_MAX_SINGLE = 3.4028235677973366e38  # larger numbers round to infinity in 32 bits
-
-
-def _vector_result(
-    left: Any, right: Any, compute: Callable[[float, float], float], *, scales: bool
-) -> Vector | None:
-    """Return an operator's result for vectors; None if an operand is no vector or number."""
-    a = left if left.__class__ is Vector else _scale(left) if scales else None
-    b = right if right.__class__ is Vector else _scale(right) if scales else None
-    if a is None or b is None:
-        return None
-    return make_vector(compute(a.x, b.x), compute(a.y, b.y), compute(a.z, b.z))
-
-
-def _scale(value: Any) -> Vector | None:
-    number = to_number(value)
-    return None if number is None else make_vector(number, number, number)
 
 
 def _arithmetic(
-    event: str, word: str, compute: Callable[[float, float], float], *, scales: bool
+    event: str, word: str, compute: Callable[[float, float], float]
 ) -> Callable[[Any, Any], Any]:
-    """Build one operator.
+    """Build one operator of all values but vectors.
 
     Args:
         event: The metamethod.
         word: The operator's name in messages.
         compute: The operation on numbers.
-        scales: Whether one operand may be a vector and the other a number.
     """
 
     def operate(left: Any, right: Any) -> Any:
         if left.__class__ is float and right.__class__ is float:
             return compute(left, right)
-        if left.__class__ is Vector or right.__class__ is Vector:
-            vector = _vector_result(left, right, compute, scales=scales)
-            if vector is not None:
-                return vector
         handler = metamethod(left, event)
         if handler is None:
             handler = metamethod(right, event)
@@ -92,18 +68,18 @@ def _arithmetic(
 
 
 def _arithmetic_refusal(word: str, left: Any, right: Any) -> str:
-    a, b = type_name(left), type_name(right)
+    a, b = shown_type(left), shown_type(right)
     kinds = a if a == b else f"{a} and {b}"
     return f"attempt to perform arithmetic ({word}) on {kinds}"
 
 
-add = _arithmetic("__add", "add", float.__add__, scales=False)
-sub = _arithmetic("__sub", "sub", float.__sub__, scales=False)
-mul = _arithmetic("__mul", "mul", float.__mul__, scales=True)
-div = _arithmetic("__div", "div", divide, scales=True)
-idiv = _arithmetic("__idiv", "idiv", floor_divide, scales=True)
-mod = _arithmetic("__mod", "mod", modulo, scales=False)
-power = _arithmetic("__pow", "pow", raise_to, scales=False)
+add = vectors.adding(_arithmetic("__add", "add", float.__add__))
+sub = vectors.subtracting(_arithmetic("__sub", "sub", float.__sub__))
+mul = vectors.multiplying(_arithmetic("__mul", "mul", float.__mul__))
+div = vectors.dividing(_arithmetic("__div", "div", divide))
+idiv = vectors.scaling(_arithmetic("__idiv", "idiv", floor_divide), floor_divide)
+mod = _arithmetic("__mod", "mod", modulo)
+power = _arithmetic("__pow", "pow", raise_to)
 
 
 def minus(value: Any) -> Any:
@@ -119,7 +95,7 @@ def minus(value: Any) -> Any:
         return first(call_hook(handler, value, value))
     number = to_number(value)
     if number is None:
-        raise RuntimeFault(f"attempt to perform arithmetic (unm) on {type_name(value)}")
+        raise RuntimeFault(f"attempt to perform arithmetic (unm) on {shown_type(value)}")
     return -number
 
 
@@ -141,7 +117,7 @@ def length(value: Any) -> float:
         return float(result)
     if isinstance(value, LuaTable):
         return border(value)
-    raise RuntimeFault(f"attempt to get length of a {type_name(value)} value")
+    raise RuntimeFault(f"attempt to get length of a {shown_type(value)} value")
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -207,12 +183,11 @@ def less_equal(left: Any, right: Any) -> bool:
 
 
 def _compare(left: Any, right: Any, event: str, sign: str) -> bool:
-    a, b = type_name(left), type_name(right)
-    if a == b:
+    if type_name(left) == type_name(right):
         handler = metamethod(left, event)
         if handler is not None and metamethod(right, event) is handler:
             return truth(first(call_hook(handler, left, right)))
-    raise RuntimeFault(f"attempt to compare {a} {sign} {b}")
+    raise RuntimeFault(f"attempt to compare {shown_type(left)} {sign} {shown_type(right)}")
 
 
 def _piece(value: Any) -> str | None:
@@ -265,7 +240,7 @@ def concat(left: Any, right: Any) -> Any:
     if handler is None:
         handler = metamethod(right, "__concat")
     if handler is None:
-        raise RuntimeFault(f"attempt to concatenate {type_name(left)} with {type_name(right)}")
+        raise RuntimeFault(f"attempt to concatenate {shown_type(left)} with {shown_type(right)}")
     return first(call_hook(handler, left, right))
 
 
@@ -305,9 +280,25 @@ def index(holder: Any, key: Any) -> Any:
         read = type(holder).__getitem__
     except AttributeError:
         raise RuntimeFault(
-            f"attempt to index {type_name(holder)} with {describe_key(key)}"
+            f"attempt to index {shown_type(holder)} with {describe_key(key)}"
         ) from None
     return read(holder, key)
+
+
+def method(holder: Any, name: str) -> Any:
+    """Return what ``holder:name()`` calls, for a holder that is no table.
+
+    Raises:
+        RuntimeFault: The holder cannot be indexed, or not with this name.
+    """
+    if holder.__class__ is str:
+        return text_field(holder, name)
+    try:
+        find = holder.find_method
+    except AttributeError:
+        return index(holder, name)
+    found = find(name)
+    return holder[name] if found is None else found
 
 
 def put(holder: Any, key: Any, value: Any) -> None:
@@ -328,7 +319,7 @@ def put(holder: Any, key: Any, value: Any) -> None:
     else:
         write = getattr(type(holder), "__setitem__", None)
         if write is None:
-            raise RuntimeFault(f"attempt to index {type_name(holder)} with {describe_key(key)}")
+            raise RuntimeFault(f"attempt to index {shown_type(holder)} with {describe_key(key)}")
         write(holder, key, value)
 
 
@@ -405,8 +396,10 @@ def take_values(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
 
 
 def shown_type(value: Any) -> str:
-    """Return the type of a value as ``typeof`` names it: host objects have types of their own."""
-    return value.type_name if isinstance(value, Userdata) else type_name(value)
+    """Return the type of a value as ``typeof`` names it: the host names its own types."""
+    if isinstance(value, Userdata):
+        return value.type_name
+    return current.vm.vectors.name if value.__class__ is Vector else type_name(value)
 
 
 def to_text(value: Any) -> str:
@@ -446,17 +439,6 @@ def interpolate(texts: tuple[str, ...], *values: Any) -> str:
         parts.append(to_text(value))
         parts.append(text)
     return join(parts)
-
-
-def make_vector(x: float, y: float, z: float) -> Vector:
-    """Return a vector, its components rounded to 32 bits."""
-    return Vector(*_SINGLE.unpack(_SINGLE.pack(_fit(x), _fit(y), _fit(z))))
-
-
-def _fit(value: float) -> float:
-    if -_MAX_SINGLE <= value <= _MAX_SINGLE or value != value:
-        return value
-    return math.copysign(math.inf, value)
 
 
 hooks["index"] = index

@@ -170,7 +170,7 @@ class Userdata:
         if handler is None and (handler := self._handler("__namecall")) is not None:
             return handler
         if handler is None:
-            raise RuntimeFault(f"attempt to index userdata with {describe_key(key)}")
+            raise RuntimeFault(f"attempt to index {self.type_name} with {describe_key(key)}")
         if is_function(handler):
             return first(call_hook(handler, self, key))
         return hooks["index"](handler, key)
@@ -179,17 +179,21 @@ class Userdata:
         handler = self._handler("__newindex")
         key = key_value(key)
         if handler is None:
-            raise RuntimeFault(f"attempt to index userdata with {describe_key(key)}")
+            raise RuntimeFault(f"attempt to index {self.type_name} with {describe_key(key)}")
         if is_function(handler):
             call_hook(handler, self, key, value)
         else:
             hooks["put"](handler, key, value)
 
+    def find_method(self, name: str) -> Any:
+        """Return the function that ``value:name()`` calls; None to read the field instead."""
+        return None
+
     def __call__(self, *arguments: Any) -> Any:
         """Call it as scripts do."""
         handler = self._handler("__call")
         if not is_function(handler):
-            raise RuntimeFault("attempt to call a userdata value")
+            raise RuntimeFault(f"attempt to call a {self.type_name} value")
         return handler(self, *arguments)
 
     def __eq__(self, other: object) -> bool:
@@ -209,20 +213,25 @@ class Vector:
         self.z = z
 
     def __eq__(self, other: object) -> bool:
-        return (
-            other.__class__ is Vector
-            and self.x == other.x
-            and self.y == other.y
-            and self.z == other.z
-        )
+        if other.__class__ is not Vector:
+            return False
+        return self.x == other.x and self.y == other.y and self.z == other.z
 
     def __hash__(self) -> int:
         return hash((self.x, self.y, self.z))
 
-    def __getitem__(self, key: Any) -> float:
-        if key.__class__ is str and len(key) == 1 and key in "xyzXYZ":
-            return float(getattr(self, key.lower()))
-        raise RuntimeFault(f"attempt to index vector with {describe_key(key_value(key))}")
+    def __getitem__(self, key: Any) -> Any:
+        if key == "X" or key == "x":
+            return self.x
+        if key == "Y" or key == "y":
+            return self.y
+        if key == "Z" or key == "z":
+            return self.z
+        return current.vm.vectors.read(self, key)
+
+    def find_method(self, name: str) -> Any:
+        """Return the function that ``vector:name()`` calls, or None."""
+        return current.vm.vectors.methods.get(name)
 
 
 class Buffer:

@@ -10,10 +10,10 @@ from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP
+from clawblox.luau.core.numbers import single
 from clawblox.luau.core.operators import account_text
 from clawblox.luau.core.values import Buffer
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.noise import single
 from clawblox.luau.lib.support.registry import builtin
 
 MAX_SIZE = 1 << 30

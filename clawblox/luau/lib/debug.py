@@ -22,6 +22,7 @@ from clawblox.luau.runtime.chunk import (
     is_continuation,
 )
 from clawblox.luau.runtime.diagnose import Level, charged_levels, describe, stack
+from clawblox.luau.runtime.host import lent_name
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _OPTIONS = "slnaf"
@@ -107,8 +108,8 @@ def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None)
 def _function_level(function: Any) -> Level:
     prototype = find_prototype(function)
     if prototype is None:
-        name = BUILTINS.find_name(function) or ""
-        return Level(name.rpartition(".")[2], None, -1, None)
+        name = BUILTINS.find_name(function) or lent_name(function) or ""
+        return Level(name.replace(":", ".").rpartition(".")[2], None, -1, None)
     return Level(prototype.name, prototype, prototype.line, None)
 
 

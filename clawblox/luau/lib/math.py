@@ -332,16 +332,21 @@ def _int32(value: int) -> int:
 def random(*args: Any) -> float:
     """Return a random fraction, or a random integer up to or between bounds.
 
+    Bounds that are nil count as absent at the end.
+
     Raises:
         RuntimeFault: A bound is not a number, the bounds are in the wrong order, or there are more
             than two.
     """
     generator = current.vm.random
-    if not args:
+    given = len(args)
+    while given and args[given - 1] is None:
+        given -= 1
+    if not given:
         return generator.fraction()
-    if len(args) > 2:
+    if given > 2:
         raise RuntimeFault("wrong number of arguments")
-    if len(args) == 1:
+    if given == 1:
         low, high = 1, _int32(arg.integer(args, 0, "random"))
         if high < 1:
             arg.wrong(0, "random", "interval is empty")

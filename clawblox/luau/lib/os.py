@@ -66,7 +66,10 @@ def _field(table: LuaTable, name: str, default: int | None) -> int:
 
 @builtin("os.date")
 def date(*args: Any) -> Any:
-    """Return a date as text, or as a table (``*t``).
+    """Return a date in UTC as text, or as a table (``*t``).
+
+    The time zone of the machine is no part of the state, so a ``!`` in front only allows times
+    before 1970.
 
     Raises:
         RuntimeFault: The format is not a string, or has an unknown option; or the time is not a
@@ -78,7 +81,7 @@ def date(*args: Any) -> Any:
     form = form.removeprefix("!")
     try:
         seconds = int(stamp)
-        parts = time.gmtime(seconds) if utc else time.localtime(seconds)
+        parts = time.gmtime(seconds)
     except (OverflowError, ValueError, OSError):
         return None
     if seconds < 0 and not utc:

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.core.numbers import divide
-from clawblox.luau.core.operators import make_vector
+from clawblox.luau.core.numbers import divide, single
 from clawblox.luau.core.values import Vector
+from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.noise import single
 from clawblox.luau.lib.support.registry import builtin
 
 CONSTANTS: dict[str, Any] = {

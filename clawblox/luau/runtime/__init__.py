@@ -3,6 +3,7 @@
 - `chunk`: a compiled source, its functions and continuations
 - `suspension`: how running code becomes data
 - `coroutines`: running, suspending and closing coroutines
+- `failed_call`: an error instead of the result of a suspended call
 - `diagnose`: positions, messages and the Luau stack
 - `host`: what a host lends to scripts
 - `measure`: the estimated size of the heap

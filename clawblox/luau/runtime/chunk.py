@@ -32,7 +32,7 @@ UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
 _TEXT_PER_STEP = 2  # characters that Python compiles
-FORMAT = 4  # of snapshots: it must change whenever the same source is lowered differently
+FORMAT = 5  # of snapshots: it must change whenever the same source is lowered differently
 
 
 class Unit:

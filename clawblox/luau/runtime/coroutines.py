@@ -48,12 +48,21 @@ def yield_values(values: tuple[Any, ...]) -> Any:
         Yield: Always, if the coroutine may yield here.
         RuntimeFault: No coroutine runs, or a callback is active in it.
     """
-    vm = current.vm
-    if vm.c_calls > vm.base_c_calls or vm.running is None:
-        if vm.running is None:
-            raise RuntimeFault("attempt to yield from outside a coroutine")
-        raise RuntimeFault("attempt to yield across metamethod/C-call boundary")
+    check_yieldable()
     raise Yield(values)
+
+
+def check_yieldable() -> None:
+    """Check that the running coroutine may yield here.
+
+    Raises:
+        RuntimeFault: No coroutine runs, or a callback is active in it.
+    """
+    vm = current.vm
+    if vm.running is None:
+        raise RuntimeFault("attempt to yield from outside a coroutine")
+    if vm.c_calls > vm.base_c_calls:
+        raise RuntimeFault("attempt to yield across metamethod/C-call boundary")
 
 
 def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[Any, ...]]:

@@ -13,17 +13,19 @@ from typing import Any, NamedTuple
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
-from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value, type_name
+from clawblox.luau.core.operators import shown_type
+from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value
 from clawblox.luau.runtime.chunk import Prototype, Unit, is_generated, locate
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _PYTHON_TYPES = {
     "NoneType": "nil", "bool": "boolean", "float": "number", "str": "string",
     "function": "function", "builtin_function_or_method": "function", "LuaTable": "table",
-    "MetaTable": "table", "SlowTable": "table", "FrozenTable": "table", "Vector": "vector",
+    "MetaTable": "table", "SlowTable": "table", "FrozenTable": "table",
     "Buffer": "buffer", "Coroutine": "thread", "Userdata": "userdata",
 }  # fmt: skip
 BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by their Python code
+RAW_NAMES: set[str] = set()  # of raw functions; messages of Python begin with them
 RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack begins
 _MAX_TRACEBACK = 22
 _MAX_TRACED = 1000  # levels in an error's traceback
@@ -97,6 +99,11 @@ def _translate_type_error(error: TypeError) -> LuaError:
     links = _links(error)
     last = links[-1].tb_frame if links else None
     text = str(error)
+    if last is not None and not is_generated(last.f_code) and not _is_own(last):
+        raise error
+    name, _, complaint = text.partition("() ")
+    if name in RAW_NAMES:
+        return RuntimeFault(f"invalid arguments to '{name}': {complaint}")
     if text.endswith("object is not callable"):
         return (
             RuntimeFault(f"attempt to call a {_named_type(text)} value")
@@ -112,9 +119,14 @@ def _translate_type_error(error: TypeError) -> LuaError:
     raise error
 
 
+def _is_own(frame: FrameType) -> bool:
+    """Return whether a frame is one of this package, whose callees scripts may have chosen."""
+    return str(frame.f_globals.get("__name__")).startswith("clawblox.luau.")
+
+
 def _named_type(text: str) -> str:
     name = text.partition("'")[2].partition("'")[0]
-    return _PYTHON_TYPES.get(name, "userdata")
+    return current.vm.vectors.name if name == "Vector" else _PYTHON_TYPES.get(name, "userdata")
 
 
 def _call_fault(link: TracebackType, text: str) -> LuaError:
@@ -124,7 +136,7 @@ def _call_fault(link: TracebackType, text: str) -> LuaError:
     if site is None or site.method is None or kind != "nil":
         return RuntimeFault(f"attempt to call a {kind} value")
     holder = link.tb_frame.f_locals[site.receiver]
-    return RuntimeFault(f"attempt to call missing method '{site.method}' of {type_name(holder)}")
+    return RuntimeFault(f"attempt to call missing method '{site.method}' of {shown_type(holder)}")
 
 
 def _evaluate(node: python.expr, frame: FrameType) -> Any:

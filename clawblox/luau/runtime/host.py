@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 from clawblox.luau.core.errors import HostError, RuntimeFault
 from clawblox.luau.core.values import (
     Buffer,
+    Function,
     LuaTable,
     NativeFunction,
     Userdata,
@@ -15,7 +17,8 @@ from clawblox.luau.core.values import (
     describe_key,
     key_value,
 )
-from clawblox.luau.runtime.coroutines import yield_values
+from clawblox.luau.runtime.host_value import HostValue
+from clawblox.luau.runtime.raw import make_raw, raw_name, suspend_raw
 from clawblox.luau.runtime.suspension import Yield
 
 
@@ -71,6 +74,8 @@ class HostType:
         methods: Methods by name; each gets the object and the arguments.
         operators: Operators by event, such as ``__add``, ``__lt``, ``__len``, ``__tostring``,
             ``__call``, ``__eq``, ``__concat`` and ``__iter``.
+        missing: The getter of all other members; it gets the object and the key. None refuses
+            them.
     """
 
     def __init__(
@@ -81,11 +86,13 @@ class HostType:
         setters: Mapping[str, Callable[..., Any]] | None = None,
         methods: Mapping[str, Callable[..., Any]] | None = None,
         operators: Mapping[str, Callable[..., Any]] | None = None,
+        missing: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
+        self.missing = missing
         self.properties = dict(properties or {})
         self.setters = dict(setters or {})
-        self.methods = {
+        self.methods: dict[str, Any] = {
             key: HostFunction(f"{name}:{key}", method) for key, method in (methods or {}).items()
         }
         self.meta = LuaTable()
@@ -101,6 +108,10 @@ class HostType:
 
 class HostObject(Userdata):
     """An object of the host.
+
+    ``object.name`` is a property or else a method; ``object:name()`` is a method or else a
+    property. A subclass may replace ``__getitem__``, ``__setitem__`` and `find_method`: they get
+    table keys and Luau values and return such, without conversions, which is the fastest way.
 
     Args:
         host_type: Its type.
@@ -128,6 +139,9 @@ class HostObject(Userdata):
         method = self.host_type.methods.get(key)
         if method is not None:
             return method
+        missing = self.host_type.missing
+        if missing is not None:
+            return to_luau(missing(self, to_python(key_value(key))))
         raise RuntimeFault(self._refusal(key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -135,6 +149,10 @@ class HostObject(Userdata):
         if setter is None:
             raise RuntimeFault(self._refusal(key))
         setter(self, to_python(value))
+
+    def find_method(self, name: str) -> Any:
+        """Return the function that ``object:name()`` calls, or None."""
+        return self.host_type.methods.get(name)
 
     def _refusal(self, key: Any) -> str:
         shown = describe_key(key_value(key))
@@ -146,12 +164,14 @@ class Host:
 
     Attributes:
         functions: The registered functions by name.
-        types: The registered types by name.
+        types: The registered types of objects by name.
+        value_types: The registered types of values by name.
     """
 
     def __init__(self) -> None:
-        self.functions: dict[str, HostFunction] = {}
+        self.functions: dict[str, Function] = {}
         self.types: dict[str, HostType] = {}
+        self.value_types: dict[str, type[HostValue]] = {}
 
     def function(self, name: str) -> Callable[[Callable[..., Any]], HostFunction]:
         """Register a function: ``@host.function("wait")``.
@@ -161,17 +181,62 @@ class Host:
         """
 
         def register(function: Callable[..., Any]) -> HostFunction:
-            return self._add(HostFunction(name, function))
+            made = HostFunction(name, function)
+            self._add(name, made)
+            return made
 
         return register
 
-    def _add(self, function: HostFunction) -> HostFunction:
-        if function.name in self.functions:
+    def raw(self, name: str) -> Callable[[Function], Function]:
+        """Register a plain Python function that scripts call directly: ``@host.raw("spawn")``.
+
+        It gets Luau values and returns Luau results: a bare value for one (``None`` is nil), a
+        tuple for any other number. A `RuntimeFault` it raises is an error of the script, at the
+        script's position, and so is a `LuaError`, as it stands; so are arguments that it does not
+        take. Any other exception is an error of the host, which no ``pcall`` catches. One function
+        may be registered with several hosts.
+
+        Raises:
+            HostError: A function with this name is registered already; or this is no plain
+                function, or is registered under another name.
+        """
+
+        def register(function: Function) -> Function:
+            self._add(name, make_raw(name, function))
+            return function
+
+        return register
+
+    def _add(self, name: str, function: Function) -> None:
+        if name in self.functions:
+            raise HostError(f"{name}: a host function with this name is registered already")
+        self.functions[name] = function
+
+    def value_type(self, cls: type[HostValue]) -> type[HostValue]:
+        """Register a type of values; return it.
+
+        Raises:
+            HostError: Another type with this name is registered already.
+        """
+        if self.value_types.setdefault(cls.type_name, cls) is not cls:
             raise HostError(
-                f"{function.name}: a host function with this name is registered already"
+                f"{cls.type_name}: a type of values with this name is registered already"
             )
-        self.functions[function.name] = function
-        return function
+        return cls
+
+    def make_value(self, name: str, contents: Iterable[Any]) -> HostValue:
+        """Return a value of a registered type with these contents.
+
+        Raises:
+            HostError: No type has this name.
+            TypeError, ValueError: The type refuses the contents.
+        """
+        cls = self.value_types.get(name)
+        if cls is None:
+            raise HostError(f"the host has no type of values {name!r}")
+        made = cls.empty()
+        made.fill(*contents)
+        return made
 
     def type(self, host_type: HostType) -> HostType:
         """Register a type of objects, with its methods and operators; return it.
@@ -181,7 +246,7 @@ class Host:
         """
         self.types[host_type.name] = host_type
         for function in host_type.functions():
-            self._add(function)
+            self._add(function.name, function)
         return host_type
 
     def find_object(self, ident: str) -> HostObject | None:
@@ -203,11 +268,18 @@ def suspend(*values: Any) -> Yield:
         LuaError: The coroutine cannot be suspended here.
         HostError: A value has no Luau form.
     """
-    try:
-        yield_values(tuple(map(to_luau, values)))
-    except Yield as suspension:
-        return suspension
-    raise AssertionError
+    return suspend_raw(*map(to_luau, values))
+
+
+def lent_name(value: Any) -> str | None:
+    """Return what snapshots call a function or object of the host; None for any other value."""
+    if isinstance(value, FunctionType):
+        return raw_name(value)
+    if isinstance(value, HostFunction):
+        return value.name
+    if isinstance(value, HostObject):
+        return f"{value.host_type.name} {value.ident}"
+    return None
 
 
 def to_luau(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import length_hint
 from typing import Any
@@ -41,6 +41,8 @@ class LimitedMachine:
     """
 
     globals: LuaTable
+    roots: dict[str, Any]
+    held: Callable[[], Iterable[Any]]
 
     def __init__(self, steps: int | None, memory_bytes: int | None) -> None:
         self.step_limit = steps
@@ -53,6 +55,7 @@ class LimitedMachine:
         self.running: Coroutine | None = None
         self.chunks: WeakSet[Chunk] = WeakSet()
         self._budget = Budget()
+        self._is_full = False  # memory was refused
         self.steps: Iterator[Any] = batch(0)
         self.allocated = 0
         self._compiling = 0  # bytes that the compiler is using
@@ -71,8 +74,20 @@ class LimitedMachine:
     def renew_steps(self) -> None:
         """Start a call from the host, with all of its steps."""
         self.c_calls = self.base_c_calls = self.depth = 0
-        self._budget.steps_left = self.step_limit
+        self._budget.renew(self.step_limit)
+        self._is_full = False
         self._set_steps(0)
+
+    @property
+    def limit_hit(self) -> str | None:
+        """The limit that the present call, or else the last one, has hit: ``steps`` or ``memory``.
+
+        None if it has hit none. A budget of steps that is used up stays so until the call ends; a
+        script may catch the error of a full heap, free memory and go on.
+        """
+        if self._budget.is_used_up:
+            return "steps"
+        return "memory" if self._is_full else None
 
     def _set_steps(self, size: int) -> None:
         self.steps = batch(size)
@@ -197,10 +212,14 @@ class LimitedMachine:
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
         if self.block_limit is not None and size > self.block_limit:
-            raise OutOfMemory
+            raise self._out_of_memory()
         self._account(size)
         if size >= BYTES_PER_STEP:
             self.charge_work(size // BYTES_PER_STEP)
+
+    def _out_of_memory(self) -> OutOfMemory:
+        self._is_full = True
+        return OutOfMemory()
 
     def hold(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Account for many values on their way to or from a call; return them.
@@ -222,8 +241,8 @@ class LimitedMachine:
     def _measure(self, size: int) -> None:
         assert self.memory_limit is not None
         if size > self.memory_limit:
-            raise OutOfMemory
+            raise self._out_of_memory()
         used = heap_bytes(self, sys._getframe()) + self._compiling
         if used + size > self.memory_limit:
-            raise OutOfMemory
+            raise self._out_of_memory()
         self.allocated = used + size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from types import FrameType, FunctionType
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import Buffer, LuaTable
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
 from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.host_value import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _TABLE_BYTES = 120
@@ -29,6 +31,14 @@ class Measured(Protocol):
         """The table of globals."""
 
     @property
+    def roots(self) -> dict[str, Any]:
+        """The values that the host finds again after a restore."""
+
+    @property
+    def held(self) -> Callable[[], Iterable[Any]]:
+        """Returns the other values that the host holds for scripts."""
+
+    @property
     def running(self) -> Coroutine | None:
         """The running coroutine; None outside any."""
 
@@ -37,7 +47,7 @@ class Measured(Protocol):
 
 
 def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
-    """Return an estimate of the bytes that globals, coroutines and running frames keep alive.
+    """Return an estimate of the bytes that globals, running frames and the host keep alive.
 
     This costs steps.
 
@@ -48,7 +58,7 @@ def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
     """
-    pending: list[Any] = [vm.globals, vm.running]
+    pending: list[Any] = [vm.globals, vm.running, *vm.roots.values(), *vm.held()]
     while frame is not None:
         pending += frame.f_locals.values()
         frame = frame.f_back
@@ -82,7 +92,9 @@ def _size(value: Any, pending: list[Any]) -> int:
         return _TABLE_BYTES + _ENTRY_BYTES * len(value)
     if isinstance(value, FunctionType):
         prototype = find_prototype(value)
-        pending.append(None if prototype is None else prototype.chunk)
+        if prototype is None:
+            return _OBJECT_BYTES  # what a function of the host holds is not the script's
+        pending.append(prototype.chunk)
         for cell in value.__closure__ or ():
             try:
                 pending.append(cell.cell_contents)
@@ -98,6 +110,8 @@ def _size(value: Any, pending: list[Any]) -> int:
         pending.append(value.function)
     elif isinstance(value, WrapFunction):
         pending.append(value.coroutine)
+    elif isinstance(value, HostValue):
+        pending += value.contents()
     elif isinstance(value, (list, tuple)):
         pending += value
         return _OBJECT_BYTES + 8 * len(value)

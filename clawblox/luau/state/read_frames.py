@@ -9,7 +9,7 @@ from typing import Any
 from clawblox.luau.compiler.codegen.variables import Variable
 from clawblox.luau.core import iteration
 from clawblox.luau.core.iteration import FunctionLoop, LoopIterator, SequenceLoop, TableLoop
-from clawblox.luau.core.machine import Frame
+from clawblox.luau.core.machine import Frame, Members
 from clawblox.luau.core.values import LuaTable
 from clawblox.luau.runtime.chunk import Chunk, Prototype, find_prototype
 from clawblox.luau.runtime.host import Host
@@ -26,8 +26,8 @@ class FrameReader(ValueReader):
     would write.
     """
 
-    def __init__(self, host: Host | None) -> None:
-        super().__init__(host)
+    def __init__(self, host: Host | None, vectors: Members) -> None:
+        super().__init__(host, vectors)
         self._boxes: list[tuple[list[Any], Variable]] = []
         self._owners: dict[int, tuple[Chunk, str]] = {}  # the local that a box belongs to
 

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from clawblox.luau.core.errors import SnapshotError
-from clawblox.luau.core.operators import make_vector
+from clawblox.luau.core.machine import Members
 from clawblox.luau.core.values import check_key, flag
+from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.chunk import Chunk, Prototype
 from clawblox.luau.runtime.host import Host
@@ -22,8 +23,9 @@ _UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 class ValueReader:
     """Finds the values that a document names."""
 
-    def __init__(self, host: Host | None) -> None:
+    def __init__(self, host: Host | None, vectors: Members) -> None:
         self._host = host
+        self._functions = {**vectors.functions, **({} if host is None else host.functions)}
         self.chunks: list[Chunk] = []
         self.objects: list[Any] = []
         self.values: list[Any] = []  # the same, with `HIDDEN` for objects that scripts never see
@@ -114,7 +116,7 @@ class ValueReader:
         return self.chunks[whole(chunk)].prototypes[whole(index)]
 
     def _host_function(self, name: str) -> Any:
-        function = None if self._host is None else self._host.functions.get(name)
+        function = self._functions.get(name)
         if function is None:
             raise SnapshotError(f"the host has no function {name!r}")
         return function

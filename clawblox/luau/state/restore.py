@@ -33,6 +33,7 @@ from clawblox.luau.runtime.chunk import (
 )
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import Host, to_python
+from clawblox.luau.runtime.host_value import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
 from clawblox.luau.state.checks import items, position, text, whole
 from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest
@@ -67,7 +68,7 @@ class Loader(FrameReader):
         host: Host | None,
         sources: Mapping[str, str] | None,
     ) -> None:
-        super().__init__(host)
+        super().__init__(host, vm.vectors)
         self._vm = vm
         self._document = document
         self._sources = sources
@@ -193,6 +194,13 @@ class Loader(FrameReader):
     def _make_buffer(self, saved: Json) -> Buffer:
         return Buffer(bytearray(base64.b64decode(text(saved[1]), validate=True)))
 
+    def _make_value(self, saved: Json) -> HostValue:
+        name = text(saved[1])
+        cls = None if self._host is None else self._host.value_types.get(name)
+        if cls is None:
+            raise SnapshotError(f"the host has no type of values {name!r}")
+        return cls.empty()
+
     # Objects: filled
 
     def _fill_table(
@@ -301,6 +309,13 @@ class Loader(FrameReader):
     def _fill_userdata(self, userdata: Userdata, saved: Json) -> None:
         userdata.meta = self.value_of_type(saved, _TABLE_OR_NIL, "table or nil")
 
+    def _fill_value(self, made: HostValue, name: Json, saved: Json) -> None:
+        values = list(map(self.value, items(saved)))
+        try:
+            made.fill(*values)
+        except Exception as error:
+            raise SnapshotError(f"the host refuses the contents of a {name}: {error}") from error
+
     def _keep(self, *_: Json) -> None:
         """Fill nothing: the object is complete already."""
 
@@ -315,6 +330,7 @@ _MAKERS: dict[str, Callable[[Loader, Json], Any]] = {
     "gmatch": lambda _, __: MatchIterator("", ""),
     "string": lambda _, saved: text(saved[1]),
     "userdata": lambda _, __: Userdata(None),
+    "value": Loader._make_value,
     "buffer": Loader._make_buffer,
 }
 _FILLERS: dict[str, Callable[..., None]] = {
@@ -327,6 +343,7 @@ _FILLERS: dict[str, Callable[..., None]] = {
     "gmatch": Loader._fill_matches,
     "string": Loader._keep,
     "userdata": Loader._fill_userdata,
+    "value": Loader._fill_value,
     "buffer": Loader._keep,
 }
 

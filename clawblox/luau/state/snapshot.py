@@ -37,14 +37,26 @@ from clawblox.luau.runtime.chunk import (
 )
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import HostFunction, HostObject
+from clawblox.luau.runtime.host_value import HostValue
+from clawblox.luau.runtime.raw import raw_name
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
 from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest
 
+_NO_CONTENTS = (int, tuple, list, dict, bytes)
+
 
 class Saver:
-    """Writes one document."""
+    """Writes one document.
+
+    Args:
+        vm: The VM.
+
+    Attributes:
+        lent: The host's objects that the document names, each once.
+    """
 
     def __init__(self, vm: WholeMachine) -> None:
+        self.lent: dict[int, HostObject] = {}
         self._vm = vm
         self._numbers: dict[int, int] = {}
         self._found: list[Any] = []
@@ -126,10 +138,15 @@ class Saver:
             return ["v", *(self.value(part) for part in (value.x, value.y, value.z))]
         if kind is HostFunction:
             return ["h", value.name]
-        name = BUILTINS.find_name(value) if kind is FunctionType else None
-        if name is not None:
-            return ["b", name]
+        if kind is FunctionType:
+            name = BUILTINS.find_name(value)
+            if name is not None:
+                return ["b", name]
+            name = raw_name(value)
+            if name is not None:
+                return ["h", name]
         if isinstance(value, HostObject):
+            self.lent[id(value)] = value
             return ["o", value.host_type.name, value.ident]
         return self._inner_value(value)
 
@@ -168,6 +185,8 @@ class Saver:
             return self._table(found)
         if isinstance(found, FunctionType):
             return self._function(found)
+        if isinstance(found, HostValue):
+            return self._host_value(found)
         save = _SAVERS.get(found.__class__)
         if save is None:
             raise SnapshotError(f"{type(found).__name__}: a value of this type cannot be saved")
@@ -190,6 +209,16 @@ class Saver:
 
     def _userdata(self, found: Userdata) -> Json:
         return ["userdata", self.value(found.meta)]
+
+    def _host_value(self, found: HostValue) -> Json:
+        contents = found.contents()
+        for part in contents:
+            if part.__class__ in _NO_CONTENTS:
+                raise SnapshotError(
+                    f"{found.type_name}: its contents have a Python {type(part).__name__}, "
+                    "which is no Luau value"
+                )
+        return ["value", found.type_name, list(map(self.value, contents))]
 
     def _buffer(self, found: Buffer) -> Json:
         return ["buffer", base64.b64encode(found.data).decode("ascii")]

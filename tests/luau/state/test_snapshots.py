@@ -103,8 +103,8 @@ def test_a_world_continues_in_other_processes() -> None:
 
 def test_documents_of_this_version_stay_readable() -> None:
     """A golden document was written when the format got its version; see golden/README.md."""
-    expected = json.loads((GOLDEN / "world-4-rest.json").read_text())
-    document = json.loads((GOLDEN / "world-4.json").read_text())
+    expected = json.loads((GOLDEN / "world-5-rest.json").read_text())
+    document = json.loads((GOLDEN / "world-5.json").read_text())
     vm = VM.restore(document)
     assert vm.snapshot() == document
     assert [list(values) for values in finish(vm, every_time=False)] == expected
@@ -118,15 +118,15 @@ def test_the_same_state_gives_the_same_document() -> None:
         return json.dumps(vm.snapshot())
 
     assert saved() == saved()
-    assert json.loads((GOLDEN / "world-4.json").read_text()) == json.loads(saved())
+    assert json.loads((GOLDEN / "world-5.json").read_text()) == json.loads(saved())
 
 
 def damaged(**changes: Any) -> Any:
-    return {**json.loads((GOLDEN / "world-4.json").read_text()), **changes}
+    return {**json.loads((GOLDEN / "world-5.json").read_text()), **changes}
 
 
 def test_another_version_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="of version 99; this program reads 4"):
+    with pytest.raises(SnapshotError, match="of version 99; this program reads 5"):
         VM.restore(damaged(version=99))
     with pytest.raises(SnapshotError, match="no snapshot of a Luau VM"):
         VM.restore({"format": "something"})

@@ -196,8 +196,8 @@ class ExpressionLowering(OperatorLowering):
             function = f"{holder.text}[{name}]"
         else:
             function = (
-                f"({holder.text}[{name}] if {holder.text}.__class__ is not str "
-                f"else text_field({holder.text}, {name}))"
+                f"({holder.text}[{name}] if isinstance({holder.text}, T) "
+                f"else method({holder.text}, {name}))"
             )
         if any(self.has_call(part) for part in expression.arguments):
             function = self.pin(Value(function, "any"), expression.line).text

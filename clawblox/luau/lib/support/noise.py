@@ -6,7 +6,8 @@ The permutation is the one of Ken Perlin's "Improving Noise" (2002).
 from __future__ import annotations
 
 import math
-import struct
+
+from clawblox.luau.core.numbers import single
 
 _PERMUTATION = (
     151, 160, 137, 91, 90, 15, 131, 13, 201, 95, 96, 53, 194, 233, 7, 225, 140, 36, 103, 30, 69,
@@ -27,16 +28,6 @@ _GRADIENTS = (
     (1, 1, 0), (-1, 1, 0), (1, -1, 0), (-1, -1, 0), (1, 0, 1), (-1, 0, 1), (1, 0, -1), (-1, 0, -1),
     (0, 1, 1), (0, -1, 1), (0, 1, -1), (0, -1, -1), (1, 1, 0), (0, -1, 1), (-1, 1, 0), (0, -1, -1),
 )  # fmt: skip
-_SINGLE = struct.Struct("<f")
-
-
-def single(value: float) -> float:
-    """Round to 32 bits."""
-    try:
-        rounded: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-    return rounded
 
 
 def _fade(t: float) -> float:

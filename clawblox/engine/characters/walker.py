@@ -1,0 +1,258 @@
+"""How one character moves: what it wants, how fast it goes, what it stands on.
+
+`Walker` knows numbers and a `Space`; nothing of instances. Speeds are in studs a second, times in
+ticks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+import attrs
+
+from clawblox.engine.physics import Movement, Space
+
+__all__ = ["Gait", "Walker"]
+
+DT: Final = 1.0 / 60.0
+AIR_CONTROL: Final = 220.0
+"""How fast the horizontal velocity changes in the air, in studs/s²; thrown, also on the ground."""
+REACHED: Final = 0.5
+"""A target is reached within this horizontal distance, in studs."""
+PATIENCE: Final = 8 * 60
+"""After so many ticks a target is given up."""
+JUMP_KEPT: Final = 12
+"""For so many ticks a jump waits for the ground."""
+JUMP_PAUSE: Final = 11
+"""So many ticks lie between two jumps at least: 0.18 s."""
+SUPPORT_REACH: Final = 4.0
+"""How far below its centre a character looks for a floor that carries it, in studs."""
+HALF_HEIGHT: Final = 2.5
+GAP: Final = 0.05
+"""The gap that a character keeps to its floor, in studs."""
+CARRIED: Final = 0.6
+"""Within this gap to a floor that moves, a character goes with it, in studs."""
+CEILING: Final = 1e-4
+"""A rise that is cut by more than this has met a ceiling, in studs."""
+FASTEST: Final = 1e5
+"""No character is faster along an axis, in studs a second."""
+EDGE: Final = 1e6
+"""No character goes further out along an axis, in studs."""
+
+Triple = tuple[float, float, float]
+Pair = tuple[float, float]
+STILL: Final = (0.0, 0.0, 0.0)
+
+
+class Gait(NamedTuple):
+    """What the Humanoid and the world say about the way a character moves."""
+
+    walk_speed: float
+    jump_power: float
+    jump_height: float
+    gravity: float
+
+
+class _Floor(NamedTuple):
+    """A floor that carries a character: how far it moves now, and the gap to it, in studs."""
+
+    number: int
+    shift: Triple
+    gap: float
+
+
+@attrs.define(eq=False)
+class Walker:
+    """The motion of one character.
+
+    Attributes:
+        target: Where it walks to; None for nowhere.
+        target_since: When it began to walk there.
+        direction: Where it walks until told otherwise, as X and Z of length 1 at most.
+        jump_asked: When it was asked for a jump that has not begun; None for never.
+        jumped: When its last jump began; None for never.
+        rising: Its vertical speed.
+        walking: Its horizontal velocity by walking, as X and Z.
+        thrown: Its horizontal velocity by other causes, as X and Z.
+        grounded: Whether it stands on something.
+        sinking: How far the floor that carries it went down without it, in studs; not positive.
+    """
+
+    target: Triple | None = None
+    target_since: int = 0
+    direction: Pair | None = None
+    jump_asked: int | None = None
+    jumped: int | None = None
+    rising: float = 0.0
+    walking: Pair = (0.0, 0.0)
+    thrown: Pair = (0.0, 0.0)
+    grounded: bool = False
+    sinking: float = 0.0
+
+    def halt(self) -> None:
+        """Forget what it wants and how fast it goes, as after a teleport."""
+        self.target = self.direction = self.jump_asked = None
+        self.rising = 0.0
+        self.walking = self.thrown = (0.0, 0.0)
+
+    def throw(self, velocity: Triple) -> None:
+        """Give it a velocity: it falls with it, and slows down on the ground."""
+        x, y, z = velocity
+        self.rising = _limited(y)
+        self.thrown = (_limited(x), _limited(z))
+        self.walking = (0.0, 0.0)
+
+    def steer(self, at: Triple, tick: int) -> bool | None:
+        """End a walk that is over.
+
+        Args:
+            at: Where it is.
+            tick: The current tick.
+
+        Returns:
+            Whether the target is reached; None for a walk that goes on, or none.
+        """
+        if self.target is None:
+            return None
+        if math.hypot(self.target[0] - at[0], self.target[2] - at[2]) <= REACHED:
+            self.target = None
+            return True
+        if tick - self.target_since >= PATIENCE:
+            self.target = None
+            return False
+        return None
+
+    def move(self, space: Space, number: int, gait: Gait, tick: int) -> Movement:
+        """Move its body for one tick.
+
+        Args:
+            space: Where the body is; ready for characters to move.
+            number: The body.
+            gait: How it moves.
+            tick: The current tick.
+        """
+        at = space.position(number)
+        floor = self._find_floor(space, number)
+        push = _find_push(space, number, at, floor)
+        self._fall_or_jump(gait, tick)
+        self._walk(at, gait.walk_speed)
+        is_rising = self.rising > 0.0
+        is_carried = floor is not None and not is_rising
+        rise = self.rising * DT if is_rising or not self.grounded else 0.0
+        if floor is not None and is_carried:
+            rise, self.grounded = self._land_on(floor, rise)
+            rise += self.sinking
+        carried = STILL if floor is None else floor.shift
+        wish = (
+            _inside(at[0], (self.walking[0] + self.thrown[0]) * DT + push[0] + carried[0]),
+            _inside(at[1], rise + max(carried[1], 0.0)),
+            _inside(at[2], (self.walking[1] + self.thrown[1]) * DT + push[1] + carried[2]),
+        )
+        moved = space.move_character(number, wish)
+        self.sinking = min(carried[1], 0.0)
+        self._settle(wish, moved, is_standing=is_carried and self.grounded)
+        return moved
+
+    def _land_on(self, floor: _Floor, fall: float) -> tuple[float, bool]:
+        """Return how far it falls onto a floor that moves, and whether it then stands there.
+
+        Collisions cannot tell: they know where the floor was, not where it goes.
+        """
+        if self.grounded or fall > GAP - floor.gap:
+            return fall, self.grounded
+        return min(GAP - floor.gap, 0.0), True
+
+    def _fall_or_jump(self, gait: Gait, tick: int) -> None:
+        self.rising = _limited(self.rising - gait.gravity * DT)
+        if self.jump_asked is None:
+            return
+        if tick - self.jump_asked >= JUMP_KEPT:
+            self.jump_asked = None
+            return
+        is_rested = self.jumped is None or tick - self.jumped >= JUMP_PAUSE
+        if self.grounded and self.rising <= 0.0 and is_rested:
+            self.jump_asked, self.jumped = None, tick
+            highest = math.sqrt(max(0.0, 2.0 * gait.gravity * gait.jump_height))
+            self.rising = _limited(min(gait.jump_power, highest))
+
+    def _walk(self, at: Triple, speed: float) -> None:
+        wish_x, wish_z = self._walk_wish(at, _limited(speed))
+        x, z = self.walking
+        change = math.hypot(wish_x - x, wish_z - z)
+        most = AIR_CONTROL * DT
+        if not self.grounded and change > most:
+            share = most / change
+            wish_x, wish_z = x + (wish_x - x) * share, z + (wish_z - z) * share
+        self.walking = (wish_x, wish_z)
+
+    def _walk_wish(self, at: Triple, speed: float) -> Pair:
+        """Return the horizontal velocity with which it would like to walk."""
+        if self.target is not None:
+            x, z = self.target[0] - at[0], self.target[2] - at[2]
+            rate = min(speed / math.hypot(x, z), 1.0 / DT)  # never past the target
+            return x * rate, z * rate
+        if self.direction is not None:
+            return self.direction[0] * speed, self.direction[1] * speed
+        return 0.0, 0.0
+
+    def _find_floor(self, space: Space, number: int) -> _Floor | None:
+        """Return the floor that carries it, unless that stands still."""
+        if not (space.moving or self.sinking):
+            return None
+        found = space.queries.support(number, SUPPORT_REACH)
+        if found is None:
+            return None
+        floor, distance = found
+        gap = distance - HALF_HEIGHT
+        shift = space.shift(floor, space.position(floor))
+        if (shift == STILL and not self.sinking) or not (self.grounded or gap <= CARRIED):
+            return None
+        return _Floor(floor, shift, gap)
+
+    def _settle(self, wish: Triple, moved: Movement, *, is_standing: bool) -> None:
+        """Take over what became of a wish."""
+        self.grounded = moved.grounded or is_standing
+        if self.rising > 0.0:
+            if wish[1] > 0.0 and moved.y < wish[1] - CEILING:
+                self.rising = 0.0
+        elif self.grounded:
+            self.rising = 0.0
+        x, z = self.thrown
+        if x or z:
+            speed = math.hypot(x, z)
+            rest = speed - AIR_CONTROL * DT if self.grounded else speed
+            has_met_wall = 2.0 * (moved.x * x + moved.z * z) < wish[0] * x + wish[2] * z
+            share = 0.0 if rest <= 0.0 or has_met_wall else rest / speed
+            self.thrown = (x * share, z * share)
+
+    def document(self) -> list[Any]:
+        """Return what a snapshot holds of it."""
+        return list(attrs.astuple(self))
+
+    @classmethod
+    def restore(cls, document: list[Any]) -> Walker:
+        """Return the walker of a snapshot."""
+        values: list[Any] = [tuple(part) if isinstance(part, list) else part for part in document]
+        return cls(*values)
+
+
+def _find_push(space: Space, number: int, at: Triple, floor: _Floor | None) -> Pair:
+    """Return the largest horizontal shift of the solid parts that move into a character."""
+    best, furthest = (0.0, 0.0), 0.0
+    if space.moving:
+        for other in space.queries.anchored_within(number):
+            if floor is None or other != floor.number:
+                x, _, z = space.shift(other, at)
+                if math.hypot(x, z) > furthest:
+                    best, furthest = (x, z), math.hypot(x, z)
+    return best
+
+
+def _limited(speed: float) -> float:
+    return -FASTEST if speed < -FASTEST else min(speed, FASTEST)
+
+
+def _inside(at: float, wish: float) -> float:
+    """Return as much of a wish along an axis as keeps a character within the edge."""
+    return wish if -EDGE < at + wish < EDGE else 0.0

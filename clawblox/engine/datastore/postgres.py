@@ -1,0 +1,129 @@
+"""Data stores in Postgres; the only module that knows psycopg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+
+from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, Write
+
+__all__ = ["PostgresStore"]
+
+_CONNECT_TIMEOUT_S: Final = 5
+_LOCK_TIMEOUT: Final = "-c lock_timeout=5s"
+_MAX_LIMIT: Final = 2**63 - 1
+_SCHEMA_LOCK: Final = 0x636C6177626C6F78
+_SCORE: Final = (
+    "CASE WHEN jsonb_typeof(value -> 'score') = 'number'"
+    " THEN (value -> 'score')::double precision END"
+)
+_SCHEMA: Final = (
+    # Two worlds that make the table at the same time fail, even with IF NOT EXISTS.
+    f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})",
+    (
+        "CREATE TABLE IF NOT EXISTS data_stores ("
+        "game_id text NOT NULL, store_name text NOT NULL, key text NOT NULL, value jsonb NOT NULL,"
+        " updated_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (game_id, store_name, key))"
+    ),
+    (
+        "CREATE INDEX IF NOT EXISTS data_stores_score"
+        f' ON data_stores (game_id, store_name, ({_SCORE}), key COLLATE "C")'
+    ),
+)
+_READ: Final = (
+    "SELECT value::text FROM data_stores WHERE game_id = %s AND store_name = %s AND key = %s"
+)
+_WRITE: Final = (
+    "INSERT INTO data_stores (game_id, store_name, key, value, updated_at)"
+    " VALUES (%s, %s, %s, %s::jsonb, now()) ON CONFLICT (game_id, store_name, key)"
+    " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+)
+_SORTED: Final = {
+    ascending: (
+        "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
+        f' AND ({_SCORE}) IS NOT NULL ORDER BY ({_SCORE}) {direction}, key COLLATE "C" LIMIT %s'
+    )
+    for ascending, direction in ((True, "ASC"), (False, "DESC"))
+}
+_WITHOUT_NUMBER: Final = (
+    "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
+    f" AND ({_SCORE}) IS NULL AND value -> 'score' IS NOT NULL"
+    ' ORDER BY key COLLATE "C" LIMIT %s'
+)
+
+
+class PostgresStore:
+    """Data stores in a Postgres database, which worlds on several machines may share.
+
+    Args:
+        url: The database, as ``DATABASE_URL`` names it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: psycopg.Connection | None = None
+
+    def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
+        """Answer requests; see `Store.execute`."""
+        try:
+            connection = self._connect()
+            with connection.transaction():
+                return [_answer(connection, game_id, request) for request in requests]
+        except (psycopg.Error, OSError) as error:
+            self.close()
+            raise StoreError(_reason(error)) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> psycopg.Connection:
+        if self._connection is None:
+            connection = psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=_CONNECT_TIMEOUT_S,
+                options=_LOCK_TIMEOUT,
+            )
+            self._connection = connection
+            with connection.transaction():
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+        return self._connection
+
+
+def _answer(connection: psycopg.Connection, game_id: str, request: Request) -> Answer | StoreError:
+    try:
+        with connection.transaction():  # a savepoint: one refused request does not end the others
+            return _carry_out(connection, game_id, request)
+    except psycopg.Error as error:
+        if connection.closed:
+            raise
+        return StoreError(_reason(error))
+
+
+def _carry_out(connection: psycopg.Connection, game_id: str, request: Request) -> Answer:
+    if isinstance(request, Read):
+        row = connection.execute(_READ, (game_id, request.store, request.key)).fetchone()
+        return None if row is None else str(row[0])
+    if isinstance(request, Write):
+        connection.execute(_WRITE, (game_id, request.store, request.key, request.value))
+        return None
+    limit = min(request.limit, _MAX_LIMIT)
+    rows = connection.execute(
+        _SORTED[request.ascending], (game_id, request.store, limit)
+    ).fetchall()
+    if len(rows) < limit:
+        rest = limit - len(rows)
+        rows += connection.execute(_WITHOUT_NUMBER, (game_id, request.store, rest)).fetchall()
+    return [(str(key), str(value)) for key, value in rows]
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of an error's text; details would name the server's own files."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,117 @@
+"""Data stores in a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, Write
+
+__all__ = ["SqliteStore"]
+
+_BUSY_TIMEOUT_S: Final = 5.0
+_MAX_LIMIT: Final = 2**63 - 1
+_SCORE: Final = (
+    "CASE WHEN json_type(value, '$.score') IN ('integer', 'real')"
+    " THEN json_extract(value, '$.score') END"
+)
+_SCHEMA: Final = (
+    "PRAGMA journal_mode = WAL",
+    # In WAL mode a commit is in the operating system's hands when it returns: killing the world
+    # loses nothing. Only a loss of power can lose the last commits, never the file.
+    "PRAGMA synchronous = NORMAL",
+    (
+        "CREATE TABLE IF NOT EXISTS data_stores ("
+        "game_id TEXT NOT NULL, store_name TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
+        " updated_at TEXT NOT NULL, PRIMARY KEY (game_id, store_name, key))"
+    ),
+    (
+        "CREATE INDEX IF NOT EXISTS data_stores_score"
+        f" ON data_stores (game_id, store_name, ({_SCORE}), key)"
+    ),
+)
+_READ: Final = "SELECT value FROM data_stores WHERE game_id = ? AND store_name = ? AND key = ?"
+_WRITE: Final = (
+    "INSERT INTO data_stores VALUES (?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
+    " ON CONFLICT (game_id, store_name, key)"
+    " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+)
+_SORTED: Final = (
+    "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
+    f" AND ({_SCORE}) IS NOT NULL ORDER BY ({_SCORE}) {{direction}}, key LIMIT ?"
+)
+_WITHOUT_NUMBER: Final = (
+    "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
+    f" AND ({_SCORE}) IS NULL AND json_type(value, '$.score') IS NOT NULL ORDER BY key LIMIT ?"
+)
+
+
+class SqliteStore:
+    """Data stores in a SQLite file, which several worlds may share.
+
+    Args:
+        path: The file; it and its directory are made when they are first needed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
+        """Answer requests; see `Store.execute`."""
+        try:
+            connection = self._connect()
+            # A transaction that reads before it writes could fail at the write: another world may
+            # have written in between.
+            connection.execute("BEGIN IMMEDIATE")
+            answers = [_answer(connection, game_id, request) for request in requests]
+            connection.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise StoreError(str(error)) from error
+        return answers
+
+    def close(self) -> None:
+        """Close the file; what was not committed is undone."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            self._connection = connection
+            for statement in _SCHEMA:
+                connection.execute(statement)
+        return self._connection
+
+
+def _answer(connection: sqlite3.Connection, game_id: str, request: Request) -> Answer | StoreError:
+    try:
+        return _carry_out(connection, game_id, request)
+    except (sqlite3.Error, OverflowError) as error:
+        if not connection.in_transaction:
+            raise
+        return StoreError(str(error))
+
+
+def _carry_out(connection: sqlite3.Connection, game_id: str, request: Request) -> Answer:
+    if isinstance(request, Read):
+        row = connection.execute(_READ, (game_id, request.store, request.key)).fetchone()
+        return None if row is None else str(row[0])
+    if isinstance(request, Write):
+        connection.execute(_WRITE, (game_id, request.store, request.key, request.value))
+        return None
+    direction = "ASC" if request.ascending else "DESC"
+    limit = min(request.limit, _MAX_LIMIT)
+    sorted_rows = _SORTED.format(direction=direction)
+    rows = connection.execute(sorted_rows, (game_id, request.store, limit)).fetchall()
+    if len(rows) < limit:
+        rest = limit - len(rows)
+        rows += connection.execute(_WITHOUT_NUMBER, (game_id, request.store, rest)).fetchall()
+    return rows

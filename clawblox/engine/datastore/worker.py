@@ -1,0 +1,95 @@
+"""The thread that talks to a database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Final
+
+from clawblox.engine.datastore.store import Answer, Request, Store, StoreError
+
+__all__ = ["MAX_WAIT_S", "Batch", "Worker"]
+
+MAX_WAIT_S: Final = 1.0
+"""How long a tick waits for the database, in seconds; then its requests fail."""
+
+
+class Batch:
+    """The requests of one tick, on their way to the database and back.
+
+    Args:
+        game_id: The world to which the rows belong.
+        requests: What to read and write.
+    """
+
+    def __init__(self, game_id: str, requests: Sequence[Request]) -> None:
+        self.game_id = game_id
+        self.requests = requests
+        self._answers: list[Answer | StoreError] = []
+        self._done = threading.Event()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the database has answered, or has failed."""
+        return self._done.is_set()
+
+    def carry_out(self, store: Store) -> None:
+        """Ask the database, and keep the answers."""
+        try:
+            self._answers = store.execute(self.game_id, self.requests)
+        except StoreError as error:
+            self._answers = [error] * len(self.requests)
+        except Exception as error:  # noqa: BLE001 - the tick must get an answer
+            self._answers = [StoreError(repr(error))] * len(self.requests)
+        finally:
+            self._done.set()
+
+    def wait(self) -> list[Answer | StoreError]:
+        """Return an answer for each request; wait at most `MAX_WAIT_S`."""
+        if self._done.wait(MAX_WAIT_S):
+            return self._answers
+        return [StoreError(f"no answer within {MAX_WAIT_S:g} s")] * len(self.requests)
+
+
+class Worker:
+    """One thread that carries out batches, one after the other, from the first one on.
+
+    Args:
+        store: The database.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: SimpleQueue[Batch | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._last: Batch | None = None
+
+    def submit(self, game_id: str, requests: Sequence[Request]) -> Batch:
+        """Give requests to the thread, in their order; return at once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="data stores", daemon=True)
+            self._thread.start()
+        self._last = Batch(game_id, requests)
+        self._queue.put(self._last)
+        return self._last
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the last batch is still at the database."""
+        return self._last is not None and not self._last.is_done
+
+    def close(self) -> None:
+        """Carry out what was submitted, close the database and end the thread.
+
+        Waits for the database, which may take seconds.
+        """
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while (batch := self._queue.get()) is not None:
+            batch.carry_out(self._store)
+        self._store.close()

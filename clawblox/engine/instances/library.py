@@ -1,0 +1,32 @@
+"""The global ``Instance``: how scripts make instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.engine.errors import to_text
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.members import text_argument
+from clawblox.engine.instances.model import DataModel
+from clawblox.luau import Host, LuaTable, RuntimeFault
+
+__all__ = ["make_instance_library"]
+
+
+def make_instance_library(host: Host, model: DataModel) -> LuaTable:
+    """Register ``Instance.new`` with a host; return the library."""
+
+    @host.raw("Instance.new")
+    def new(class_name: Any = None, parent: Any = None, *_: Any) -> Any:
+        name = text_argument(class_name, 1, "new")
+        spec = model.classes.find(name)
+        if spec is None or not spec.creatable:
+            raise RuntimeFault(f"Unknown class '{to_text(name)}'")
+        if parent is not None and not isinstance(parent, Instance):
+            raise RuntimeFault("invalid argument #2 to 'new' (Instance expected)")
+        made = model.make(name)
+        if parent is not None:
+            model.set_parent(made, parent)
+        return made
+
+    return LuaTable({"new": new})

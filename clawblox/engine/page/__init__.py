@@ -1,0 +1,20 @@
+"""What people look at: the host page and the renderers, as static files.
+
+The page is served at ``/`` and ``/ui``, everything else here at ``/ui/*``. `docs/engine.md` says
+how a world brings a renderer of its own.
+
+- ``index.html``, ``style.css``, ``*.js``: the host page: feed, panels, chat, GUI overlay, play.
+- ``runtime/``: what a renderer module gets as ``ctx.runtime``.
+- ``starter/``: the renderer of worlds that have none.
+- ``three/``: three.js 0.160.0, unchanged; ``three/SHA256SUMS`` has the digests of its files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+__all__ = ["PAGE_DIR"]
+
+PAGE_DIR: Final = Path(__file__).parent
+"""Directory of the page: ``index.html`` is the answer to ``/`` and ``/ui``."""

@@ -1,0 +1,198 @@
+"""What is kept about each body beside rapier, and how a body is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rapier3d import (
+    ActiveEvents,
+    Collider,
+    ColliderBuilder,
+    ColliderHandle,
+    Group,
+    InteractionGroups,
+    PhysicsWorld,
+    RigidBody,
+    RigidBodyBuilder,
+    RigidBodyHandle,
+    RigidBodyType,
+    SharedShape,
+)
+
+from clawblox.engine.physics.numbers import Triple
+from clawblox.engine.physics.rotations import Quaternion
+from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
+
+
+class Motion(StrEnum):
+    """How a body moves."""
+
+    ANCHORED = "anchored"
+    """Only when it is placed; what it meets is pushed."""
+    DYNAMIC = "dynamic"
+    """By forces and contacts."""
+    CHARACTER = "character"
+    """By `Space.move_character`: an upright capsule, whatever its shape."""
+    FIXED = "fixed"
+    """With the body that it is fixed to, as one rigid body."""
+
+
+ANCHORED = Motion.ANCHORED
+CHARACTER = Motion.CHARACTER
+DYNAMIC = Motion.DYNAMIC
+FIXED = Motion.FIXED
+
+DENSITY = 1.0
+FRICTION = 0.5
+RESTITUTION = 0.0
+"""What rapier takes for a collider that says nothing."""
+
+
+@dataclass(slots=True)
+class Traits:
+    """What a body is, apart from where it is; plain data that a document can hold."""
+
+    motion: Motion
+    shape: Shape
+    solid: bool = True
+    group: int = 0
+    density: float = DENSITY
+    friction: float = FRICTION
+    restitution: float = RESTITUTION
+
+
+@dataclass(slots=True)
+class Body:
+    """A body in rapier: views of its rigid body and its collider, and its traits."""
+
+    number: int
+    traits: Traits
+    body_handle: RigidBodyHandle
+    collider_handle: ColliderHandle
+    rigid: RigidBody
+    collider: Collider
+    fixed_to: int = 0
+    """The body whose rigid body it shares; 0 when it has its own."""
+
+
+def rapier_type(motion: Motion, *, moved: bool = False) -> RigidBodyType:
+    """Return the type of a rigid body; one that was never moved costs rapier less."""
+    if motion is DYNAMIC:
+        return RigidBodyType.DYNAMIC
+    if motion is CHARACTER or moved:
+        return RigidBodyType.KINEMATIC_POSITION_BASED
+    return RigidBodyType.FIXED
+
+
+def body_shape(traits: Traits) -> SharedShape:
+    """Return the shape that collides for a body with these traits."""
+    return capsule() if traits.motion is CHARACTER else collider_shape(traits.shape)
+
+
+def collider_builder(traits: Traits, groups: InteractionGroups) -> ColliderBuilder:
+    """Return a collider to be."""
+    return (
+        Collider.new(body_shape(traits))
+        .density(traits.density)
+        .friction(traits.friction)
+        .restitution(traits.restitution)
+        .sensor(not traits.solid)
+        .collision_groups(groups)
+        .active_events(ActiveEvents.COLLISION_EVENTS)
+    )
+
+
+class GroupTable:
+    """Which of the 32 collision groups collide with which."""
+
+    def __init__(self, masks: list[int] | None = None) -> None:
+        self.masks = masks or [0xFFFFFFFF] * 32
+
+    def interaction(self, group: int) -> InteractionGroups:
+        """Return what rapier tests for a member of a group."""
+        return InteractionGroups(
+            Group.from_bits(1 << group), Group.from_bits(self.masks[group] & 0xFFFFFFFF)
+        )
+
+    def collide(self, first: int, second: int) -> bool:
+        """Return whether members of two groups collide."""
+        return bool(self.masks[first] >> second & 1)
+
+
+class Bodies:
+    """The bodies of a space, and rapier's world that they are in."""
+
+    def __init__(self, world: PhysicsWorld) -> None:
+        self.world = world
+        self.groups = GroupTable()
+        self.by_number: dict[int, Body] = {}
+        self.characters: dict[int, Body] = {}
+        self.fixed: dict[int, Body] = {}
+        """The bodies that are fixed to others."""
+        self.numbers: dict[int, int] = {}
+        """Which body a collider is, by the collider's index."""
+
+    def add(self, number: int, traits: Traits, at: Triple, turn: Quaternion) -> Body:
+        """Add a body with a rigid body of its own."""
+        rigid = RigidBodyBuilder(rapier_type(traits.motion)).position((at, turn))
+        handle = self.world.add_body(rigid)
+        collider = collider_builder(traits, self.groups.interaction(traits.group))
+        return self.admit(number, traits, handle, self.world.add_collider(collider, handle))
+
+    def fix(self, number: int, to: int, traits: Traits, at: Triple, turn: Quaternion) -> Body:
+        """Add a body that is part of another's rigid body, at a place in its space."""
+        root = self.by_number[to]
+        builder = collider_builder(traits, self.groups.interaction(traits.group))
+        handle = self.world.add_collider(builder.position((at, turn)), root.body_handle)
+        return self.admit(number, traits, root.body_handle, handle, to)
+
+    def admit(
+        self,
+        number: int,
+        traits: Traits,
+        body_handle: RigidBodyHandle,
+        collider_handle: ColliderHandle,
+        fixed_to: int = 0,
+    ) -> Body:
+        """Take in a body that rapier has."""
+        rigid, collider = (
+            self.world.rigid_bodies[body_handle],
+            self.world.colliders[collider_handle],
+        )
+        body = Body(number, traits, body_handle, collider_handle, rigid, collider, fixed_to)
+        self.by_number[number] = body
+        self.numbers[collider_handle.index] = number
+        if traits.motion is CHARACTER:
+            self.characters[number] = body
+        elif traits.motion is FIXED:
+            self.fixed[number] = body
+        return body
+
+    def remove(self, number: int) -> list[int]:
+        """Remove a body and those fixed to it; return their numbers."""
+        body = self.by_number[number]
+        removed = [number]
+        if body.traits.motion is FIXED:
+            self.world.remove_collider(body.collider_handle)
+        else:
+            removed += [each.number for each in self.fixed.values() if each.fixed_to == number]
+            self.world.remove_body(body.body_handle)
+        for each in removed:
+            gone = self.by_number.pop(each)
+            del self.numbers[gone.collider_handle.index]
+            self.characters.pop(each, None)
+            self.fixed.pop(each, None)
+        return removed
+
+    def number(self, handle: ColliderHandle) -> int | None:
+        """Return the body of a collider; None when it was removed, its index perhaps taken."""
+        number = self.numbers.get(handle.index)
+        if number is None or self.by_number[number].collider_handle != handle:
+            return None
+        return number
+
+    def goes_with_character(self, number: int) -> bool:
+        """Return whether a body is a character, or fixed to one."""
+        body = self.by_number[number]
+        return (body.fixed_to or number) in self.characters

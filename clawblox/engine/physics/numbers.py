@@ -1,0 +1,38 @@
+"""Tuples of floats that rapier can calculate with."""
+
+from __future__ import annotations
+
+import math
+
+Triple = tuple[float, float, float]
+Rotation = tuple[float, float, float, float, float, float, float, float, float]
+"""A rotation as a matrix, row by row."""
+
+DT = 1.0 / 60.0
+"""The simulated length of a step, in seconds."""
+
+LIMIT = 1e9
+"""What is further from zero than this is taken for this, in studs."""
+
+
+def is_finite(values: Triple) -> bool:
+    """Return whether three numbers are finite."""
+    return math.isfinite(values[0]) and math.isfinite(values[1]) and math.isfinite(values[2])
+
+
+def checked(what: str, values: Triple) -> Triple:
+    """Return three numbers within the limit.
+
+    Raises:
+        ValueError: One is not finite.
+    """
+    x, y, z = values
+    if -LIMIT <= x <= LIMIT and -LIMIT <= y <= LIMIT and -LIMIT <= z <= LIMIT:
+        return values
+    if not is_finite(values):
+        raise ValueError(f"{what} must be finite, got ({x:g}, {y:g}, {z:g})")
+    return _limited(x), _limited(y), _limited(z)
+
+
+def _limited(value: float) -> float:
+    return min(max(value, -LIMIT), LIMIT)

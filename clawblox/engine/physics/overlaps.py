@@ -1,0 +1,63 @@
+"""Which pairs of bodies overlap after a step.
+
+rapier reports the pairs with a dynamic body in them when they begin and end. Among anchored
+bodies and characters it finds none, so each character, and what it carries, is asked about; two
+anchored bodies are never a pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rapier3d import CollisionEvent
+
+from clawblox.engine.physics.bodies import Bodies
+from clawblox.engine.physics.queries import Queries
+
+Pair = tuple[int, int]
+
+CHARACTER_MARGIN = 0.1
+"""By how much a character is larger for touches: it floats 0.05 above its floor."""
+
+
+class Overlaps:
+    """The overlapping pairs of a space, each with the smaller number first."""
+
+    def __init__(self, bodies: Bodies, queries: Queries) -> None:
+        self._bodies = bodies
+        self._queries = queries
+        self.reported: dict[Pair, None] = {}
+        """The pairs that rapier keeps."""
+
+    def current(self) -> list[Pair]:
+        """Return the pairs that overlap since the last step, in order."""
+        bodies = self._bodies
+        pairs = dict(self.reported)
+        carried = [n for n, body in bodies.fixed.items() if body.fixed_to in bodies.characters]
+        for number in (*bodies.characters, *carried):
+            group = bodies.by_number[number].traits.group
+            for other in self._queries.overlapping_body(number, CHARACTER_MARGIN):
+                if bodies.groups.collide(group, bodies.by_number[other].traits.group):
+                    pairs[_in_order(number, other)] = None
+        return sorted(pairs)
+
+    def take(self, events: Iterable[CollisionEvent]) -> None:
+        """Take in what rapier says about a step."""
+        number = self._bodies.number
+        for event in events:
+            first, second = number(event.collider1), number(event.collider2)
+            if first is None or second is None:
+                continue
+            if event.started:
+                self.reported[_in_order(first, second)] = None
+            else:
+                self.reported.pop(_in_order(first, second), None)
+
+    def forget(self, number: int) -> None:
+        """Drop the pairs of a body that is removed."""
+        for pair in [pair for pair in self.reported if number in pair]:
+            del self.reported[pair]
+
+
+def _in_order(first: int, second: int) -> Pair:
+    return (first, second) if first < second else (second, first)

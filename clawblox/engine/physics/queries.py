@@ -1,0 +1,171 @@
+"""Rays and overlaps. `Space.refresh` lets them see what was placed since the last step."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from rapier3d import (
+    Aabb,
+    ColliderHandle,
+    InteractionGroups,
+    QueryFilter,
+    QueryFilterFlags,
+    Ray,
+    RayIntersection,
+    SharedShape,
+)
+
+from clawblox.engine.physics.bodies import CHARACTER, Bodies
+from clawblox.engine.physics.numbers import Rotation, Triple, is_finite
+from clawblox.engine.physics.rotations import NO_TURN, Quaternion, to_quaternion
+from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
+
+
+class Hit(NamedTuple):
+    """Where a ray meets a body: distance in studs, the body's outward normal there."""
+
+    number: int
+    distance: float
+    position: Triple
+    normal: Triple
+
+
+class Queries:
+    """Questions about where bodies are. None of them changes anything."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+
+    def ray(self, origin: Triple, direction: Triple, length: float) -> list[Hit]:
+        """Return everything on a ray, the nearest first; ties by number.
+
+        A body that the ray starts in is met at its far side.
+
+        Args:
+            origin: Where the ray starts.
+            direction: Where it goes; its length does not matter.
+            length: How far it goes, in studs.
+        """
+        norm = math.sqrt(direction[0] ** 2 + direction[1] ** 2 + direction[2] ** 2)
+        if not is_finite(origin) or not 0.0 < norm < math.inf or not length >= 0.0:
+            return []
+        x, y, z = direction[0] / norm, direction[1] / norm, direction[2] / norm
+        met: list[tuple[float, int, RayIntersection]] = []
+        numbers = self._bodies.numbers
+
+        def collect(handle: ColliderHandle, hit: RayIntersection) -> bool:
+            met.append((hit.toi, numbers[handle.index], hit))
+            return True
+
+        pipeline = self._bodies.world.query_pipeline
+        pipeline.intersect_ray(Ray(origin, (x, y, z)), length, False, collect)
+        if not met:
+            return []
+        inside = self.at_point(origin)
+        hits = []
+        for distance, number, hit in sorted(met, key=lambda entry: entry[:2]):
+            a, b, c = hit.normal.to_tuple()
+            if number in inside and a * x + b * y + c * z < 0.0:
+                a, b, c = -a, -b, -c
+            at = (origin[0] + x * distance, origin[1] + y * distance, origin[2] + z * distance)
+            hits.append(Hit(number, distance, at, (a + 0.0, b + 0.0, c + 0.0)))
+        return hits
+
+    def at_point(self, point: Triple) -> list[int]:
+        """Return the bodies that contain a point."""
+        found: list[int] = []
+        numbers = self._bodies.numbers
+
+        def collect(handle: ColliderHandle) -> bool:
+            found.append(numbers[handle.index])
+            return True
+
+        self._bodies.world.query_pipeline.intersect_point(point, collect)
+        return found
+
+    def overlapping(
+        self, shape: Shape, position: Triple, rotation: Rotation | None = None
+    ) -> list[int]:
+        """Return the numbers of the bodies that a shape would overlap, in order."""
+        return self._overlapping(collider_shape(shape), position, to_quaternion(rotation))
+
+    def overlapping_body(self, number: int, margin: float = 0.0) -> list[int]:
+        """Return the numbers of the bodies that a body overlaps, in order.
+
+        Args:
+            number: The body.
+            margin: By how much a character is larger for this, in studs; others are never.
+        """
+        body = self._bodies.by_number[number]
+        traits = body.traits
+        shape = capsule(margin) if traits.motion is CHARACTER else collider_shape(traits.shape)
+        at, turn = body.collider.translation.to_tuple(), body.collider.rotation.to_tuple()
+        return [other for other in self._overlapping(shape, at, turn) if other != number]
+
+    def anchored_within(self, number: int) -> list[int]:
+        """Return the numbers of the solid anchored bodies that a character overlaps, in order."""
+        body = self._bodies.by_number[number]
+        what = QueryFilter(
+            flags=QueryFilterFlags.EXCLUDE_SENSORS | QueryFilterFlags.EXCLUDE_DYNAMIC,
+            groups=self._bodies.groups.interaction(body.traits.group),
+        )
+        at = body.rigid.translation.to_tuple()
+        found = self._overlapping(capsule(), at, NO_TURN, what)
+        return [other for other in found if not self._bodies.goes_with_character(other)]
+
+    def in_bounds(self, minimum: Triple, maximum: Triple) -> list[int]:
+        """Return the numbers of bodies that may be in an upright box, in order."""
+        if not is_finite(minimum) or not is_finite(maximum):
+            return []
+        found: list[int] = []
+        numbers = self._bodies.numbers
+
+        def collect(handle: ColliderHandle) -> bool:
+            found.append(numbers[handle.index])
+            return True
+
+        box = Aabb(minimum, maximum)
+        pipeline = self._bodies.world.query_pipeline
+        pipeline.colliders_with_aabb_intersecting_aabb(box, collect)
+        return sorted(found)
+
+    def support(self, number: int, reach: float) -> tuple[int, float] | None:
+        """Return the nearest solid body straight below a character's centre, and its distance.
+
+        Other characters are not seen.
+
+        Args:
+            number: The character.
+            reach: How far below its centre to look, in studs.
+        """
+        body = self._bodies.by_number[number]
+        groups = self._bodies.groups.interaction(body.traits.group)
+        ray = Ray(body.rigid.translation, (0.0, -1.0, 0.0))
+        hit = self._bodies.world.query_pipeline.cast_ray(ray, reach, True, self._solids(groups))
+        return None if hit is None else (self._bodies.numbers[hit[0].index], hit[1])
+
+    def _solids(self, groups: InteractionGroups) -> QueryFilter:
+        bodies = self._bodies
+
+        def is_no_character(handle: ColliderHandle, _collider: object) -> bool:
+            return not bodies.goes_with_character(bodies.numbers[handle.index])
+
+        return QueryFilter(
+            flags=QueryFilterFlags.EXCLUDE_SENSORS, groups=groups, predicate=is_no_character
+        )
+
+    def _overlapping(
+        self, shape: SharedShape, at: Triple, turn: Quaternion, what: QueryFilter | None = None
+    ) -> list[int]:
+        if not is_finite(at):
+            return []
+        found: list[int] = []
+        numbers = self._bodies.numbers
+
+        def collect(handle: ColliderHandle) -> bool:
+            found.append(numbers[handle.index])
+            return True
+
+        self._bodies.world.query_pipeline.intersect_shape((at, turn), shape, collect, what)
+        return sorted(found)

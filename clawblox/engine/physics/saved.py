@@ -1,0 +1,133 @@
+"""A space as a document: exactly, and as poses, velocities and shapes."""
+
+from __future__ import annotations
+
+import base64
+import platform
+import zlib
+from typing import Any
+
+import rapier3d
+from rapier3d import ColliderHandle, PhysicsWorld, RigidBodyHandle
+
+from clawblox.engine.physics.bodies import Body, Motion, Traits
+from clawblox.engine.physics.rotations import to_matrix
+from clawblox.engine.physics.shapes import Shape
+from clawblox.engine.physics.space import Admission, Space
+
+Json = Any
+
+LIBRARY = f"rapier3d {rapier3d.__version__} {platform.machine()}"
+"""What must be the same for a space to go on exactly."""
+
+
+def space_document(space: Space) -> Json:
+    """Return everything about a space that outlives a tick."""
+    return {
+        "library": LIBRARY,
+        "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
+        "gravity": space.gravity,
+        "characters_push": space.characters_push,
+        "groups": space.group_masks,
+        "bodies": [_body_entry(body) for body in space.bodies.values()],
+        **space.document(),
+        "overlaps": [list(pair) for pair in space.overlaps.reported],
+    }
+
+
+def restore_space(space: Space, document: Json, *, logical: bool = False) -> None:
+    """Let an empty space take over what a document describes.
+
+    Args:
+        space: A new space.
+        document: What `space_document` returned.
+        logical: Build it anew from poses, velocities and shapes. It does not go on exactly: what
+            lay on something may move a little.
+
+    Raises:
+        ValueError: Another version of the library, or another kind of processor, wrote the
+            document, and `logical` is not set.
+    """
+    space.gravity = document["gravity"]
+    space.characters_push = document["characters_push"]
+    space.set_group_masks(document["groups"])
+    if logical:
+        _rebuild(space, document)
+        return
+    if document["library"] != LIBRARY:
+        raise ValueError(
+            f"the physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
+            "on exactly; restore it where it was saved, or from poses and velocities only"
+        )
+    world = PhysicsWorld.restore(zlib.decompress(base64.b64decode(document["bytes"])))
+    space.adopt(world, map(_admission, document["bodies"]), document)
+    pairs = ((first, second) for first, second in document["overlaps"])
+    space.overlaps.reported = dict.fromkeys(pairs)
+
+
+def _body_entry(body: Body) -> Json:
+    traits, rigid, collider = body.traits, body.rigid, body.collider
+    if body.fixed_to:
+        pose = collider.position_wrt_parent
+        assert pose is not None  # a fixed body has a parent
+    else:
+        pose = rigid.position
+    return {
+        "number": body.number,
+        "motion": traits.motion.value,
+        "shape": list(traits.shape),
+        "solid": traits.solid,
+        "group": traits.group,
+        "material": [traits.density, traits.friction, traits.restitution],
+        "handles": [
+            body.body_handle.index,
+            body.body_handle.generation,
+            body.collider_handle.index,
+            body.collider_handle.generation,
+        ],
+        "fixed_to": body.fixed_to,
+        "position": pose.translation.to_tuple(),
+        "rotation": pose.rotation.to_tuple(),
+        "velocity": rigid.linvel.to_tuple(),
+        "angular_velocity": rigid.angvel.to_tuple(),
+    }
+
+
+def _admission(entry: Json) -> Admission:
+    traits = Traits(
+        Motion(entry["motion"]),
+        Shape(*entry["shape"]),
+        entry["solid"],
+        entry["group"],
+        *entry["material"],
+    )
+    index, generation, collider_index, collider_generation = entry["handles"]
+    return (
+        entry["number"],
+        traits,
+        RigidBodyHandle(index, generation),
+        ColliderHandle(collider_index, collider_generation),
+        entry["fixed_to"],
+    )
+
+
+def _rebuild(space: Space, document: Json) -> None:
+    """Build a space anew from poses, velocities and shapes."""
+    targets = {number: (at, turn) for number, at, turn in document["targets"]}
+    for entry in sorted(document["bodies"], key=lambda entry: bool(entry["fixed_to"])):
+        number = entry["number"]
+        at, turn = targets.get(number, (entry["position"], entry["rotation"]))
+        pose = (Shape(*entry["shape"]), tuple(at), to_matrix(tuple(turn)))
+        density, friction, restitution = entry["material"]
+        traits = {
+            "solid": entry["solid"],
+            "group": entry["group"],
+            "density": density,
+            "friction": friction,
+            "restitution": restitution,
+        }
+        if entry["fixed_to"]:
+            space.fix(number, entry["fixed_to"], *pose, **traits)
+        else:
+            space.add(number, *pose, motion=Motion(entry["motion"]), **traits)
+            space.set_velocity(number, tuple(entry["velocity"]), tuple(entry["angular_velocity"]))

@@ -1,0 +1,521 @@
+"""`Space`: the bodies of a world, their motion, and one step of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from rapier3d import (
+    ChannelEventCollector,
+    ColliderHandle,
+    EventHandler,
+    Isometry3,
+    PhysicsWorld,
+    RigidBodyHandle,
+    RigidBodyType,
+    Vec3,
+)
+
+from clawblox.engine.physics.bodies import (
+    ANCHORED,
+    CHARACTER,
+    DENSITY,
+    DYNAMIC,
+    FIXED,
+    FRICTION,
+    RESTITUTION,
+    Bodies,
+    Body,
+    Motion,
+    Traits,
+    body_shape,
+    rapier_type,
+)
+from clawblox.engine.physics.numbers import Rotation, Triple, checked
+from clawblox.engine.physics.overlaps import Overlaps
+from clawblox.engine.physics.queries import Queries
+from clawblox.engine.physics.rotations import NO_TURN, Quaternion, shift, to_matrix, to_quaternion
+from clawblox.engine.physics.shapes import Shape
+from clawblox.engine.physics.walking import Movement, Walking
+
+Json = Any
+Pose = tuple[Triple, Quaternion]
+Admission = tuple[int, Traits, RigidBodyHandle, ColliderHandle, int]
+"""A restored body: its number and traits, where rapier has it, what it is fixed to."""
+
+
+class Space:
+    """The bodies of one world, by number.
+
+    A body that a script moves is placed with `place`: a dynamic body or a character is there at
+    once; an anchored one moves there during the next step and pushes what is in its way. Queries
+    see all of it at once after `refresh`.
+
+    Every length is in studs, every angle in radians; every number must be finite and below 1e9.
+
+    Args:
+        solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
+    """
+
+    def __init__(self, *, solver_iterations: int = 4) -> None:
+        world = PhysicsWorld()
+        world.integration_parameters.num_solver_iterations = solver_iterations
+        self.gravity = 196.2
+        self._bodies = Bodies(world)
+        self._dynamic: dict[int, Body] = {}
+        self._awake: dict[int, None] = {}
+        self._fresh: dict[int, None] = {}
+        self._targets: dict[int, Pose] = {}
+        self._before: dict[int, Pose] = {}
+        self._unseen = False
+        self._untold = False
+        self.queries = Queries(self._bodies)
+        self.overlaps = Overlaps(self._bodies, self.queries)
+        self._walking = Walking(self._bodies)
+        self._use(world)
+
+    def _use(self, world: PhysicsWorld) -> None:
+        world.set_num_threads(1)
+        self._bodies.world = world
+        self._events = ChannelEventCollector()
+        world.event_handler = cast("EventHandler", self._events)
+
+    @property
+    def characters_push(self) -> bool:
+        """Whether characters push the dynamic bodies that they walk against; at first they do."""
+        return self._walking.pushes
+
+    @characters_push.setter
+    def characters_push(self, value: bool) -> None:
+        self._walking.pushes = value
+
+    def document(self) -> Json:
+        """Return what stands beside rapier's own bytes."""
+        return {
+            "dynamic": list(self._dynamic),
+            "awake": list(self._awake),
+            "fresh": list(self._fresh),
+            "targets": [[number, *pose] for number, pose in self._targets.items()],
+            "before": [[number, *pose] for number, pose in self._before.items()],
+            "unseen": self._unseen,
+            "untold": self._untold,
+        }
+
+    def snapshot(self) -> bytes:
+        """Return rapier's own bytes of everything it holds."""
+        return self._bodies.world.snapshot()
+
+    def adopt(self, world: PhysicsWorld, bodies: Iterable[Admission], document: Json) -> None:
+        """Go on with rapier's restored world, its bodies and what `document` returned."""
+        self._use(world)
+        own = self._bodies
+        for body in bodies:
+            own.admit(*body)
+        self._dynamic = {number: own.by_number[number] for number in document["dynamic"]}
+        self._awake = dict.fromkeys(document["awake"])
+        self._fresh = dict.fromkeys(document["fresh"])
+        self._targets = _poses(document["targets"])
+        self._before = _poses(document["before"])
+        self._unseen, self._untold = document["unseen"], document["untold"]
+
+    # bodies
+
+    def add(
+        self,
+        number: int,
+        shape: Shape,
+        position: Triple,
+        rotation: Rotation | None = None,
+        *,
+        motion: Motion = ANCHORED,
+        solid: bool = True,
+        group: int = 0,
+        density: float = DENSITY,
+        friction: float = FRICTION,
+        restitution: float = RESTITUTION,
+    ) -> None:
+        """Add a body. One that is not solid meets nothing, but overlaps are reported.
+
+        Raises:
+            ValueError: A number is not finite, or the shape is unknown.
+        """
+        at = checked("A position", position)
+        turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
+        traits = Traits(motion, shape, solid, group, density, friction, restitution)
+        self._sort_by_motion(self._bodies.add(number, traits, at, turn))
+        self._fresh[number] = None
+        self._unseen = True
+
+    def fix(
+        self,
+        number: int,
+        to: int,
+        shape: Shape,
+        position: Triple,
+        rotation: Rotation | None = None,
+        *,
+        solid: bool = True,
+        group: int = 0,
+        density: float = DENSITY,
+        friction: float = FRICTION,
+        restitution: float = RESTITUTION,
+    ) -> None:
+        """Add a body that goes with another, as one rigid body; it is removed with that.
+
+        Args:
+            number: The new body.
+            to: The other body, which has a rigid body of its own.
+            shape: The shape of the new body.
+            position: Where it is in the space of the other.
+            rotation: How it is turned there.
+            solid: Whether it meets others.
+            group: Its collision group.
+            density: What it adds to the mass; 0 for nothing.
+            friction: Its friction.
+            restitution: How it bounces.
+
+        Raises:
+            ValueError: A number is not finite, or the shape is unknown.
+        """
+        at, turn = checked("A position", position), to_quaternion(rotation)
+        traits = Traits(FIXED, shape, solid, group, density, friction, restitution)
+        self._bodies.fix(number, to, traits, at, turn)
+        self._unseen = True
+
+    def move_fixed(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
+        """Give a fixed body another place in the space of the body that it goes with.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        pose = Isometry3(checked("A position", position), to_quaternion(rotation))
+        self._bodies.by_number[number].collider.position_wrt_parent = pose
+        self._unseen = True
+
+    def _sort_by_motion(self, body: Body) -> None:
+        number, motion = body.number, body.traits.motion
+        self._dynamic.pop(number, None)
+        if motion is DYNAMIC:
+            self._dynamic[number] = body
+            self._awake[number] = None
+
+    def remove(self, number: int) -> None:
+        """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
+        for gone in self._bodies.remove(number):
+            self.overlaps.forget(gone)
+            for kept in (self._dynamic, self._awake, self._fresh, self._targets, self._before):
+                kept.pop(gone, None)
+
+    @property
+    def bodies(self) -> Mapping[int, Body]:
+        """The bodies by number."""
+        return self._bodies.by_number
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._bodies.by_number
+
+    # where bodies are
+
+    def place(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
+        """Put a body somewhere. The rotation of a character is not used.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        body = self._bodies.by_number[number]
+        at = checked("A position", position)
+        motion = body.traits.motion
+        turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
+        if motion is ANCHORED and number not in self._fresh:
+            self._targets[number] = (at, turn)
+            self._untold = True
+            return
+        body.rigid.position = Isometry3(at, turn)
+        self._unseen = True
+        if motion is DYNAMIC:
+            self._awake[number] = None
+
+    def position(self, number: int) -> Triple:
+        """Return where a body that is not fixed is after the last step or placement."""
+        return self._bodies.by_number[number].rigid.translation.to_tuple()
+
+    def moved_bodies(self) -> list[tuple[int, Triple, Rotation | None]]:
+        """Return number and pose of each dynamic body that the last step may have moved."""
+        moved = []
+        for number, body in self._dynamic.items():
+            rigid = body.rigid
+            if rigid.is_sleeping:
+                if number not in self._awake:
+                    continue
+                del self._awake[number]
+            else:
+                self._awake[number] = None
+            turn = to_matrix(rigid.rotation.to_tuple())
+            moved.append((number, rigid.translation.to_tuple(), turn))
+        return moved
+
+    def shift(self, number: int, point: Triple) -> Triple:
+        """Return how far the next step moves an anchored body, at one of its points.
+
+        Args:
+            number: The body.
+            point: A point in the world that moves with the body.
+        """
+        target = self._targets.get(number)
+        if target is None:
+            return (0.0, 0.0, 0.0)
+        at, turn = self._before.get(number) or self._rapier_pose(self._bodies.by_number[number])
+        return shift(point, at, turn, *target)
+
+    @property
+    def moving(self) -> Iterable[int]:
+        """The anchored bodies that the next step moves, in the order in which they were placed."""
+        return self._targets.keys()
+
+    # velocities and forces
+
+    def velocity(self, number: int) -> tuple[Triple, Triple]:
+        """Return the linear (studs/s) and angular (rad/s) velocity of a body."""
+        rigid = self._bodies.by_number[number].rigid
+        return rigid.linvel.to_tuple(), rigid.angvel.to_tuple()
+
+    def set_velocity(
+        self, number: int, linear: Triple | None = None, angular: Triple | None = None
+    ) -> None:
+        """Set what is given of the velocity of a dynamic body; others have none.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        body = self._bodies.by_number[number]
+        if linear is not None:
+            checked("A velocity", linear)
+        if angular is not None:
+            checked("An angular velocity", angular)
+        if body.traits.motion is not DYNAMIC:
+            return
+        if linear is not None:
+            body.rigid.linvel = Vec3(*linear)
+        if angular is not None:
+            body.rigid.angvel = Vec3(*angular)
+        body.rigid.wake_up()
+
+    def root(self, number: int) -> int | None:
+        """Return the body that a body is fixed to, itself if it is free; None without a body."""
+        body = self._bodies.by_number.get(number)
+        return None if body is None else body.fixed_to or number
+
+    def is_dynamic(self, number: int) -> bool:
+        """Return whether forces move a body."""
+        return number in self._dynamic
+
+    def body_mass(self, number: int) -> float:
+        """Return the mass of a dynamic body with all that is fixed to it."""
+        return self._bodies.by_number[number].rigid.mass
+
+    def inertia_times(self, number: int, change: Triple) -> Triple:
+        """Return the angular impulse that changes a body's angular velocity."""
+        rigid = self._bodies.by_number[number].rigid
+        properties = rigid.mass_properties
+        frame = rigid.rotation * properties.principal_inertia_local_frame
+        x, y, z = frame.inverse().transform_vector(change).to_tuple()
+        a, b, c = properties.principal_inertia.to_tuple()
+        impulse: Triple = frame.transform_vector((a * x, b * y, c * z)).to_tuple()
+        return impulse
+
+    def apply_impulse(self, number: int, impulse: Triple, at: Triple | None = None) -> None:
+        """Change the velocity of a dynamic body at once.
+
+        Args:
+            number: The body; nothing happens to one that is not dynamic.
+            impulse: Mass times studs per second.
+            at: The point in the world where it acts; None is the centre of mass.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        body = self._dynamic.get(number)
+        checked("An impulse", impulse)
+        if body is None:
+            return
+        if at is None:
+            body.rigid.apply_impulse(impulse)
+        else:
+            body.rigid.apply_impulse_at_point(impulse, checked("A position", at))
+
+    def apply_angular_impulse(self, number: int, impulse: Triple) -> None:
+        """Change the angular velocity of a dynamic body at once.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        body = self._dynamic.get(number)
+        checked("An impulse", impulse)
+        if body is not None:
+            body.rigid.apply_torque_impulse(impulse)
+
+    # traits
+
+    def set_motion(self, number: int, motion: Motion) -> None:
+        """Anchor a body, or let it go."""
+        body = self._bodies.by_number[number]
+        if body.traits.motion is motion:
+            return
+        self._land(number)
+        body.traits.motion = motion
+        body.rigid.body_type = rapier_type(motion, moved=True)
+        body.collider.shape = body_shape(body.traits)
+        self._sort_by_motion(body)
+        self._unseen = True
+        if motion is DYNAMIC:
+            body.rigid.wake_up()
+
+    def _land(self, number: int) -> None:
+        """Let an anchored body be where it is to be."""
+        self._before.pop(number, None)
+        target = self._targets.pop(number, None)
+        if target is not None:
+            self._bodies.by_number[number].rigid.position = Isometry3(*target)
+
+    def set_shape(self, number: int, shape: Shape) -> None:
+        """Give a body another shape or size.
+
+        Raises:
+            ValueError: The shape is unknown, or a side is not a number.
+        """
+        body = self._bodies.by_number[number]
+        before, body.traits.shape = body.traits.shape, shape
+        try:
+            body.collider.shape = body_shape(body.traits)
+        except ValueError:
+            body.traits.shape = before
+            raise
+        self._unseen = True
+
+    def set_solid(self, number: int, solid: bool) -> None:
+        """Let a body collide, or let everything pass through it."""
+        body = self._bodies.by_number[number]
+        body.traits.solid = solid
+        body.collider.is_sensor = not solid
+
+    def set_group(self, number: int, group: int) -> None:
+        """Put a body into one of the 32 collision groups."""
+        body = self._bodies.by_number[number]
+        body.traits.group = group
+        body.collider.collision_groups = self._bodies.groups.interaction(group)
+
+    def set_material(
+        self,
+        number: int,
+        *,
+        density: float = DENSITY,
+        friction: float = FRICTION,
+        restitution: float = RESTITUTION,
+    ) -> None:
+        """Say what a body is made of."""
+        body = self._bodies.by_number[number]
+        traits = body.traits
+        traits.density, traits.friction, traits.restitution = density, friction, restitution
+        body.collider.density = density
+        body.collider.friction = friction
+        body.collider.restitution = restitution
+
+    @property
+    def group_masks(self) -> list[int]:
+        """For each of the 32 groups the bits of the groups it collides with."""
+        return self._bodies.groups.masks
+
+    def set_group_masks(self, masks: list[int]) -> None:
+        """Say which groups collide.
+
+        Args:
+            masks: For each of the 32 groups a number whose bit N is set when it collides with
+                group N.
+        """
+        self._bodies.groups.masks = list(masks)
+        for body in self._bodies.by_number.values():
+            body.collider.collision_groups = self._bodies.groups.interaction(body.traits.group)
+        self._bodies.world.wake_up_all()
+
+    # time
+
+    def refresh(self) -> None:
+        """Let queries see every body where it is to be after the next step."""
+        if self._untold:
+            for number, target in self._targets.items():
+                body = self._bodies.by_number[number]
+                if number not in self._before:
+                    self._before[number] = self._rapier_pose(body)
+                body.rigid.position = Isometry3(*target)
+            self._untold = False
+            self._unseen = True
+        self._update_queries()
+
+    def prepare(self) -> None:
+        """Let queries see anchored bodies where the next step begins.
+
+        Characters move among them there, because their motion is added to the wish.
+        """
+        if self._before:
+            for number, pose in self._before.items():
+                self._bodies.by_number[number].rigid.position = Isometry3(*pose)
+            self._before.clear()
+            self._untold = self._unseen = True
+        self._update_queries()
+
+    def _update_queries(self) -> None:
+        if self._unseen:
+            self._bodies.world.update_query_pipeline()
+            self._unseen = False
+
+    def move_character(self, number: int, wish: Triple) -> Movement:
+        """Move a character among solid bodies as far as they let it; it arrives with the step.
+
+        Other characters do not stop it.
+
+        Args:
+            number: The character.
+            wish: How far it would like to move in this step, in studs.
+
+        Raises:
+            ValueError: The wish is not finite.
+        """
+        self.prepare()
+        return self._walking.move(number, wish)
+
+    def step(self) -> list[int]:
+        """Advance by 1/60 s.
+
+        Returns:
+            The bodies whose state is no longer finite. rapier has disabled them; remove them.
+        """
+        self.prepare()
+        for number, (at, turn) in self._targets.items():
+            rigid = self._bodies.by_number[number].rigid
+            if rigid.body_type == RigidBodyType.FIXED:
+                rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
+            rigid.set_next_kinematic_translation(at)
+            rigid.set_next_kinematic_rotation(turn)
+        world = self._bodies.world
+        world.gravity = Vec3(0.0, -self.gravity, 0.0)
+        world.step()
+        self._targets.clear()
+        self._fresh.clear()
+        self._untold = False
+        self.overlaps.take(self._events.drain_collision_events())
+        return self._quarantined()
+
+    def _quarantined(self) -> list[int]:
+        quarantine = self._bodies.world.quarantine
+        if quarantine.is_empty():
+            return []
+        lost = {handle.index for handle in quarantine.bodies}
+        return [n for n, body in self._bodies.by_number.items() if body.body_handle.index in lost]
+
+    @staticmethod
+    def _rapier_pose(body: Body) -> Pose:
+        return body.rigid.translation.to_tuple(), body.rigid.rotation.to_tuple()
+
+
+def _poses(entries: Json) -> dict[int, Pose]:
+    return {number: (tuple(at), tuple(turn)) for number, at, turn in entries}

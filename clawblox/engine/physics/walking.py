@@ -1,0 +1,125 @@
+"""The controller that moves characters among solid bodies."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from rapier3d import (
+    CharacterAutostep,
+    CharacterCollision,
+    Collider,
+    ColliderHandle,
+    Isometry3,
+    KinematicCharacterController,
+    QueryFilter,
+    QueryFilterFlags,
+)
+
+from clawblox.engine.physics.bodies import Bodies, Body
+from clawblox.engine.physics.numbers import DT, Triple, checked
+from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
+
+OFFSET = 0.05
+"""The gap a character keeps to what it stands on, in studs."""
+STEP_HEIGHT = 1.0 + OFFSET
+STEP_WIDTH = 0.8
+"""How far ahead of a step its floor is looked for, in studs; less, and the round end of the capsule
+meets the edge of a step as a slope that is too steep."""
+CLIMB_ANGLE = math.radians(45.0)
+SLIDE_ANGLE = math.radians(30.0)
+SNAP = 0.2
+MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
+"""With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
+
+_NEAR = 8.0
+"""Characters further apart than this plus their wish cannot meet in a step."""
+
+
+class Movement(NamedTuple):
+    """What became of a wish to move: studs along each axis, and whether it stands on something."""
+
+    x: float
+    y: float
+    z: float
+    grounded: bool
+
+
+class Walking:
+    """Moves the characters of a space; they pass through each other and through sensors.
+
+    Attributes:
+        pushes: Whether characters push the dynamic bodies that they walk against.
+    """
+
+    def __init__(self, bodies: Bodies) -> None:
+        self.pushes = True
+        self._bodies = bodies
+        self._controller = KinematicCharacterController(
+            up=(0.0, 1.0, 0.0),
+            offset=OFFSET,
+            slide=True,
+            autostep=CharacterAutostep(STEP_HEIGHT, STEP_WIDTH, include_dynamic_bodies=True),
+            max_slope_climb_angle=CLIMB_ANGLE,
+            min_slope_slide_angle=SLIDE_ANGLE,
+            snap_to_ground=SNAP,
+        )
+
+    def move(self, number: int, wish: Triple) -> Movement:
+        """Move a character; see `Space.move_character`."""
+        checked("A movement", wish)
+        world = self._bodies.world
+        body = self._bodies.characters[number]
+        at = body.rigid.translation
+        pose = Isometry3(at)
+        met: list[CharacterCollision] = []
+        what = self._filter(body, at.to_tuple(), wish)
+        moved = self._controller.move_shape(
+            DT,
+            world.rigid_bodies,
+            world.colliders,
+            world.query_pipeline,
+            capsule(),
+            pose,
+            wish,
+            what,
+            met.append,
+        )
+        if met and self.pushes:
+            self._controller.solve_character_collision_impulses(
+                DT,
+                world.rigid_bodies,
+                world.colliders,
+                world.query_pipeline,
+                capsule(),
+                pose,
+                MASS,
+                met,
+                what,
+            )
+        x, y, z = moved.translation.to_tuple()
+        body.rigid.set_next_kinematic_translation((at.x + x, at.y + y, at.z + z))
+        return Movement(x, y, z, moved.grounded)
+
+    def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
+        """Return a filter for solid bodies of groups that the character collides with."""
+        predicate = self._is_no_character if self._is_near_another(body, at, wish) else None
+        return QueryFilter(
+            flags=QueryFilterFlags.EXCLUDE_SENSORS,
+            groups=self._bodies.groups.interaction(body.traits.group),
+            exclude_rigid_body=body.body_handle,
+            predicate=predicate,
+        )
+
+    def _is_near_another(self, body: Body, at: Triple, wish: Triple) -> bool:
+        """Return whether the costly test of single bodies is needed."""
+        reach = _NEAR + abs(wish[0]) + abs(wish[1]) + abs(wish[2])
+        for other in self._bodies.characters.values():
+            if other is not body:
+                x, y, z = other.rigid.translation.to_tuple()
+                if max(abs(x - at[0]), abs(y - at[1]), abs(z - at[2])) < reach:
+                    return True
+        return False
+
+    def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
+        return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])

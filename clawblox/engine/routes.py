@@ -1,0 +1,80 @@
+"""The routes of an engine world for people: what a spectator sees, the page, and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+
+from clawblox.engine.settings import RENDERER_FILES, EngineSettings
+from clawblox.server import Feed, Halted, Json, StaticDirectory, WorldState
+from clawblox.server.payload import encode_json
+
+__all__ = ["make_routes", "renderer_manifest"]
+
+_PAGE: Final = Path(__file__).parent / "page"
+_MANIFEST_VERSION: Final = 1
+_FILES: Final = {"/assets": "assets", "/renderer-files": RENDERER_FILES, "/static": "static"}
+"""The directories of a world whose files are served, by route."""
+
+
+def make_routes(
+    settings: EngineSettings,
+    world: WorldState,
+    spectate: Callable[[], dict[str, Json]],
+) -> list[BaseRoute]:
+    """Return the routes.
+
+    Args:
+        settings: The world's settings.
+        world: What the kit knows of the world.
+        spectate: Returns what a spectator sees now.
+    """
+    page = StaticDirectory(_PAGE)
+    manifest = encode_json(renderer_manifest(settings))
+
+    def state() -> dict[str, Json]:
+        failed = {} if world.failure is None else {"game_status": "failed"}
+        return {**spectate(), **failed}
+
+    async def show_manifest(request: Request) -> Response:
+        return Response(manifest, media_type="application/json")
+
+    async def show_state(request: Request) -> Response:
+        if world.failure is not None:
+            raise Halted(world.failure)
+        return Response(encode_json(state()), media_type="application/json")
+
+    async def show_page(request: Request) -> Response:
+        return await page.get_response("index.html", request.scope)
+
+    return [
+        Route("/renderer/manifest", show_manifest),
+        Route("/spectate", show_state),
+        WebSocketRoute("/spectate/ws", Feed(world, state).serve),
+        Route("/", show_page),
+        Route("/ui", show_page),
+        Mount("/ui", page),
+        *(
+            Mount(route, StaticDirectory(settings.directory / name))
+            for route, name in _FILES.items()
+        ),
+    ]
+
+
+def renderer_manifest(settings: EngineSettings) -> dict[str, Json]:
+    """Return what a page must know to show the world."""
+    renderer = settings.renderer
+    entry = None if renderer.entry is None else f"/renderer-files/{renderer.entry}"
+    return {
+        "schema_version": _MANIFEST_VERSION,
+        "api_version": renderer.api_version,
+        "name": renderer.name,
+        "mode": renderer.mode,
+        "entry_url": entry,
+        "capabilities": list(renderer.capabilities),
+    }

@@ -1,0 +1,103 @@
+"""The program of an engine world: ``python -m clawblox.engine DIR``, with the flags of the kit."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import attrs
+
+from clawblox.engine.datastore.settings import Backend, open_store, read_game_id
+from clawblox.engine.errors import SettingsError
+from clawblox.engine.settings import EngineSettings
+from clawblox.engine.settings import read_settings as read_world
+from clawblox.engine.simulation import EngineSimulation
+from clawblox.engine.world.engine_world import EngineWorld
+from clawblox.luau import run_deep
+from clawblox.server import Settings, StopSignals, read_settings, serve_with
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Serve the world of a directory until SIGTERM or SIGINT.
+
+    The whole event loop runs on a deep thread, so that no call of a script starts one.
+
+    Args:
+        argv: The flags, without the program's name; None takes those of the process.
+
+    Raises:
+        SystemExit: With status 2 if the world's files, a flag or a variable are wrong, else as
+            `clawblox.server.serve` does.
+    """
+    flags = argparse.Namespace()
+    settings = read_settings(argv, os.environ, _make_parser(), flags)
+    with StopSignals() as signals:
+        run_deep(lambda: _serve(flags, settings, signals))
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m clawblox.engine",
+        description="Serve a world made of Luau scripts.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="directory with the world.toml [the current one]",
+    )
+    parser.add_argument(
+        "--datastore",
+        type=Backend,
+        choices=list(Backend),
+        default=Backend.SQLITE,
+        help="where data stores keep their rows [%(default)s]",
+    )
+    parser.add_argument(
+        "--logical-restore",
+        action="store_true",
+        help="restore positions and velocities where the exact state of the physics cannot be "
+        "restored here; the world then goes on a little differently",
+    )
+    return parser
+
+
+def _serve(flags: argparse.Namespace, settings: Settings, signals: StopSignals) -> None:
+    try:
+        world = read_world(flags.directory)
+        simulation = _load(world, flags, settings.port)
+    except (SettingsError, OSError, ValueError) as error:
+        _fail(f"cannot load the world: {error}")
+    _announce(f"Starting {world.name} (max {world.max_players} players)")
+    _announce(f"Script: {world.main}")
+    if settings.resume_path is None:
+        simulation.start()
+    else:
+        settings = attrs.evolve(settings, resume_path=world.directory / settings.resume_path)
+    serve_with(settings, simulation, signals)
+
+
+def _load(world: EngineSettings, flags: argparse.Namespace, port: int) -> EngineSimulation:
+    world = attrs.evolve(world, game_id=read_game_id(world.directory))
+    store = open_store(flags.datastore, world.directory, port)
+    loaded = EngineWorld(world, store=store, logical_restore=flags.logical_restore)
+    return EngineSimulation(world, loaded, _announce)
+
+
+def _announce(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"python -m clawblox.engine: {message}\n")
+    raise SystemExit(2)

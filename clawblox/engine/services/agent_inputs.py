@@ -1,0 +1,181 @@
+"""``AgentInputService``: what agents send, as events and as queues.
+
+An input reaches scripts twice: as ``InputReceived`` in the phase of inputs, and in the queue of its
+player, which ``GetInputs`` empties. What is still in a queue at the end of the tick is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from clawblox.engine.errors import to_luau_text
+from clawblox.engine.gui.clicks import CLICK, find_clicked
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.members import as_list
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.luau import LuaTable
+from clawblox.luau.runtime.host import to_luau
+from clawblox.server import InputError, Json
+
+__all__ = ["AgentInputs", "Effect", "add_agent_inputs", "check_input"]
+
+_CLICK_INPUT: Final = "GuiClick"
+_POSITIONED: Final = ("MoveTo", "Pickup", "Place")
+
+Effect = Callable[[Instance, Json], None]
+"""What an input does besides its event: it gets the player and the data."""
+
+
+def check_input(action: str, data: Json, *, allow_reset: bool) -> None:
+    """Check an input before it is queued.
+
+    Args:
+        action: Its ``type``.
+        data: Its ``data``.
+        allow_reset: Whether the world accepts ``Reset``.
+
+    Raises:
+        InputError: It is malformed, or not allowed; the message is for the agent.
+    """
+    fields = data if isinstance(data, dict) else {}
+    if action in _POSITIONED and not _is_vector(fields.get("position")):
+        raise InputError(f"{action}: data.position must be a finite [x, y, z]")
+    if action == "Throw":
+        if not _is_vector(fields.get("direction")):
+            raise InputError("Throw: data.direction must be a finite [x, y, z]")
+        if fields.get("speed") is not None and not _is_number(fields["speed"]):
+            raise InputError("Throw: data.speed must be a finite number")
+    if action == "Reset" and not allow_reset:
+        raise InputError("Reset is not allowed: set allow_reset in [agent_api] of world.toml")
+
+
+def _is_vector(value: Json) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_number, value))  # noqa: PLR2004, RUF100
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@attrs.define(eq=False)
+class _Input:
+    """An input of this tick.
+
+    Attributes:
+        action: Its ``type``.
+        data: Its ``data``.
+    """
+
+    action: str
+    data: Json
+
+    def entry(self) -> LuaTable:
+        """Return what ``GetInputs`` returns of it."""
+        entry = LuaTable({"type": to_luau_text(self.action)})
+        if self.data is not None:
+            entry["data"] = to_luau(self.data)
+        return entry
+
+
+class AgentInputs:
+    """The inputs that wait for scripts, by player.
+
+    Args:
+        model: The data model.
+
+    Attributes:
+        effects: What inputs do besides their event, by type.
+    """
+
+    def __init__(self, model: DataModel) -> None:
+        self.effects: dict[str, Effect] = {_CLICK_INPUT: click}
+        self._model = model
+        self._arrived: dict[int, list[_Input]] = {}
+        self._queues: dict[int, list[_Input]] = {}
+
+    def add(self, player: Instance, action: str, data: Json) -> None:
+        """Queue an input, which `check_input` has accepted, for the next tick."""
+        made = _Input(action, data)
+        self._arrived.setdefault(player.number, []).append(made)
+        self._queues.setdefault(player.number, []).append(made)
+
+    def remove_player(self, player: Instance) -> None:
+        """Forget the inputs of a player who leaves."""
+        self._arrived.pop(player.number, None)
+        self._queues.pop(player.number, None)
+
+    def process(self) -> None:
+        """Fire ``InputReceived`` for each input, in the order in which the players joined.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        if not self._arrived:
+            return
+        arrived, self._arrived = self._arrived, {}
+        service = self._model.services["AgentInputService"]
+        for player in tuple(self._model.services["Players"].children):
+            for made in arrived.get(player.number, ()):
+                if player.parent is None:  # a handler has removed the player
+                    break
+                service.fire("InputReceived", player, to_luau_text(made.action), to_luau(made.data))
+                effect = self.effects.get(made.action)
+                if effect is not None:
+                    effect(player, made.data)
+
+    def end_tick(self) -> None:
+        """Drop what scripts have not taken."""
+        self._queues.clear()
+
+    def take(self, player: Any) -> list[LuaTable]:
+        """Return the queue of a player as entries, and empty it."""
+        return [made.entry() for made in self._queues.pop(getattr(player, "number", 0), ())]
+
+    def has_pending(self, player: Any) -> bool:
+        """Return whether the queue of a player has inputs."""
+        return getattr(player, "number", 0) in self._queues
+
+    def document(self) -> list[Any]:
+        """Return what a snapshot holds: the inputs that no tick has seen yet."""
+        return [
+            [number, [[made.action, made.data] for made in inputs]]
+            for number, inputs in self._arrived.items()
+        ]
+
+    def restore(self, document: list[Any]) -> None:
+        """Take over the inputs of a snapshot."""
+        for number, inputs in document:
+            self._arrived[number] = [_Input(action, data) for action, data in inputs]
+            self._queues[number] = list(self._arrived[number])
+
+
+def click(player: Instance, data: Json) -> None:
+    """Carry out a ``GuiClick``: fire the event of the element that the player clicks, if any.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    element_id = data.get("element_id") if isinstance(data, dict) else None
+    element = find_clicked(player.read("PlayerGui"), element_id)
+    if element is not None:
+        element.fire(CLICK)
+
+
+def _state(service: Instance) -> AgentInputs:
+    return service.extra  # type: ignore[no-any-return]
+
+
+def add_agent_inputs(classes: ClassTable) -> None:
+    """Give the service its members."""
+    classes.add(
+        "AgentInputService",
+        methods={
+            "GetInputs": lambda service, player: as_list(_state(service).take(player)),
+            "HasPendingInputs": lambda service, player: _state(service).has_pending(player),
+        },
+    )

@@ -1,0 +1,378 @@
+"""``DataStoreService``: rows that outlive the world, as scripts see them.
+
+A request that a script makes in one tick is answered at the start of the next; `UpdateAsync` needs
+one tick more, because it reads and then writes. The tick waits for the database, so what scripts
+see never depends on how fast it is. The database works between the ticks.
+
+A snapshot holds the requests that wait. Those that the database has carried out are saved with
+their answers, so no restored world carries them out again; the others are carried out after the
+restore. Within one world `UpdateAsync` is atomic: its function always gets the value that was
+written last. Between worlds that share rows, the last write wins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from clawblox.engine.datastore.store import Answer, Read, ReadSorted, Request, StoreError, Write
+from clawblox.engine.datastore.worker import Batch, Worker
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.members import text_argument
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.json_text import read_text, to_text, write_text
+from clawblox.engine.slots import Slots
+from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault
+from clawblox.luau.core.values import is_function
+from clawblox.luau.runtime.failed_call import fail_call
+
+__all__ = ["DataStores", "add_data_stores"]
+
+_log = logging.getLogger("clawblox.engine")
+
+_ORDERED: Final = "OrderedDataStore"
+_DEFAULT_LIMIT: Final = 100.0
+_UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
+_LATE: Final = StoreError("the database has not answered an earlier request yet")
+
+
+@attrs.define(eq=False)
+class _Call:
+    """A call of a script that waits for the database.
+
+    Attributes:
+        name: The method, for messages.
+        thread: The thread that waits.
+        request: What the database is asked.
+        ordered: Whether the store is an ordered one.
+        function: What `UpdateAsync` calls with the value it reads; None for other calls.
+    """
+
+    name: str
+    thread: Coroutine
+    request: Request
+    ordered: bool = False
+    function: Any = None
+
+
+class DataStores:
+    """The calls of one world that wait for the database.
+
+    Args:
+        model: The data model.
+        worker: Talks to the database; None if there is none.
+        game_id: The id under which the world's rows are stored.
+
+    Attributes:
+        game_id: The same as the argument; a restore replaces it by that of the snapshot.
+    """
+
+    def __init__(self, model: DataModel, worker: Worker | None, game_id: str) -> None:
+        self.game_id = game_id
+        self._model = model
+        self._worker = worker
+        self._made: list[_Call] = []
+        self._sent: list[_Call] = []
+        self._batch: Batch | None = None
+        self._answers: list[Answer | StoreError] = []
+
+    # Calls of scripts
+
+    def check(self) -> None:
+        """Check that there is a database.
+
+        Raises:
+            RuntimeFault: There is none.
+        """
+        if self._worker is None:
+            raise RuntimeFault(_UNAVAILABLE)
+
+    def call(self, name: str, request: Request, ordered: bool = False, function: Any = None) -> Any:
+        """Let the running thread wait for an answer.
+
+        Raises:
+            Yield: Always, if the thread can wait here.
+            LuaError: It cannot.
+        """
+        thread, suspension = self._model.scheduler.park()
+        self._made.append(_Call(name, thread, request, ordered, function))
+        raise suspension
+
+    def write_value(self, value: Any, ordered: bool) -> str:
+        """Return a value as JSON text.
+
+        Raises:
+            RuntimeFault: It has no JSON form; or an ordered store needs a ``score``.
+        """
+        if ordered and not (isinstance(value, LuaTable) and value.get("score") is not None):
+            raise RuntimeFault("OrderedDataStore value must have a 'score' field")
+        try:
+            return write_text(value, self._charge, strict=True)
+        except ValueError as error:
+            raise RuntimeFault(f"Failed to serialize value to JSON: {error}") from None
+
+    def _charge(self, steps: int) -> None:
+        self._model.scheduler.vm.charge(steps)
+
+    # The phases of a tick
+
+    def submit(self) -> None:
+        """Give the requests of this tick to the database, at the end of the tick."""
+        if not self._made or self._worker is None:
+            return
+        # What UpdateAsync reads must include what was written in the same tick.
+        self._sent = [call for call in self._made if call.function is None]
+        self._sent += [call for call in self._made if call.function is not None]
+        self._made = []
+        requests = [call.request for call in self._sent]
+        if self._worker.is_late:
+            self._answers = [_LATE] * len(requests)
+        else:
+            self._batch = self._worker.submit(self.game_id, requests)
+
+    def deliver(self) -> None:
+        """Answer the calls of the last tick, at the start of this one; wait for the database.
+
+        Raises:
+            WorldHalted: A script fails, also because it does not catch the database's error.
+        """
+        self._settle()
+        calls, answers = self._sent, self._answers
+        self._sent, self._answers = [], []
+        updates = [pair for pair in zip(calls, answers, strict=True) if pair[0].function]
+        others = [pair for pair in zip(calls, answers, strict=True) if not pair[0].function]
+        for call, answer in (*updates, *others):
+            if call.thread.status == "suspended":
+                self._answer(call, answer)
+
+    def _settle(self) -> None:
+        """Wait until the database has answered."""
+        if self._batch is not None:
+            self._answers, self._batch = self._batch.wait(), None
+
+    def _answer(self, call: _Call, answer: Answer | StoreError) -> None:
+        try:
+            value = None if isinstance(answer, StoreError) else self._result(call, answer)
+        except ValueError as error:
+            answer = StoreError(str(error))
+        if isinstance(answer, StoreError):
+            text = f"Database error in {call.name}: {answer}"
+            _log.error("data store %r: %s", call.request.store, text)
+            self._fail(call, RuntimeFault(text))
+        elif call.function is not None:
+            self._update(call, value)
+        else:
+            self._model.scheduler.resume(call.thread, (value,))
+
+    def _latest(self, read: Request, answer: Any) -> Any:
+        """Return the text of a value: as it was read, unless it was written since."""
+        written = [
+            call.request.value
+            for call in self._made
+            if isinstance(call.request, Write)
+            and isinstance(read, Read)
+            and (call.request.store, call.request.key) == (read.store, read.key)
+        ]
+        return written[-1] if written else answer
+
+    def _update(self, call: _Call, old: Any) -> None:
+        """Call the function of `UpdateAsync`; write what it returns, unless that is nil."""
+        assert isinstance(call.request, Read)
+        try:
+            values = self._model.scheduler.vm.call(call.function, old)
+            new = values[0] if values else None
+            value = None if new is None else self.write_value(new, call.ordered)
+        except LuaError as error:
+            self._fail(call, error)
+            return
+        if value is None:
+            self._model.scheduler.resume(call.thread, (None,))
+            return
+        request = Write(call.request.store, call.request.key, value)
+        self._made.append(_Call(call.name, call.thread, request))
+
+    def _fail(self, call: _Call, error: LuaError) -> None:
+        fail_call(call.thread, error)
+        self._model.scheduler.resume(call.thread, ())
+
+    def _result(self, call: _Call, answer: Answer) -> Any:
+        if call.function is not None:
+            answer = self._latest(call.request, answer)
+        if isinstance(call.request, Write):
+            if call.name != "UpdateAsync":
+                return None
+            answer = call.request.value
+        if isinstance(answer, list):
+            return _entries(answer, self._charge)
+        return None if answer is None else read_text(answer, self._charge, sort=True)
+
+    def close(self) -> None:
+        """Carry out what was asked for and close the database; the answers are dropped."""
+        self.submit()
+        if self._worker is not None:
+            self._worker.close()
+
+    # Snapshots
+
+    def document(self, slots: Slots) -> dict[str, Any]:
+        """Return what a snapshot holds: the waiting calls, and the answers to those carried out."""
+        self._settle()
+        return {
+            "game_id": self.game_id,
+            "made": [_call_document(call, slots) for call in self._made],
+            "sent": [_call_document(call, slots) for call in self._sent],
+            "answers": [_answer_document(answer) for answer in self._answers],
+        }
+
+    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+        """Take over the waiting calls of a snapshot.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        self.game_id = document["game_id"]
+        self._made = [_restore_call(each, slots) for each in document["made"]]
+        self._sent = [_restore_call(each, slots) for each in document["sent"]]
+        self._answers = [_restore_answer(each) for each in document["answers"]]
+        if len(self._sent) != len(self._answers):
+            raise ValueError("a request to a data store has no answer")
+        for call in (*self._made, *self._sent):
+            self._model.scheduler.restore_parked(call.thread)
+
+
+def _entries(rows: Sequence[tuple[str, str]], charge: Any) -> LuaTable:
+    entries = LuaTable()
+    for at, (key, text) in enumerate(rows, 1):
+        value = read_text(text, charge, sort=True)
+        shown = key.encode("utf-8", "surrogateescape").decode("latin-1")
+        entries[float(at)] = LuaTable({"key": shown, "value": value})
+    return entries
+
+
+_REQUESTS: Final = {"read": Read, "write": Write, "sorted": ReadSorted}
+
+
+def _call_document(call: _Call, slots: Slots) -> list[Any]:
+    kind = next(name for name, each in _REQUESTS.items() if isinstance(call.request, each))
+    request = [kind, *attrs.astuple(call.request)]
+    return [call.name, slots.put(call.thread), request, call.ordered, slots.put(call.function)]
+
+
+def _restore_call(saved: list[Any], slots: Slots) -> _Call:
+    name, thread, (kind, *fields), ordered, function = saved
+    found = slots.take(thread)
+    if not isinstance(found, Coroutine):
+        raise ValueError("a thread that waits for a data store is missing")
+    return _Call(name, found, _REQUESTS[kind](*fields), ordered, slots.take(function))
+
+
+def _answer_document(answer: Answer | StoreError) -> Any:
+    if isinstance(answer, StoreError):
+        return {"error": str(answer)}
+    return answer if answer is None or isinstance(answer, str) else [list(row) for row in answer]
+
+
+def _restore_answer(saved: Any) -> Answer | StoreError:
+    if isinstance(saved, dict):
+        return StoreError(saved["error"])
+    return [(key, value) for key, value in saved] if isinstance(saved, list) else saved
+
+
+# Members
+
+
+def _state(store: Instance) -> DataStores:
+    return store.model.services["DataStoreService"].extra  # type: ignore[no-any-return]
+
+
+def _open(service: Instance, class_name: str, name: Any, method: str) -> Instance:
+    shown = text_argument(name, 1, method)
+    for child in service.children:
+        if child.spec.name == class_name and child.name == shown:
+            return child
+    made = service.model.make(class_name)
+    made.name = shown
+    made.link(service)
+    return made
+
+
+def get_data_store(service: Instance, name: Any) -> Any:
+    """``GetDataStore(name)``; the same object for the same name."""
+    return _open(service, "DataStore", name, "GetDataStore")
+
+
+def get_ordered_data_store(service: Instance, name: Any) -> Any:
+    """``GetOrderedDataStore(name)``; the same object for the same name."""
+    return _open(service, _ORDERED, name, "GetOrderedDataStore")
+
+
+def _address(store: Instance, key: Any, method: str) -> tuple[str, str]:
+    _state(store).check()
+    try:
+        return to_text(store.name), to_text(text_argument(key, 1, method))
+    except ValueError as error:
+        raise RuntimeFault(f"Database error in {method}: {error}") from None
+
+
+def get_async(store: Instance, key: Any) -> Any:
+    """``GetAsync(key)``; nil if there is no value."""
+    return _state(store).call("GetAsync", Read(*_address(store, key, "GetAsync")))
+
+
+def set_async(store: Instance, key: Any, value: Any) -> Any:
+    """``SetAsync(key, value)``."""
+    address = _address(store, key, "SetAsync")
+    text = _state(store).write_value(value, store.spec.name == _ORDERED)
+    return _state(store).call("SetAsync", Write(*address, text))
+
+
+def remove_async(store: Instance, key: Any) -> Any:
+    """``RemoveAsync(key)``: leaves a null, which reads as nil."""
+    request = Write(*_address(store, key, "RemoveAsync"), "null")
+    return _state(store).call("RemoveAsync", request)
+
+
+def update_async(store: Instance, key: Any, function: Any) -> Any:
+    """``UpdateAsync(key, function)``: writes what the function makes of the value; nil cancels."""
+    address = _address(store, key, "UpdateAsync")
+    if not is_function(function):
+        raise RuntimeFault("invalid argument #2 to 'UpdateAsync' (function expected)")
+    ordered = store.spec.name == _ORDERED
+    return _state(store).call("UpdateAsync", Read(*address), ordered, function)
+
+
+def get_sorted_async(store: Instance, ascending: Any, limit: Any) -> Any:
+    """``GetSortedAsync(ascending, limit)``: an array of ``{key, value}``."""
+    name, _ = _address(store, "", "GetSortedAsync")
+    limit = _DEFAULT_LIMIT if limit is None else limit
+    if limit.__class__ is not float or not limit >= 0:
+        raise RuntimeFault(
+            "invalid argument #2 to 'GetSortedAsync' (number of at least 0 expected)"
+        )
+    request = ReadSorted(name, ascending not in (None, False), int(min(limit, 1e15)))
+    return _state(store).call("GetSortedAsync", request)
+
+
+def add_data_stores(classes: ClassTable) -> None:
+    """Give the service and its stores their members."""
+    classes.add(
+        "DataStoreService",
+        methods={
+            "GetDataStore": get_data_store,
+            "GetOrderedDataStore": get_ordered_data_store,
+        },
+    )
+    classes.add(
+        "GlobalDataStore",
+        methods={
+            "GetAsync": get_async,
+            "SetAsync": set_async,
+            "RemoveAsync": remove_async,
+            "UpdateAsync": update_async,
+        },
+    )
+    classes.add(_ORDERED, methods={"GetSortedAsync": get_sorted_async})

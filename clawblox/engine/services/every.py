@@ -1,0 +1,145 @@
+"""All services of a world, for what runs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
+from clawblox.engine.services.data_stores import DataStores, add_data_stores
+from clawblox.engine.services.debris import DebrisQueue, add_debris
+from clawblox.engine.services.game import Game, add_game
+from clawblox.engine.services.http import add_http
+from clawblox.engine.services.objects import add_objects
+from clawblox.engine.services.physics_groups import CollisionGroups, add_physics_groups
+from clawblox.engine.services.players import Players, add_players
+from clawblox.engine.services.remote_events import RemoteEvents, add_remote_events
+from clawblox.engine.services.run_service import add_run_service
+from clawblox.engine.services.sounds import add_sounds
+from clawblox.engine.services.terrain import (
+    add_terrain,
+    make_terrain,
+    restore_terrain,
+    terrain_document,
+)
+from clawblox.engine.slots import Slots
+
+__all__ = ["Services", "add_services"]
+
+
+def add_services(classes: ClassTable) -> None:
+    """Give all services, and the classes beside them, their members."""
+    for add in (
+        add_agent_inputs,
+        add_data_stores,
+        add_debris,
+        add_game,
+        add_http,
+        add_objects,
+        add_physics_groups,
+        add_players,
+        add_remote_events,
+        add_run_service,
+        add_sounds,
+        add_terrain,
+    ):
+        add(classes)
+
+
+@attrs.frozen
+class Services:
+    """The services with state.
+
+    A new world calls `begin` once its tree is built; a restored one calls `restore` once its tree
+    is filled.
+
+    Attributes:
+        model: The data model.
+        players: Who plays.
+        data_stores: The calls that wait for the database.
+        inputs: What agents have sent.
+        remote_events: What scripts have told spectators.
+        collision_groups: Which parts collide with which.
+        debris: What will be destroyed.
+        game: What scripts do at the end.
+    """
+
+    model: DataModel
+    players: Players
+    data_stores: DataStores
+    inputs: AgentInputs
+    remote_events: RemoteEvents
+    collision_groups: CollisionGroups
+    debris: DebrisQueue
+    game: Game
+
+    @classmethod
+    def make(cls, model: DataModel, players: Players, data_stores: DataStores) -> Services:
+        """Return the services of a world, with what only the world can make."""
+        services = cls(
+            model,
+            players,
+            data_stores,
+            AgentInputs(model),
+            RemoteEvents(model),
+            CollisionGroups(),
+            DebrisQueue(model),
+            Game(model),
+        )
+        services.inputs.effects["RemoteEvent"] = services.remote_events.receive
+        return services
+
+    def begin(self) -> None:
+        """Connect the state with the instances of a new world, and make its ground."""
+        make_terrain(self.model)
+        self._connect()
+
+    def _connect(self) -> None:
+        self.model.game.extra = self.game
+        for name, state in (
+            ("Players", self.players),
+            ("DataStoreService", self.data_stores),
+            ("AgentInputService", self.inputs),
+            ("RemoteEventService", self.remote_events),
+            ("PhysicsService", self.collision_groups),
+            ("Debris", self.debris),
+        ):
+            self.model.services[name].extra = state
+        self.players.service.store("MaxPlayers", float(self.players.max_players))
+
+    def held(self) -> list[Instance]:
+        """Return the instances that a service refers to: some may be outside the tree."""
+        return [*self.players.held(), *self.debris.held()]
+
+    def document(self, slots: Slots) -> dict[str, Any]:
+        """Return what a snapshot holds of the services."""
+        return {
+            "players": self.players.document(slots),
+            "data_stores": self.data_stores.document(slots),
+            "inputs": self.inputs.document(),
+            "remote_events": self.remote_events.document(),
+            "collision_groups": self.collision_groups.document(),
+            "debris": self.debris.document(slots),
+            "at_close": self.game.document(slots),
+            "terrain": terrain_document(self.model),
+        }
+
+    def restore(self, document: Any, slots: Slots) -> None:
+        """Take over the services of a snapshot, and connect them with its instances.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        self._connect()
+        self.players.restore(document["players"], slots)
+        self.data_stores.restore(document["data_stores"], slots)
+        self.inputs.restore(document["inputs"])
+        self.remote_events.restore(document["remote_events"])
+        self.collision_groups.restore(document["collision_groups"])
+        self.debris.restore(document["debris"], slots)
+        self.game.restore(document["at_close"], slots)
+        restore_terrain(self.model, document["terrain"])

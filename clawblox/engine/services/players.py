@@ -1,0 +1,306 @@
+"""``Players``: who plays, who is removed and why, and bots.
+
+Characters are made elsewhere: `spawn` gives a new player one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from clawblox.engine.errors import to_luau_text, to_text
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.members import as_list, text_argument
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.scheduler import TICK_RATE
+from clawblox.engine.slots import Slots
+
+__all__ = ["Players", "Record", "add_players"]
+
+_USER_ID_BITS: Final = (1 << 53) - 1
+_TICKS_BETWEEN_CHECKS: Final = 60
+
+
+@attrs.define(eq=False)
+class Record:
+    """What the engine keeps about a player.
+
+    Attributes:
+        agent_id: The id under which agents and spectators know the player.
+        active_at: The tick of the last input, or of joining.
+        is_bot: Whether scripts have added the player.
+    """
+
+    agent_id: str
+    active_at: int
+    is_bot: bool
+
+
+class Players:
+    """The players of one world, in the order in which they joined.
+
+    Args:
+        model: The data model.
+        max_players: How many players there may be for a bot to join them.
+        afk_timeout_s: Simulation time after which a player without input is removed; 0 means
+            never.
+        spawn: Gives a new player a character, before ``PlayerAdded``.
+        leave: Told of a player who is being removed, after ``PlayerRemoving``.
+        log: Called with each line about a removed player.
+    """
+
+    def __init__(
+        self,
+        model: DataModel,
+        *,
+        max_players: int,
+        afk_timeout_s: float,
+        spawn: Callable[[Instance], None],
+        leave: Callable[[Instance], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self.max_players = max_players
+        self._model = model
+        self._afk_ticks = afk_timeout_s * TICK_RATE
+        self._spawn = spawn
+        self._leave = leave
+        self._log = log
+        self._by_agent: dict[str, Instance] = {}
+        self._kicks: list[tuple[Instance, str]] = []
+        self._bots: list[str] = []
+        self._bots_made = 0
+        self._removed: list[str] = []
+
+    @property
+    def service(self) -> Instance:
+        """The service, whose children are the players."""
+        return self._model.services["Players"]
+
+    def listed(self) -> list[tuple[str, Instance]]:
+        """Return the ids and players in the order in which they joined, bots included."""
+        return list(self._by_agent.items())
+
+    def find(self, agent_id: str) -> Instance | None:
+        """Return the player of an agent, or None."""
+        return self._by_agent.get(agent_id)
+
+    # Joining and leaving
+
+    def add(self, agent_id: str, name: str) -> Instance:
+        """Add the player of an agent; fire ``PlayerAdded`` when the character is there.
+
+        Args:
+            agent_id: The agent's id, a UUID.
+            name: The player's name, as text.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        user_id = uuid.UUID(agent_id).int & _USER_ID_BITS or 1
+        return self._add(agent_id, to_luau_text(name), float(user_id), is_bot=False)
+
+    def _add(self, agent_id: str, name: str, user_id: float, *, is_bot: bool) -> Instance:
+        player = self._model.make("Player")
+        player.name = name
+        player.store("UserId", user_id)
+        player.store("DisplayName", name)
+        gui = self._model.make("PlayerGui")
+        gui.link(player)
+        player.store("PlayerGui", gui)
+        player.extra = Record(agent_id, self._model.scheduler.tick, is_bot)
+        self._by_agent[agent_id] = player
+        with self._model.scheduler.phase("Failed to fire PlayerAdded"):
+            self._model.set_parent(player, self.service)
+            self._spawn(player)
+            self.service.fire("PlayerAdded", player)
+        return player
+
+    def remove(self, agent_id: str) -> None:
+        """Remove a player: ``PlayerRemoving`` fires while everything of the player is still there.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        player = self._by_agent.get(agent_id)
+        if player is None:
+            return
+        with self._model.scheduler.phase("Failed to fire PlayerRemoving"):
+            self.service.fire("PlayerRemoving", player)
+            self._leave(player)
+            character = player.read("Character")
+            if character is not None:
+                self._model.set_parent(character, None)
+            self._model.destroy(player)
+        self._by_agent.pop(agent_id, None)
+
+    def touch(self, agent_id: str) -> None:
+        """Note an input of an agent: the time without input begins anew."""
+        player = self._by_agent.get(agent_id)
+        if player is not None:
+            player.extra.active_at = self._model.scheduler.tick
+
+    def removed(self) -> list[str]:
+        """Return the agents removed since the last call; sessions end with them."""
+        removed, self._removed = self._removed, []
+        return removed
+
+    # The start of a tick
+
+    def begin_tick(self) -> None:
+        """Remove whom scripts have kicked and who is idle; then let bots join.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        kicks, self._kicks = self._kicks, []
+        for player, reason in kicks:
+            self._drop(player, f"[Kick] Removing player {self._shown(player)} - Reason: {reason}")
+        if self._afk_ticks and self._model.scheduler.tick % _TICKS_BETWEEN_CHECKS == 0:
+            self._remove_idle()
+        bots, self._bots = self._bots, []
+        for name in bots:
+            self._add_bot(name)
+
+    @staticmethod
+    def _shown(player: Instance) -> str:
+        return f"{to_text(player.name)} (user_id={int(player.read('UserId'))})"
+
+    def _drop(self, player: Instance, line: str) -> None:
+        record: Record | None = player.extra
+        if record is None or self._by_agent.get(record.agent_id) is not player:
+            return  # kicked twice, or gone already
+        self._log(line)
+        self.remove(record.agent_id)
+        if not record.is_bot:
+            self._removed.append(record.agent_id)
+
+    def _remove_idle(self) -> None:
+        for _, player in self.listed():
+            record: Record = player.extra
+            idle = self._model.scheduler.tick - record.active_at
+            if idle > self._afk_ticks and not record.is_bot:
+                name = to_text(player.name)
+                self._drop(
+                    player, f"[AFK] Kicking player {name} (idle for {idle / TICK_RATE:.1f}s)"
+                )
+
+    def _has_room(self, name: str, expected: int) -> bool:
+        if len(self._by_agent) + expected < self.max_players:
+            return True
+        self._log(f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players")
+        return False
+
+    def _add_bot(self, name: str) -> None:
+        if not self._has_room(name, 0):
+            return
+        self._bots_made += 1
+        self._add(f"bot-{self._bots_made}", name, -float(self._bots_made), is_bot=True)
+
+    # Requests of scripts
+
+    def kick(self, player: Instance, reason: str) -> None:
+        """Remove a player at the start of the next tick; a second request changes nothing.
+
+        Args:
+            player: The player.
+            reason: Why, for the log.
+        """
+        if not any(each is player for each, _ in self._kicks):
+            self._kicks.append((player, reason))
+
+    def add_bot(self, name: str) -> None:
+        """Let a bot join at the start of the next tick.
+
+        Args:
+            name: Its name, a Luau string.
+        """
+        if self._has_room(name, len(self._bots)):
+            self._bots.append(name)
+
+    # Snapshots
+
+    def held(self) -> list[Instance]:
+        """Return the players that wait to be kicked: some may be outside the tree."""
+        return [player for player, _ in self._kicks]
+
+    def document(self, slots: Slots) -> dict[str, Any]:
+        """Return what a snapshot holds of it."""
+        return {
+            "players": [
+                [slots.put(player), *attrs.astuple(player.extra)]
+                for player in self._by_agent.values()
+            ],
+            "kicks": [[slots.put(player), reason] for player, reason in self._kicks],
+            "bots": list(self._bots),
+            "bots_made": self._bots_made,
+        }
+
+    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+        """Take over the players of a snapshot.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        for number, *fields in document["players"]:
+            player = slots.take(number)
+            player.extra = Record(*fields)
+            self._by_agent[player.extra.agent_id] = player
+        self._kicks = [(slots.take(number), reason) for number, reason in document["kicks"]]
+        self._bots = list(document["bots"])
+        self._bots_made = document["bots_made"]
+
+
+# Members
+
+
+def _state(instance: Instance) -> Players:
+    return instance.model.services["Players"].extra  # type: ignore[no-any-return]
+
+
+def get_players(service: Instance) -> Any:
+    """``GetPlayers()``, in the order in which they joined."""
+    return as_list(service.children)
+
+
+def get_player_by_user_id(service: Instance, user_id: Any) -> Any:
+    """``GetPlayerByUserId(id)``."""
+    return next((player for player in service.children if player.read("UserId") == user_id), None)
+
+
+def get_player_from_character(service: Instance, character: Any) -> Any:
+    """``GetPlayerFromCharacter(character)``."""
+    if character is None:
+        return None
+    players = service.children
+    return next((player for player in players if player.read("Character") is character), None)
+
+
+def add_bot(service: Instance, name: Any) -> Any:
+    """``AddBot(name)``: a player that scripts control joins at the start of the next tick."""
+    _state(service).add_bot(text_argument(name, 1, "AddBot"))
+    return ()
+
+
+def kick(player: Instance, message: Any) -> Any:
+    """``Kick(message)``: takes effect at the start of the next tick."""
+    reason = to_text(message) if isinstance(message, str) else ""
+    _state(player).kick(player, reason)
+    return ()
+
+
+def add_players(classes: ClassTable) -> None:
+    """Give the service and its players their members."""
+    classes.add(
+        "Players",
+        methods={
+            "GetPlayers": get_players,
+            "GetPlayerByUserId": get_player_by_user_id,
+            "GetPlayerFromCharacter": get_player_from_character,
+            "AddBot": add_bot,
+        },
+    )
+    classes.add("Player", methods={"Kick": kick})

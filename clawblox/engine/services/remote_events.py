@@ -1,0 +1,200 @@
+"""``RemoteEventService`` and ``RemoteEvent``: what scripts tell spectators and agents.
+
+An event that scripts fire in a tick becomes a recent event, with that tick's number, at its end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from clawblox.engine.errors import to_luau_text, to_text
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
+from clawblox.engine.scheduler import TICK_RATE
+from clawblox.luau import LuaTable, RuntimeFault, Userdata, Vector
+from clawblox.luau.core.operators import shown_type
+from clawblox.luau.runtime.host import to_luau
+from clawblox.server import Json
+
+__all__ = ["RemoteEvents", "add_remote_events", "payload_json"]
+
+_KEPT: Final = 512
+_SHOWN: Final = 128
+_TEXT_PER_STEP: Final = 64
+
+
+def payload_json(value: Any, charge: Callable[[int], None], depth: int = MAX_DEPTH) -> Json:
+    """Return a Luau value as the payload of an event.
+
+    A table without holes is an array, the empty one too; any other is an object with text keys.
+
+    Args:
+        value: The value.
+        charge: Takes steps for the entries of tables.
+        depth: How deep tables may nest.
+
+    Raises:
+        RuntimeFault: Tables are nested too deeply.
+        LuaError: The script has used up its steps.
+    """
+    if value is None or value.__class__ is bool:
+        return value
+    if value.__class__ is float:
+        if not math.isfinite(value):
+            return None
+        return int(value) if value.is_integer() and abs(value) <= 1 << 53 else value
+    if isinstance(value, str):
+        charge(len(value) // _TEXT_PER_STEP)
+        return to_text(value)
+    if isinstance(value, Vector):
+        return [payload_json(part, charge) for part in (value.x, value.y, value.z)]
+    if isinstance(value, LuaTable):
+        return _table_json(value, charge, depth)
+    if isinstance(value, Userdata):
+        return _userdata_json(value, charge)
+    return None
+
+
+def _table_json(table: LuaTable, charge: Callable[[int], None], depth: int) -> Json:
+    if depth == 0:
+        raise RuntimeFault(f"the payload of an event is nested more than {MAX_DEPTH} deep")
+    charge(len(table))
+    if len(table) == (array_length(table) or 0):
+        items = (table.get(float(at)) for at in range(1, len(table) + 1))
+        return [payload_json(item, charge, depth - 1) for item in items]
+    fields = ((key_text(key), value) for key, value in table.items())
+    return {
+        to_text(name): payload_json(value, charge, depth - 1)
+        for name, value in fields
+        if name is not None
+    }
+
+
+def _userdata_json(value: Any, charge: Callable[[int], None]) -> Json:
+    kind = shown_type(value)
+    if kind == "Color3":
+        return [payload_json(value[part], charge) for part in "RGB"]
+    if kind == "CFrame":
+        numbers = [payload_json(part, charge) for part in value.contents()[1:]]
+        rotation = [numbers[0:3], numbers[3:6], numbers[6:9]]
+        return {"position": payload_json(value["Position"], charge), "rotation": rotation}
+    return "[userdata]"
+
+
+class RemoteEvents:
+    """The events of one world.
+
+    Args:
+        model: The data model.
+    """
+
+    def __init__(self, model: DataModel) -> None:
+        self._model = model
+        self._fired: deque[list[Json]] = deque(maxlen=_KEPT)
+        self._recent: deque[dict[str, Json]] = deque(maxlen=_KEPT)
+        self._published = 0
+
+    def fire(self, name: Any, payload: Any, *, reliable: bool) -> None:
+        """Fire an event; its name is trimmed, and an event without a name is ignored.
+
+        Raises:
+            RuntimeFault: The payload is nested too deeply.
+        """
+        shown = to_text(name).strip() if isinstance(name, str) else ""
+        if shown:
+            if len(self._fired) == _KEPT:
+                self._published += 1  # it leaves before anyone could see it
+            charge = self._model.scheduler.vm.charge
+            self._fired.append([shown, reliable, payload_json(payload, charge)])
+
+    def publish(self) -> None:
+        """Make the events of this tick recent events, at its end."""
+        tick = self._model.scheduler.tick
+        for name, reliable, payload in self._fired:
+            self._published += 1
+            self._recent.append(
+                {
+                    "id": self._published,
+                    "tick": tick,
+                    "server_time_ms": tick * 1000 // TICK_RATE,
+                    "name": name,
+                    "reliable": reliable,
+                    "payload": payload,
+                }
+            )
+        self._fired.clear()
+
+    def latest(self) -> list[dict[str, Json]]:
+        """Return the last recent events, oldest first, as observations hold them."""
+        return list(islice(self._recent, max(0, len(self._recent) - _SHOWN), None))
+
+    def receive(self, player: Instance, data: Json) -> None:
+        """Fire ``OnServerEvent`` of a RemoteEvent that a client names.
+
+        Args:
+            player: Who sent it.
+            data: ``name`` of a RemoteEvent below ReplicatedStorage, and ``payload``. Other data
+                is ignored.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        name = data.get("name") if isinstance(data, dict) else None
+        if not isinstance(name, str):
+            return
+        shown = to_luau_text(name)
+        for found in self._model.services["ReplicatedStorage"].descendants():
+            if found.spec.name == "RemoteEvent" and found.name == shown:
+                found.fire("OnServerEvent", player, to_luau(data.get("payload")))
+                return
+
+    def document(self) -> dict[str, Json]:
+        """Return what a snapshot holds of it."""
+        return {
+            "fired": [list(each) for each in self._fired],
+            "recent": list(self._recent),
+            "published": self._published,
+        }
+
+    def restore(self, document: dict[str, Json]) -> None:
+        """Take over the events of a snapshot."""
+        self._fired.extend(document["fired"])
+        self._recent.extend(document["recent"])
+        self._published = document["published"]
+
+
+def _state(instance: Instance) -> RemoteEvents:
+    return instance.model.services["RemoteEventService"].extra  # type: ignore[no-any-return]
+
+
+def _fire_all(service: Instance, name: Any, payload: Any) -> Any:
+    _state(service).fire(name, payload, reliable=True)
+    return ()
+
+
+def _fire_all_unreliable(service: Instance, name: Any, payload: Any) -> Any:
+    _state(service).fire(name, payload, reliable=False)
+    return ()
+
+
+def _fire_own(event: Instance, payload: Any) -> Any:
+    _state(event).fire(event.name, payload, reliable=True)
+    return ()
+
+
+def add_remote_events(classes: ClassTable) -> None:
+    """Give the service and RemoteEvent their members."""
+    classes.add(
+        "RemoteEventService",
+        methods={
+            "FireAllClients": _fire_all,
+            "FireAllClientsUnreliable": _fire_all_unreliable,
+        },
+    )
+    classes.add("RemoteEvent", methods={"FireAllClients": _fire_own})

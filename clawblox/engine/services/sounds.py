@@ -1,0 +1,143 @@
+"""``Sound``: sounds as data for spectators; the engine plays nothing and knows no lengths.
+
+A sound that plays goes on until a script stops it. Its position in time follows from the tick in
+which it began, so it costs nothing while it plays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from clawblox.engine.errors import to_text
+from clawblox.engine.instances.attributes import attribute_json
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.scheduler import TICK_RATE
+
+__all__ = ["add_sounds", "spectate_sounds"]
+
+_SINCE: Final = "PlayingSince"
+"""Key of `Instance.props`: the tick in which a sound that plays began or went on."""
+_BEGAN: Final = "PlayedTo"
+"""Key of `Instance.props`: how far it had played then, in seconds."""
+
+Json = Any
+
+
+def time_position(sound: Instance) -> float:
+    """Return how far a sound has played, in seconds of the sound."""
+    since = sound.props.get(_SINCE)
+    began: float = sound.props.get(_BEGAN, 0.0)
+    if since is None:
+        return began
+    ticks: float = sound.model.scheduler.tick - since
+    return began + ticks / TICK_RATE * float(sound.read("PlaybackSpeed"))
+
+
+def _begin(sound: Instance, position: float) -> None:
+    sound.props[_BEGAN] = position
+    if sound.read("Playing"):
+        sound.props[_SINCE] = float(sound.model.scheduler.tick)
+    else:
+        sound.props.pop(_SINCE, None)
+
+
+def set_playing(sound: Instance, playing: bool) -> None:
+    """Let a sound play on from where it is, or pause it."""
+    if playing == sound.read("Playing"):
+        return
+    position = time_position(sound)
+    sound.store("Playing", playing)
+    _begin(sound, position)
+    sound.tell_changed("Playing")
+    sound.fire("Played" if playing else "Paused", sound.read("SoundId"))
+
+
+def set_time_position(sound: Instance, position: float) -> None:
+    """Let a sound go on at another position."""
+    _begin(sound, position)
+    sound.tell_changed("TimePosition")
+
+
+def set_playback_speed(sound: Instance, speed: float) -> None:
+    """Let a sound go on at another speed."""
+    position = time_position(sound)
+    if sound.store("PlaybackSpeed", speed):
+        _begin(sound, position)
+        sound.tell_changed("PlaybackSpeed")
+
+
+def play(sound: Instance) -> Any:
+    """``Play()``: from the beginning."""
+    was_playing = sound.read("Playing")
+    sound.store("Playing", True)
+    _begin(sound, 0.0)
+    if not was_playing:
+        sound.tell_changed("Playing")
+    sound.fire("Played", sound.read("SoundId"))
+    return ()
+
+
+def stop(sound: Instance) -> Any:
+    """``Stop()``: the next ``Play`` or ``Resume`` begins at the beginning."""
+    was_playing = sound.read("Playing")
+    sound.store("Playing", False)
+    _begin(sound, 0.0)
+    if was_playing:
+        sound.tell_changed("Playing")
+        sound.fire("Stopped", sound.read("SoundId"))
+    return ()
+
+
+def pause(sound: Instance) -> Any:
+    """``Pause()``."""
+    set_playing(sound, False)
+    return ()
+
+
+def resume(sound: Instance) -> Any:
+    """``Resume()``: from where it was paused."""
+    set_playing(sound, True)
+    return ()
+
+
+def spectate_sounds(root: Instance) -> list[dict[str, Json]]:
+    """Return the sounds that play below an instance, in the order of the tree.
+
+    Each has the id of its parent, which is an entity for a sound in a part.
+    """
+    return [
+        {
+            "id": found.number,
+            "name": to_text(found.name),
+            "parent_id": found.parent.number,
+            "sound_id": to_text(found.read("SoundId")),
+            "volume": attribute_json(found.read("Volume")),
+            "playback_speed": attribute_json(found.read("PlaybackSpeed")),
+            "looped": found.read("Looped"),
+            "time_position": round(time_position(found), 2),
+            "roll_off_min_distance": attribute_json(found.read("RollOffMinDistance")),
+            "roll_off_max_distance": attribute_json(found.read("RollOffMaxDistance")),
+        }
+        for found in root.descendants()
+        if found.spec.name == "Sound" and found.parent is not None and found.read("Playing")
+    ]
+
+
+def add_sounds(classes: ClassTable) -> None:
+    """Give sounds their members."""
+    classes.add(
+        "Sound",
+        methods={"Play": play, "Stop": stop, "Pause": pause, "Resume": resume},
+        getters={
+            "TimePosition": time_position,
+            "IsPlaying": lambda sound: sound.read("Playing"),
+            "IsPaused": lambda sound: not sound.read("Playing"),
+            "TimeLength": lambda sound: 0.0,
+        },
+        setters={
+            "Playing": set_playing,
+            "TimePosition": set_time_position,
+            "PlaybackSpeed": set_playback_speed,
+        },
+    )

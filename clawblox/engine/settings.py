@@ -1,0 +1,304 @@
+"""The ``world.toml`` of an engine world: what its keys mean, their defaults, and its files.
+
+Unknown keys are ignored, because worlds carry keys for other programs. A wrong value is an error
+that names the file, the key and the value.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from clawblox.engine.errors import SettingsError
+
+__all__ = [
+    "CONFIG_NAME",
+    "RENDERER_FILES",
+    "SCRIPT_SUFFIXES",
+    "EngineSettings",
+    "RendererSettings",
+    "read_settings",
+    "read_skill",
+]
+
+CONFIG_NAME: Final = "world.toml"
+SCRIPT_SUFFIXES: Final = (".lua", ".luau")
+RENDERER_FILES: Final = "renderer"
+"""Directory of the files of a renderer, within the world's directory."""
+
+_log = logging.getLogger("clawblox.engine")
+_T = TypeVar("_T")
+
+
+@attrs.frozen
+class RendererSettings:
+    """How a browser shows the world: ``[renderer]``.
+
+    Attributes:
+        name: A name for people.
+        mode: ``module`` for a renderer of the world's own, ``default`` for the engine's.
+        api_version: Version of the interface that its module is written for.
+        entry: Its module, a path below ``renderer/``; None if there is none.
+        capabilities: What it says it can do.
+    """
+
+    name: str = "World Renderer"
+    mode: str = "module"
+    api_version: int = 1
+    entry: str | None = None
+    capabilities: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class EngineSettings:
+    """The settings of one world.
+
+    Attributes:
+        directory: The directory of the world.
+        name: The name of the world.
+        main: The path of the main script below the directory.
+        tree: The path of the script tree below the directory, which may be absent.
+        skill: The path of the document for agents below the directory, which may be absent.
+        max_players: How many players may be in the world at a time.
+        afk_timeout_s: Simulation time after which a player without input is removed; 0 means
+            never.
+        observation_radius: How far players see, in studs.
+        speech_is_near: Whether only players within ``hearing_radius`` hear a chat message.
+        hearing_radius: How far a message is heard then, in studs.
+        player_object_physics: Whether characters push unanchored parts.
+        solver_iterations: Iterations of the physics solver in each step.
+        allow_reset: Whether agents may send ``Reset``.
+        steps_per_tick: The steps that scripts may take in one tick.
+        memory_bytes: The size of the heap of the scripts above which allocating fails.
+        game_id: Names the world's rows in a DataStore.
+        tables: What ``world.toml`` says of how the world goes on, for its content hash: defaults
+            are filled in, and names, files, renderers and budgets are left out.
+        renderer: How a browser shows the world.
+    """
+
+    directory: Path
+    name: str = "world"
+    main: str = "main.lua"
+    tree: str = "scripts"
+    skill: str = "API.md"
+    max_players: int = 8
+    afk_timeout_s: float = 300.0
+    observation_radius: float = 100.0
+    speech_is_near: bool = False
+    hearing_radius: float = 30.0
+    player_object_physics: bool = True
+    solver_iterations: int = 4
+    allow_reset: bool = False
+    steps_per_tick: int = 20_000_000
+    memory_bytes: int = 512 << 20
+    game_id: str = "local"
+    tables: Mapping[str, Any] = attrs.field(factory=dict)
+    renderer: RendererSettings = RendererSettings()
+
+
+def read_settings(directory: Path) -> EngineSettings:
+    """Read the ``world.toml`` of a directory.
+
+    Raises:
+        SettingsError: The file, the main script or the script tree is missing, or a value is wrong.
+    """
+    directory = directory.resolve()
+    table = _Table(_parse(directory), directory)
+    scripts, clawblox = table.below("scripts"), table.below("clawblox")
+    observation, speech = table.below("observation"), table.below("speech")
+    rules: dict[str, Any] = {
+        "max_players": table.count("max_players", 8),
+        "afk_timeout_s": float(table.get("afk_timeout", 300, _is_not_negative, "0 or more")),
+        "observation_radius": observation.positive("radius", 100),
+        "speech_is_near": speech.choice("mode", "global", "proximity") == "proximity",
+        "hearing_radius": speech.positive("hearing_radius", 30),
+        "allow_reset": table.below("agent_api").flag("allow_reset", default=False),
+        "player_object_physics": clawblox.flag("player_object_physics", default=True),
+        "solver_iterations": clawblox.below("physics").get(
+            "solver_iterations", 4, _is_number_of_iterations, "a whole number from 1 to 32"
+        ),
+    }
+    return EngineSettings(
+        directory=directory,
+        name=table.get("name", "", _is_filled, "a non-empty string"),
+        main=_find_main(scripts),
+        tree=_find_tree(scripts),
+        skill=scripts.path("skill", "API.md"),
+        steps_per_tick=clawblox.count("steps_per_tick", 20_000_000),
+        memory_bytes=clawblox.count("memory_mib", 512) << 20,
+        tables=rules,
+        renderer=_read_renderer(table.below("renderer")),
+        **rules,
+    )
+
+
+def read_skill(settings: EngineSettings) -> str | None:
+    """Return the document for agents; None if there is none.
+
+    Raises:
+        SettingsError: It cannot be read.
+    """
+    path = settings.directory / settings.skill
+    return _read(path).decode(errors="replace") if path.is_file() else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_not_negative(value: Any) -> bool:
+    return _is_number(value) and value >= 0
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+def _is_number_of_iterations(value: Any) -> bool:
+    return _is_count(value) and value <= 32  # noqa: PLR2004, RUF100 - named where it is used
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_path(value: Any) -> bool:
+    """Return whether a value is the path of a file below a directory."""
+    return (
+        isinstance(value, str)
+        and "\0" not in value
+        and not PurePosixPath(value).is_absolute()
+        and not {"", ".", ".."} & set(value.split("/"))
+    )
+
+
+class _Table:
+    """A table of the file.
+
+    Args:
+        values: Its keys and values.
+        directory: The world's directory.
+        name: Its dotted name; empty for the whole file.
+    """
+
+    def __init__(self, values: dict[str, Any], directory: Path, name: str = "") -> None:
+        self.values = values
+        self.directory = directory
+        self._name = name
+
+    def refuse(self, key: str, complaint: str) -> None:
+        """Raise the error of one key."""
+        dotted = f"{self._name}.{key}".removeprefix(".")
+        found = f", not {self.values[key]!r}" if key in self.values else ": it is missing"
+        raise SettingsError(f"{self.directory / CONFIG_NAME}: {dotted} {complaint}{found}")
+
+    def below(self, key: str) -> _Table:
+        """Return the table of a key, an empty one if it is missing."""
+        values: dict[str, Any] = self.get(key, {}, lambda value: isinstance(value, dict), "a table")
+        return _Table(values, self.directory, f"{self._name}.{key}".removeprefix("."))
+
+    def get(self, key: str, default: _T, is_right: Callable[[Any], bool], expected: str) -> _T:
+        """Return the value of a key."""
+        value: _T = self.values.get(key, default)
+        if not is_right(value):
+            self.refuse(key, f"must be {expected}")
+        return value
+
+    def count(self, key: str, default: int) -> int:
+        """Return the value of a key that is a number of things."""
+        return self.get(key, default, _is_count, "a whole number above 0")
+
+    def positive(self, key: str, default: float) -> float:
+        """Return the value of a key that is a positive number."""
+        return float(self.get(key, default, _is_positive, "a finite number above 0"))
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return the value of a key that is true or false."""
+        return self.get(key, default, lambda value: isinstance(value, bool), "true or false")
+
+    def choice(self, key: str, *words: str) -> str:
+        """Return the value of a key that is one of some words, the first of them if missing."""
+        return self.get(key, words[0], lambda value: value in words, f"one of {', '.join(words)}")
+
+    def path(self, key: str, default: str) -> str:
+        """Return the value of a key that is a path below the world's directory."""
+        return self.get(
+            key, default, _is_path, "a path below the world's directory, without '.' and '..'"
+        )
+
+
+def _parse(directory: Path) -> dict[str, Any]:
+    if not directory.is_dir():
+        raise SettingsError(f"{directory}: there is no such directory")
+    path = directory / CONFIG_NAME
+    try:
+        return tomllib.loads(_read(path).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, SettingsError):
+            raise
+        raise SettingsError(f"{path}: not TOML: {error}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _find_main(scripts: _Table) -> str:
+    main = scripts.path("main", "main.lua")
+    if "main" not in scripts.values and not (scripts.directory / main).is_file():
+        other = "main.luau"
+        main = other if (scripts.directory / other).is_file() else main
+    if not main.endswith(SCRIPT_SUFFIXES):
+        scripts.refuse("main", "must end in .lua or .luau")
+    if not (scripts.directory / main).is_file():
+        raise SettingsError(f"scripts.main points to missing file: {scripts.directory / main}")
+    return main
+
+
+def _find_tree(scripts: _Table) -> str:
+    tree = scripts.path("tree", "scripts")
+    if "tree" in scripts.values and not (scripts.directory / tree).is_dir():
+        raise SettingsError(f"scripts.tree points to missing directory: {scripts.directory / tree}")
+    return tree
+
+
+def _read_renderer(table: _Table) -> RendererSettings:
+    usual = RendererSettings()
+    return RendererSettings(
+        name=table.get("name", usual.name, lambda value: isinstance(value, str), "a string"),
+        mode=table.choice("mode", "module", "default"),
+        api_version=table.count("api_version", usual.api_version),
+        entry=_find_entry(table),
+        capabilities=tuple(table.get("capabilities", [], _is_list_of_text, "a list of strings")),
+    )
+
+
+def _is_list_of_text(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(member, str) for member in value)
+
+
+def _find_entry(table: _Table) -> str | None:
+    entry = table.values.get("entry")
+    if entry is None or (_is_path(entry) and (table.directory / RENDERER_FILES / entry).is_file()):
+        return entry
+    _log.warning(
+        "%s: renderer.entry must be a file below %s/, not %r: the engine's own renderer shows the"
+        " world",
+        table.directory / CONFIG_NAME,
+        RENDERER_FILES,
+        entry,
+    )
+    return None

@@ -1,0 +1,178 @@
+"""An engine world as the server kit runs it: the same calls, with its errors in the kit's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from clawblox.engine.errors import WorldHalted
+from clawblox.engine.routes import make_routes
+from clawblox.engine.settings import EngineSettings, read_skill
+from clawblox.server import Halted, Json, Simulation, WorldState
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+__all__ = ["EngineSimulation", "World"]
+
+FORMAT: Final = "clawblox-engine-v1"
+
+
+class World(Protocol):
+    """What an engine world offers to its server; each call happens between two ticks."""
+
+    @property
+    def time(self) -> float:
+        """Simulation time in seconds."""
+
+    def content_hash(self) -> str:
+        """Return a digest of the rules and the scripts."""
+
+    def start(self) -> None:
+        """Make the world and run its main script; either this or `restore` is called first."""
+
+    def restore(self, state: Json) -> None:
+        """Take over what `snapshot` returned, or raise ValueError."""
+
+    def reseed(self, seed: int) -> None:
+        """Begin the random numbers anew."""
+
+    def join(self, agent_id: str, name: str) -> None:
+        """Add a player."""
+
+    def leave(self, agent_id: str) -> None:
+        """Remove a player."""
+
+    def act(self, agent_id: str, action: str, data: Json) -> None:
+        """Queue an input for the next tick, or raise InputError."""
+
+    def step(self) -> None:
+        """Run one tick."""
+
+    def removed(self) -> Sequence[str]:
+        """Return the agents that the last tick removed."""
+
+    def audience(self, agent_id: str) -> Sequence[str] | None:
+        """Return the agents that hear what this one says now; None for everyone."""
+
+    def observe(self, agent_id: str) -> Mapping[str, Json]:
+        """Return what an agent sees."""
+
+    def spectate(self) -> dict[str, Json]:
+        """Return what spectators see."""
+
+    def snapshot(self) -> Json:
+        """Return the whole state as JSON values."""
+
+
+class EngineSimulation(Simulation):
+    """An engine world, with its document for agents and its routes.
+
+    Args:
+        settings: The world's settings.
+        world: The world, neither started nor restored.
+        announce: Called with each line that tells where to look.
+    """
+
+    format = FORMAT
+    tick_rate = 60.0
+    has_observation_header = False
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        world: World,
+        announce: Callable[[str], None],
+    ) -> None:
+        self.max_agents = settings.max_players
+        self._settings = settings
+        self._world = world
+        self._announce = announce
+        self._api_doc = read_skill(settings)
+        self._failure: WorldHalted | None = None
+
+    @property
+    def api_doc(self) -> str | None:
+        """The document that ``scripts.skill`` names."""
+        return self._api_doc
+
+    @property
+    def time(self) -> float:
+        """Simulation time in seconds."""
+        return self._world.time
+
+    def content_hash(self) -> str:
+        """Return a digest of the rules and the scripts."""
+        return self._world.content_hash()
+
+    def start(self) -> None:
+        """Run the main script. If it fails, the world halts at its first call."""
+        try:
+            self._world.start()
+        except WorldHalted as error:
+            self._failure = error
+
+    def restore(self, state: Json) -> None:
+        """Take over a state."""
+        self._world.restore(state)
+
+    def reseed(self, seed: int) -> None:
+        """Begin the random numbers anew."""
+        self._world.reseed(seed)
+
+    def join(self, agent_id: str, name: str) -> None:
+        """Add a player."""
+        with self._running():
+            self._world.join(agent_id, name)
+
+    def leave(self, agent_id: str) -> None:
+        """Remove a player."""
+        with self._running():
+            self._world.leave(agent_id)
+
+    def act(self, agent_id: str, action: str, data: Json) -> None:
+        """Queue an input for the next tick."""
+        with self._running():
+            self._world.act(agent_id, action, data)
+
+    def step(self) -> None:
+        """Run one tick."""
+        with self._running():
+            self._world.step()
+
+    def removed(self) -> Sequence[str]:
+        """Return the agents that the last tick removed."""
+        return self._world.removed()
+
+    def audience(self, agent_id: str) -> Sequence[str] | None:
+        """Return the agents that hear what this one says now; None for everyone."""
+        return self._world.audience(agent_id)
+
+    def observe(self, agent_id: str) -> Mapping[str, Json]:
+        """Return what an agent sees."""
+        with self._running():
+            return self._world.observe(agent_id)
+
+    def snapshot(self) -> Json:
+        """Return the whole state."""
+        return self._world.snapshot()
+
+    def routes(self, world: WorldState) -> Sequence[BaseRoute]:
+        """Return the routes for people: what a spectator sees, the page and the world's files."""
+        return make_routes(self._settings, world, self._world.spectate)
+
+    def serving(self, url: str) -> None:
+        """Tell where to look."""
+        self._announce(f"Server running on {url.replace('//127.0.0.1:', '//localhost:')}")
+        self._announce(f"Spectator frontend: {url}/")
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Let an error of a script stop the world with the text that agents get."""
+        try:
+            if self._failure is not None:
+                raise self._failure
+            yield
+        except WorldHalted as error:
+            raise Halted(str(error)) from error

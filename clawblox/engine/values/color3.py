@@ -1,0 +1,119 @@
+"""``Color3``: a colour as red, green and blue from 0 to 1."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from clawblox.engine.values.functions import (
+    Check,
+    Functions,
+    checked,
+    instance_check,
+    number,
+    optional,
+    string,
+)
+from clawblox.engine.values.singles import singles
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
+from clawblox.luau import RuntimeFault
+
+METHODS: Functions = {}
+CONSTRUCTORS: Functions = {}
+
+_HEX = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+
+
+class Color3(Value):
+    """A colour; its parts are 32-bit floats from 0 to 1 already."""
+
+    __slots__ = ("b", "g", "r")
+
+    r: float
+    g: float
+    b: float
+
+    type_name = "Color3"
+    methods = METHODS
+    getters: ClassVar[dict[str, Callable[[Color3], Any]]] = {
+        "R": lambda color: color.r,
+        "G": lambda color: color.g,
+        "B": lambda color: color.b,
+    }
+    getters |= {"r": getters["R"], "g": getters["G"], "b": getters["B"]}
+
+    def __init__(self, r: float, g: float, b: float) -> None:
+        self.r = r
+        self.g = g
+        self.b = b
+
+    def contents(self) -> tuple[float, float, float]:
+        """Return red, green and blue."""
+        return self.r, self.g, self.b
+
+    def fill(self, *values: Any) -> None:
+        """Take over contents."""
+        expect_contents(values, float, float, float)
+        self.r, self.g, self.b = make_color3(*values).contents()
+
+
+color3: Check = instance_check(Color3, "Color3")
+_part = optional(number, 0.0)
+
+
+@checked(CONSTRUCTORS, "new", _part, _part, _part)
+def make_color3(r: float, g: float, b: float) -> Color3:
+    """Return the colour of three numbers, each clamped to 0 to 1."""
+    return Color3(*singles(_clamp(r), _clamp(g), _clamp(b)))
+
+
+def _clamp(value: float) -> float:
+    if value > 0.0:
+        return min(value, 1.0)
+    return 0.0  # NaN too
+
+
+@checked(CONSTRUCTORS, "fromRGB", _part, _part, _part)
+def _from_rgb(r: float, g: float, b: float) -> Color3:
+    return make_color3(r / 255.0, g / 255.0, b / 255.0)
+
+
+@checked(CONSTRUCTORS, "fromHSV", number, number, number)
+def _from_hsv(hue: float, saturation: float, value: float) -> Color3:
+    return make_color3(*colorsys.hsv_to_rgb(_clamp(hue), _clamp(saturation), _clamp(value)))
+
+
+@checked(CONSTRUCTORS, "fromHex", string)
+def _from_hex(text: str) -> Color3:
+    match = _HEX.fullmatch(text)
+    if match is None:
+        raise RuntimeFault("Invalid hex color")
+    digits = match[1]
+    if len(digits) == 3:
+        digits = "".join(digit * 2 for digit in digits)
+    return _from_rgb(*(float(int(digits[at : at + 2], 16)) for at in (0, 2, 4)))
+
+
+@checked(METHODS, "Lerp", color3, color3, number)
+def _lerp(start: Color3, goal: Color3, alpha: float) -> Color3:
+    pairs = zip(start.contents(), goal.contents(), strict=True)
+    return make_color3(*(a + (b - a) * alpha for a, b in pairs))
+
+
+@checked(METHODS, "ToHSV", color3)
+def _to_hsv(color: Color3) -> tuple[float, ...]:
+    return singles(*colorsys.rgb_to_hsv(*color.contents()))
+
+
+@checked(METHODS, "ToHex", color3)
+def to_hex(color: Color3) -> str:
+    """Return a colour as ``#RRGGBB``."""
+    return "#" + "".join(f"{math.floor(part * 255.0 + 0.5):02X}" for part in color.contents())
+
+
+@operator(Color3, "__tostring", color3)
+def _text(color: Color3) -> str:
+    return numbers_text(*color.contents())

@@ -1,0 +1,104 @@
+"""The value types as a VM's globals, and as a class table's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clawblox.engine.values import (
+    cframe,
+    color3,
+    enums,
+    query_params,
+    random_stream,
+    region3,
+    udim,
+    vector2,
+    vector3,
+)
+from clawblox.engine.values.functions import Functions
+from clawblox.luau import Host, LuaTable, Vector
+
+_LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
+    "Vector3": (vector3.CONSTRUCTORS, dict(vector3.CONSTANTS)),
+    "Vector2": (vector2.CONSTRUCTORS, dict(vector2.CONSTANTS)),
+    "CFrame": (cframe.CONSTRUCTORS, {"identity": cframe.IDENTITY_CFRAME}),
+    "Color3": (color3.CONSTRUCTORS, {}),
+    "UDim": (udim.UDIM_CONSTRUCTORS, {}),
+    "UDim2": (udim.CONSTRUCTORS, {}),
+    "Region3": (region3.CONSTRUCTORS, {}),
+    "Random": (random_stream.CONSTRUCTORS, {}),
+    "RaycastParams": (query_params.RAYCAST_CONSTRUCTORS, {}),
+    "OverlapParams": (query_params.OVERLAP_CONSTRUCTORS, {}),
+}
+
+_VALUE_TYPES = (
+    vector2.Vector2,
+    cframe.CFrame,
+    color3.Color3,
+    udim.UDim,
+    udim.UDim2,
+    region3.Region3,
+    random_stream.Random,
+    query_params.RaycastParams,
+    query_params.OverlapParams,
+    query_params.RaycastResult,
+)
+
+_ENUM_TYPES = (
+    (enums.ITEM_TYPE, enums.ITEM_METHODS),
+    (enums.ENUM_TYPE, enums.ENUM_METHODS),
+    (enums.ENUMS_TYPE, enums.ENUMS_METHODS),
+)
+
+
+def lend_values(host: Host) -> dict[str, Any]:
+    """Register the value types and their functions with a host; return the globals of scripts.
+
+    Raises:
+        HostError: The host has one of them already.
+    """
+    libraries: dict[str, Any] = {"Enum": enums.ENUM}
+    for name, (constructors, constants) in _LIBRARIES.items():
+        _register(host, f"{name}.", constructors)
+        libraries[name] = LuaTable({**constructors, **constants})
+    for value_type in _VALUE_TYPES:
+        host.value_type(value_type)
+        _register(host, f"{value_type.type_name}:", value_type.methods)
+    for host_type, methods in _ENUM_TYPES:
+        host.type(host_type)
+        _register(host, f"{host_type.name}:", methods)
+    return libraries
+
+
+def _register(host: Host, prefix: str, functions: Functions) -> None:
+    for name, function in functions.items():
+        host.raw(prefix + name)(function)
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "Vector2": vector2.make_vector2,
+    "Vector3": Vector,
+    "CFrame": lambda: cframe.IDENTITY_CFRAME,
+    "Color3": color3.make_color3,
+    "UDim": udim.make_udim,
+    "UDim2": udim.make_udim2,
+}
+
+
+def make_default(kind: str, data: Any) -> Any:
+    """Return the Luau value of a default in the class table.
+
+    Args:
+        kind: The type of the property.
+        data: Plain data: a tuple of numbers for a value, an item's name for an ``Enum.X``.
+
+    Raises:
+        KeyError: There is no such enum or item.
+    """
+    if data is None:
+        return None
+    if kind.startswith("Enum."):
+        return enums.enum_item(kind.removeprefix("Enum."), data)
+    maker = _MAKERS.get(kind)
+    return data if maker is None else maker(*data)

@@ -1,0 +1,191 @@
+"""What queries of the world are given and return: parameters, and the result of a ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from clawblox.engine.values.enums import EnumItem, enum_item
+from clawblox.engine.values.functions import Functions, any_value, checked, instance_check
+from clawblox.engine.values.value import Value, expect_contents, operator
+from clawblox.luau import HostObject, LuaTable, RuntimeFault, Vector
+from clawblox.luau.core.border import border
+from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.operators import shown_type, to_text
+
+_EXCLUDE = enum_item("RaycastFilterType", "Exclude")
+_INCLUDE = enum_item("RaycastFilterType", "Include")
+
+
+class QueryParams(Value):
+    """The parameters of a query, which scripts change.
+
+    Attributes:
+        members: The values of its members by name.
+    """
+
+    __slots__ = ("members",)
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "FilterType": _EXCLUDE,
+        "CollisionGroup": "Default",
+        "RespectCanCollide": False,
+    }
+
+    def __init__(self) -> None:
+        self.members: dict[str, Any] = {**self.defaults, "FilterDescendantsInstances": LuaTable()}
+
+    def contents(self) -> tuple[Any, ...]:
+        """Return the values of the members in a fixed order."""
+        return tuple(self.members.values())
+
+    def fill(self, *values: Any) -> None:
+        """Take over contents."""
+        expect_contents(values, *(each.__class__ for each in self.defaults.values()), LuaTable)
+        names = (*self.defaults, "FilterDescendantsInstances")
+        self.members = dict(zip(names, values, strict=True))
+
+    @property
+    def includes(self) -> bool:
+        """Whether only the listed instances count, instead of all others."""
+        return self.members["FilterType"] is _INCLUDE
+
+    @property
+    def filtered(self) -> list[Any]:
+        """The listed instances."""
+        return list(self.members["FilterDescendantsInstances"].values())
+
+    def __getitem__(self, key: Any) -> Any:
+        if key == "FilterDescendantsInstances":
+            return LuaTable(self.members[key])
+        if key in self.members:
+            return self.members[key]
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key not in self.members:
+            raise RuntimeFault(self._refusal(key))
+        if key == "FilterDescendantsInstances":
+            self.members[key] = _copy_list(key, value)
+        else:
+            self.members[key] = _check(key, self.defaults[key], value)
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class RaycastParams(QueryParams):
+    """The parameters of a ray."""
+
+    __slots__ = ()
+
+    type_name = "RaycastParams"
+    methods: ClassVar[Functions] = {}
+    defaults: ClassVar[dict[str, Any]] = {**QueryParams.defaults, "IgnoreWater": False}
+
+
+class OverlapParams(QueryParams):
+    """The parameters of a search for overlapping parts; MaxParts 0 means no limit."""
+
+    __slots__ = ()
+
+    type_name = "OverlapParams"
+    methods: ClassVar[Functions] = {}
+    defaults: ClassVar[dict[str, Any]] = {**QueryParams.defaults, "MaxParts": 0.0}
+
+
+def _check(name: str, default: Any, value: Any) -> Any:
+    if isinstance(default, EnumItem):
+        if isinstance(value, EnumItem) and value.enum is default.enum:
+            return value
+        wanted = default.enum.ident
+    elif value.__class__ is default.__class__:
+        return value
+    else:
+        wanted = shown_type(default)
+    raise _refuse(name, wanted, value)
+
+
+def _copy_list(name: str, value: Any) -> LuaTable:
+    if not isinstance(value, LuaTable):
+        raise _refuse(name, "table", value)
+    length = int(border(value))
+    charge_work(length)
+    items = [value.get(float(at)) for at in range(1, length + 1)]
+    for item in items:
+        if not _is_instance(item):
+            raise _refuse(name, "table of Instances", item)
+    return LuaTable({float(at): item for at, item in enumerate(items, 1)})
+
+
+def _is_instance(value: Any) -> bool:
+    return isinstance(value, HostObject) and value.type_name == "Instance"
+
+
+def _refuse(name: str, wanted: str, value: Any) -> RuntimeFault:
+    return RuntimeFault(f"invalid value for '{name}' ({wanted} expected, got {shown_type(value)})")
+
+
+def _add_to_filter(params: QueryParams, added: Any) -> tuple[()]:
+    items = LuaTable({1.0: added}) if _is_instance(added) else added
+    more = _copy_list("FilterDescendantsInstances", items)
+    both = [*params.filtered, *more.values()]
+    listed = LuaTable({float(at): item for at, item in enumerate(both, 1)})
+    params.members["FilterDescendantsInstances"] = listed
+    return ()
+
+
+def _text(params: QueryParams) -> str:
+    return params.type_name
+
+
+for _type in (RaycastParams, OverlapParams):
+    _params = instance_check(_type, _type.type_name)
+    checked(_type.methods, "AddToFilter", _params, any_value)(_add_to_filter)
+    operator(_type, "__tostring", _params)(_text)
+
+RAYCAST_CONSTRUCTORS: Functions = {"new": lambda *_: RaycastParams()}
+OVERLAP_CONSTRUCTORS: Functions = {"new": lambda *_: OverlapParams()}
+
+
+class RaycastResult(Value):
+    """What a ray hit: the part, where, the surface's direction, how far, and the material."""
+
+    __slots__ = ("_contents",)
+
+    _contents: tuple[Any, ...]
+
+    type_name = "RaycastResult"
+    getters: ClassVar[dict[str, Callable[[RaycastResult], Any]]] = {
+        "Instance": lambda result: result.contents()[0],
+        "Position": lambda result: result.contents()[1],
+        "Normal": lambda result: result.contents()[2],
+        "Distance": lambda result: result.contents()[3],
+        "Material": lambda result: result.contents()[4],
+    }
+
+    def __init__(
+        self, instance: HostObject, position: Vector, normal: Vector, distance: float, material: Any
+    ) -> None:
+        self._contents = (instance, position, normal, distance, material)
+
+    def contents(self) -> tuple[Any, ...]:
+        """Return its members in the order of the constructor's arguments."""
+        return self._contents
+
+    def fill(self, *values: Any) -> None:
+        """Take over contents."""
+        expect_contents(values, HostObject, Vector, Vector, float, EnumItem)
+        instance, position, normal, distance, material = values
+        self._contents = (instance, position, normal, distance, material)
+
+
+@operator(RaycastResult, "__tostring", instance_check(RaycastResult, "RaycastResult"))
+def _result_text(result: RaycastResult) -> str:
+    instance, position, normal, distance, material = map(to_text, result.contents())
+    return (
+        f"RaycastResult{{{instance} @ {position}; normal = {normal}; material = {material}; "
+        f"distance = {distance}}}"
+    )

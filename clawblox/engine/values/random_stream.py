@@ -1,0 +1,124 @@
+"""``Random``: a stream of random numbers of its own, with the generator of ``math.random``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from clawblox.engine.values.functions import (
+    Functions,
+    checked,
+    instance_check,
+    number,
+    optional,
+    table,
+)
+from clawblox.engine.values.value import Value, expect_contents, operator
+from clawblox.luau import LuaTable, RuntimeFault, Vector, make_vector
+from clawblox.luau.core.border import border
+from clawblox.luau.core.context import current
+from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.random import PcgRandom
+from clawblox.luau.core.values import check_writable
+
+METHODS: Functions = {}
+CONSTRUCTORS: Functions = {}
+
+_LOW_HALF = 0xFFFFFFFF
+_MAX_WHOLE = 2.0**53
+
+
+class Random(Value):
+    """A stream of random numbers."""
+
+    __slots__ = ("stream",)
+
+    type_name = "Random"
+    methods = METHODS
+
+    def __init__(self, seed: int) -> None:
+        self.stream = PcgRandom(seed)
+
+    def contents(self) -> tuple[float, float]:
+        """Return the state as two halves, each of which a Luau number holds exactly."""
+        state = self.stream.state
+        return float(state >> 32), float(state & _LOW_HALF)
+
+    def fill(self, *values: Any) -> None:
+        """Take over contents."""
+        expect_contents(values, float, float)
+        self.stream = PcgRandom(0)
+        self.stream.state = int(values[0]) << 32 | int(values[1])
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+_random = instance_check(Random, "Random")
+
+
+@checked(CONSTRUCTORS, "new", optional(number, None))
+def _new(seed: float | None) -> Random:
+    if seed is None:
+        return Random(current.vm.random.next())
+    return Random(int(seed) if math.isfinite(seed) else 0)
+
+
+@checked(METHODS, "NextNumber", _random, optional(number, 0.0), optional(number, 1.0))
+def _next_number(random: Random, low: float, high: float) -> float:
+    return low + (high - low) * random.stream.fraction()
+
+
+@checked(METHODS, "NextInteger", _random, number, number)
+def _next_integer(random: Random, low: float, high: float) -> float:
+    if not (abs(low) <= _MAX_WHOLE and abs(high) <= _MAX_WHOLE):
+        raise RuntimeFault("invalid argument to 'NextInteger' (interval is too large)")
+    first, last = math.floor(low), math.floor(high)
+    if first > last:
+        raise RuntimeFault("invalid argument #2 to 'NextInteger' (interval is empty)")
+    return float(_between(random.stream, first, last))
+
+
+def _between(stream: PcgRandom, first: int, last: int) -> int:
+    if last - first <= _LOW_HALF:
+        return stream.between(first, last)
+    wide = stream.next() << 32 | stream.next()
+    return first + (((last - first + 1) * wide) >> 64)
+
+
+@checked(METHODS, "NextUnitVector", _random)
+def _next_unit_vector(random: Random) -> Vector:
+    height = 2.0 * random.stream.fraction() - 1.0
+    turn = 2.0 * math.pi * random.stream.fraction()
+    radius = math.sqrt(1.0 - height * height)
+    return make_vector(radius * math.cos(turn), radius * math.sin(turn), height)
+
+
+@checked(METHODS, "Shuffle", _random, table)
+def _shuffle(random: Random, values: LuaTable) -> tuple[()]:
+    check_writable(values)
+    length = int(border(values))
+    charge_work(length)
+    items = [values.get(float(at)) for at in range(1, length + 1)]
+    if None in items:
+        raise RuntimeFault("invalid argument #1 to 'Shuffle' (table has holes)")
+    for at in range(length - 1, 0, -1):
+        other = random.stream.between(0, at)
+        items[at], items[other] = items[other], items[at]
+    for at, item in enumerate(items, 1):
+        dict.__setitem__(values, float(at), item)
+    return ()
+
+
+@checked(METHODS, "Clone", _random)
+def _clone(random: Random) -> Random:
+    copy = Random(0)
+    copy.stream.state = random.stream.state
+    return copy
+
+
+@operator(Random, "__tostring", _random)
+def _text(random: Random) -> str:
+    return "Random"

@@ -1,0 +1,87 @@
+"""``Region3``: a box along the axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from clawblox.engine.values.cframe import CFrame
+from clawblox.engine.values.functions import (
+    Functions,
+    checked,
+    instance_check,
+    number,
+    vector,
+)
+from clawblox.engine.values.value import Value, expect_contents, operator
+from clawblox.luau import RuntimeFault, Vector, make_vector
+from clawblox.luau.core.operators import to_text
+
+METHODS: Functions = {}
+CONSTRUCTORS: Functions = {}
+
+
+class Region3(Value):
+    """A box along the axes, by its smallest and largest corner."""
+
+    __slots__ = ("high", "low")
+
+    type_name = "Region3"
+    methods = METHODS
+    getters: ClassVar[dict[str, Callable[[Region3], Any]]] = {
+        "CFrame": lambda box: CFrame(box.center()),
+        "Size": lambda box: box.size(),
+    }
+
+    def __init__(self, low: Vector, high: Vector) -> None:
+        self.low = low
+        self.high = high
+
+    def contents(self) -> tuple[Vector, Vector]:
+        """Return the corners."""
+        return self.low, self.high
+
+    def fill(self, *values: Any) -> None:
+        """Take over contents."""
+        expect_contents(values, Vector, Vector)
+        self.low, self.high = values
+
+    def center(self) -> Vector:
+        """Return the middle of the box."""
+        a, b = self.low, self.high
+        return make_vector((a.x + b.x) / 2.0, (a.y + b.y) / 2.0, (a.z + b.z) / 2.0)
+
+    def size(self) -> Vector:
+        """Return the lengths of its sides."""
+        a, b = self.low, self.high
+        return make_vector(b.x - a.x, b.y - a.y, b.z - a.z)
+
+
+_region3 = instance_check(Region3, "Region3")
+
+
+@checked(CONSTRUCTORS, "new", vector, vector)
+def _new(a: Vector, b: Vector) -> Region3:
+    low = Vector(min(a.x, b.x), min(a.y, b.y), min(a.z, b.z))
+    return Region3(low, Vector(max(a.x, b.x), max(a.y, b.y), max(a.z, b.z)))
+
+
+@checked(METHODS, "ExpandToGrid", _region3, number)
+def _expand_to_grid(box: Region3, step: float) -> Region3:
+    if not (step > 0.0 and math.isfinite(step)):
+        raise RuntimeFault("Region3:ExpandToGrid() needs a resolution above 0")
+    a, b = box.low, box.high
+    low = make_vector(*(_on_grid(math.floor, part, step) for part in (a.x, a.y, a.z)))
+    high = make_vector(*(_on_grid(math.ceil, part, step) for part in (b.x, b.y, b.z)))
+    return Region3(low, high)
+
+
+def _on_grid(to_whole: Callable[[float], int], value: float, step: float) -> float:
+    lines = value / step
+    return to_whole(lines) * step if math.isfinite(lines) else value
+
+
+@operator(Region3, "__tostring", _region3)
+def _text(box: Region3) -> str:
+    return f"{to_text(CFrame(box.center()))}; {to_text(box.size())}"

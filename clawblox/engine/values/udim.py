@@ -1,0 +1,180 @@
+"""``UDim`` and ``UDim2``: a part of the parent's size plus a number of pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from clawblox.engine.values.functions import (
+    Check,
+    Functions,
+    checked,
+    instance_check,
+    number,
+    optional,
+)
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
+from clawblox.luau.core.numbers import single
+from clawblox.luau.lib.support import arguments as arg
+
+UDIM_CONSTRUCTORS: Functions = {}
+METHODS: Functions = {}
+CONSTRUCTORS: Functions = {}
+
+_MAX_OFFSET = float(2**31 - 1)
+
+
+class UDim(Value):
+    """A length: a part of the parent's, and pixels.
+
+    Args:
+        scale: The part, a 32-bit float.
+        offset: The pixels, a whole number.
+    """
+
+    __slots__ = ("offset", "scale")
+
+    scale: float
+    offset: float
+
+    type_name = "UDim"
+    getters: ClassVar[dict[str, Callable[[UDim], Any]]] = {
+        "Scale": lambda length: length.scale,
+        "Offset": lambda length: length.offset,
+    }
+
+    def __init__(self, scale: float, offset: float) -> None:
+        self.scale = scale
+        self.offset = offset
+
+    def contents(self) -> tuple[float, float]:
+        """Return the scale and the offset."""
+        return self.scale, self.offset
+
+    def fill(self, *values: Any) -> None:
+        """Take over contents."""
+        expect_contents(values, float, float)
+        self.scale, self.offset = values[0], _whole(values[1])
+
+
+class UDim2(Value):
+    """A place or size of two lengths."""
+
+    __slots__ = ("x", "y")
+
+    x: UDim
+    y: UDim
+
+    type_name = "UDim2"
+    methods = METHODS
+    getters: ClassVar[dict[str, Callable[[UDim2], Any]]] = {
+        "X": lambda pair: pair.x,
+        "Y": lambda pair: pair.y,
+        "Width": lambda pair: pair.x,
+        "Height": lambda pair: pair.y,
+    }
+
+    def __init__(self, x: UDim, y: UDim) -> None:
+        self.x = x
+        self.y = y
+
+    def contents(self) -> tuple[UDim, UDim]:
+        """Return the lengths."""
+        return self.x, self.y
+
+    def fill(self, *values: Any) -> None:
+        """Take over contents."""
+        expect_contents(values, UDim, UDim)
+        self.x, self.y = values
+
+
+udim: Check = instance_check(UDim, "UDim")
+udim2: Check = instance_check(UDim2, "UDim2")
+_part = optional(number, 0.0)
+
+
+@checked(UDIM_CONSTRUCTORS, "new", _part, _part)
+def make_udim(scale: float, offset: float) -> UDim:
+    """Return a length; its offset is cut to an integer."""
+    return UDim(single(scale), _whole(offset))
+
+
+def _whole(value: float) -> float:
+    if value != value:
+        return 0.0
+    return float(math.trunc(max(-_MAX_OFFSET, min(_MAX_OFFSET, value))))
+
+
+@operator(UDim, "__add", udim, udim)
+def _add(a: UDim, b: UDim) -> UDim:
+    return make_udim(a.scale + b.scale, a.offset + b.offset)
+
+
+@operator(UDim, "__sub", udim, udim)
+def _subtract(a: UDim, b: UDim) -> UDim:
+    return make_udim(a.scale - b.scale, a.offset - b.offset)
+
+
+@operator(UDim, "__unm", udim)
+def _negate(a: UDim) -> UDim:
+    return make_udim(-a.scale, -a.offset)
+
+
+@operator(UDim, "__tostring", udim)
+def _udim_text(length: UDim) -> str:
+    return numbers_text(*length.contents())
+
+
+def make_udim2(x_scale: float, x_offset: float, y_scale: float, y_offset: float) -> UDim2:
+    """Return a pair of lengths; the offsets are cut to integers."""
+    return UDim2(make_udim(x_scale, x_offset), make_udim(y_scale, y_offset))
+
+
+def _new(*args: Any) -> UDim2:
+    if args and isinstance(args[0], UDim):
+        return UDim2(args[0], optional(udim, UDim(0.0, 0.0))(args, 1, "new"))
+    return make_udim2(*(arg.optional_number(args, at, "new", 0.0) for at in range(4)))
+
+
+CONSTRUCTORS["new"] = _new
+
+
+@checked(CONSTRUCTORS, "fromScale", _part, _part)
+def _from_scale(x: float, y: float) -> UDim2:
+    return make_udim2(x, 0.0, y, 0.0)
+
+
+@checked(CONSTRUCTORS, "fromOffset", _part, _part)
+def _from_offset(x: float, y: float) -> UDim2:
+    return make_udim2(0.0, x, 0.0, y)
+
+
+@checked(METHODS, "Lerp", udim2, udim2, number)
+def _lerp(start: UDim2, goal: UDim2, alpha: float) -> UDim2:
+    return UDim2(_mix(start.x, goal.x, alpha), _mix(start.y, goal.y, alpha))
+
+
+def _mix(a: UDim, b: UDim, alpha: float) -> UDim:
+    scale = a.scale + (b.scale - a.scale) * alpha
+    return make_udim(scale, a.offset + (b.offset - a.offset) * alpha)
+
+
+@operator(UDim2, "__add", udim2, udim2)
+def _add_pairs(a: UDim2, b: UDim2) -> UDim2:
+    return UDim2(_add(a.x, b.x), _add(a.y, b.y))
+
+
+@operator(UDim2, "__sub", udim2, udim2)
+def _subtract_pairs(a: UDim2, b: UDim2) -> UDim2:
+    return UDim2(_subtract(a.x, b.x), _subtract(a.y, b.y))
+
+
+@operator(UDim2, "__unm", udim2)
+def _negate_pair(a: UDim2) -> UDim2:
+    return UDim2(_negate(a.x), _negate(a.y))
+
+
+@operator(UDim2, "__tostring", udim2)
+def _text(pair: UDim2) -> str:
+    return f"{{{numbers_text(*pair.x.contents())}}}, {{{numbers_text(*pair.y.contents())}}}"

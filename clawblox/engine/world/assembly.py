@@ -1,0 +1,177 @@
+"""How the parts of a world are put together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from clawblox.engine.datastore.store import Store
+from clawblox.engine.datastore.worker import Worker
+from clawblox.engine.gui.classes import ROWS as GUI_ROWS
+from clawblox.engine.gui.clicks import CLICK, find_clicked
+from clawblox.engine.instances.classes import ROWS, SERVICES
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.library import make_instance_library
+from clawblox.engine.instances.members import add_members
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.parts.parts import Parts
+from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.scripts.files import read_scripts
+from clawblox.engine.scripts.script_globals import make_script_globals, share_tables
+from clawblox.engine.scripts.script_runner import ScriptRunner
+from clawblox.engine.services.data_stores import DataStores
+from clawblox.engine.services.every import Services, add_services
+from clawblox.engine.services.players import Players
+from clawblox.engine.settings import EngineSettings
+from clawblox.engine.task_library import make_task_globals
+from clawblox.engine.values.enums import find_enum_object
+from clawblox.engine.values.libraries import lend_values, make_default
+from clawblox.engine.values.vector3 import VECTOR_TYPE
+from clawblox.engine.world.console import Console
+from clawblox.engine.world.document import System, read_tree, read_world
+from clawblox.luau import VM, Host, HostObject
+
+__all__ = ["Assembly"]
+
+
+class _WorldHost(Host):
+    """What the VM borrows from the engine; finds instances, signals and connections."""
+
+    model: DataModel
+
+    def find_object(self, ident: str) -> HostObject | None:
+        found = find_enum_object(ident)
+        return self.model.find_object(ident) if found is None else found
+
+
+class Assembly:
+    """The parts of one world.
+
+    Args:
+        settings: What the world's files say.
+        console: Where it writes.
+        store: The database of data stores; None means that there is none.
+        logical_restore: Restore positions and velocities where the exact state of the physics
+            cannot be restored.
+
+    Raises:
+        SettingsError: A script cannot be read.
+
+    Attributes:
+        model: The instances.
+        scheduler: The threads that wait.
+        vm: The VM of the scripts; a restore replaces it.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        console: Console,
+        store: Store | None = None,
+        *,
+        logical_restore: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.console = console
+        self._files = read_scripts(settings.directory, settings.main, settings.tree)
+        self._host = _WorldHost()
+        self._options: dict[str, Any] = {
+            "steps": settings.steps_per_tick,
+            "memory_bytes": settings.memory_bytes,
+            "output": console.print,
+            "vectors": VECTOR_TYPE,
+        }
+        self.vm = VM(**self._options)
+        self.scheduler = Scheduler(self.vm, console.warn)
+        self._set_clocks()
+        libraries = {
+            **lend_values(self._host),
+            **make_task_globals(self._host, self.scheduler),
+        }
+        classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
+        add_members(classes)
+        add_services(classes)
+        self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
+        libraries["Instance"] = make_instance_library(self._host, self.model)
+        self.scripts = ScriptRunner(self.model)
+        libraries |= make_script_globals(self._host, self.scripts, self.scheduler)
+        self.vm.globals.update(libraries)
+        self.parts = Parts(
+            self.model,
+            solver_iterations=settings.solver_iterations,
+            logical_restore=logical_restore,
+        )
+        self.services = self._make_services(store)
+        self.systems: dict[str, System] = {
+            "parts": self.parts,
+            "services": self.services,
+            "scripts": self.scripts,
+        }
+
+    def content_hash(self) -> str:
+        """Return a hash of the scripts and of the settings that change what the world does."""
+        content = [dict(self.settings.tables), self._files.sources()]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def start(self) -> None:
+        """Make the tree, with the services and the scripts, and run the main script.
+
+        Raises:
+            WorldHalted: The main script fails.
+        """
+        self.model.build(SERVICES)
+        self.services.begin()
+        game, services = self.model.game, self.model.services
+        self.vm.globals.update({**services, "game": game, "workspace": services["Workspace"]})
+        self.vm.sandbox()
+        share_tables(self.vm)
+        self.scripts.begin(self._files)
+
+    def restore(self, state: Any) -> None:
+        """Take over the state of a snapshot instead.
+
+        Raises:
+            SnapshotError: The document is damaged, or of another version.
+            ValueError: The same.
+        """
+        kept = read_tree(self.model, state)
+        self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
+        self._set_clocks()
+        read_world(self.model, self.vm, self.systems, state)
+        del kept
+
+    def _make_services(self, store: Store | None) -> Services:
+        players = Players(
+            self.model,
+            max_players=self.settings.max_players,
+            afk_timeout_s=self.settings.afk_timeout_s,
+            spawn=self._spawn,
+            leave=self._forget,
+            log=self.console.error,
+        )
+        worker = None if store is None else Worker(store)
+        data_stores = DataStores(self.model, worker, self.settings.game_id)
+        services = Services.make(self.model, players, data_stores)
+        services.inputs.effects["GuiClick"] = _click
+        return services
+
+    def _spawn(self, player: Instance) -> None:
+        """Give a new player a character and a PlayerGui."""
+
+    def _forget(self, player: Instance) -> None:
+        """Forget a player who leaves."""
+        self.services.inputs.remove_player(player)
+
+    def _set_clocks(self) -> None:
+        self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time
+
+
+def _click(player: Instance, data: Any) -> None:
+    """Fire the click of the element that an input names, if the player has it."""
+    gui = player.read("PlayerGui")
+    if gui is not None and isinstance(data, dict):
+        element = find_clicked(gui, data.get("element_id"))
+        if element is not None:
+            element.fire(CLICK)

@@ -1,0 +1,85 @@
+"""What a world prints, and how it says why it has halted."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from clawblox.engine.errors import WorldHalted, to_text
+from clawblox.luau import VM
+
+__all__ = ["Console", "halt_lines"]
+
+_POSITION: Final = re.compile(r"^(?P<name>[^\n]*?):(?P<line>\d+): ")
+_CONTEXT: Final = 2  # lines of source on each side of an error
+
+
+def _write_out(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _write_error(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+class Console:
+    """Where a world writes its lines.
+
+    Args:
+        out: Gets the lines for standard output, without their end.
+        error: Gets the lines for standard error.
+    """
+
+    def __init__(
+        self,
+        out: Callable[[str], None] = _write_out,
+        error: Callable[[str], None] = _write_error,
+    ) -> None:
+        self.out = out
+        self.error = error
+
+    def print(self, text: str) -> None:
+        """Write what a script printed; the text is a Luau string."""
+        self.out(f"[Lua] {to_text(text)}")
+
+    def warn(self, text: str) -> None:
+        """Write a warning."""
+        self.error(f"[Lua WARN] {text}")
+
+    def halt(self, halted: WorldHalted, vm: VM) -> None:
+        """Write why the world has halted: the error, its place in the source, and the stack."""
+        for line in halt_lines(halted, ((each.name, each.source) for each in vm.chunks)):
+            self.error(line)
+
+
+def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the lines that say why a world has halted.
+
+    Args:
+        halted: The exception.
+        sources: The names and texts of all chunks, as Luau strings.
+    """
+    return [
+        f"[Lua Error] {halted}",
+        *_excerpt(halted.reason, sources),
+        *halted.traceback.splitlines(),
+        "[Halted] Instance stopped due to Lua error. Fix the script and restart.",
+    ]
+
+
+def _excerpt(reason: str, sources: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the lines of source around the position at which an error begins."""
+    position = _POSITION.match(reason)
+    if position is None:
+        return []
+    name, at = position["name"], int(position["line"])
+    source = next((text for found, text in sources if to_text(found).lstrip("=@") == name), None)
+    if source is None:
+        return []
+    lines = to_text(source).split("\n")
+    shown = range(max(1, at - _CONTEXT), min(len(lines), at + _CONTEXT) + 1)
+    return [f"{'>' if line == at else ' '} {line:>5} | {lines[line - 1]}" for line in shown]

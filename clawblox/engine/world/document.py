@@ -1,0 +1,165 @@
+"""A world as one JSON document, and back.
+
+Instances are made first and filled last; in between the VM is restored, whose values refer to
+them. What the engine holds of the VM's heap (handlers, threads, arguments) stands in one table of
+slots, so a value that both hold stays one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from clawblox.engine.errors import SnapshotMismatch
+from clawblox.engine.instances.document import (
+    fill_tree,
+    make_tree,
+    restore_signals,
+    signals_document,
+    tree_document,
+)
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.signals import Connection, Signal
+from clawblox.engine.slots import Slots
+from clawblox.luau import VM, HostObject
+
+__all__ = ["FORMAT", "SCHEMA_VERSION", "System", "check_identity", "find_instances", "write_world"]
+
+FORMAT: Final = "clawblox-engine-v1"
+SCHEMA_VERSION: Final = 1
+
+Json = Any
+
+
+class System(Protocol):
+    """A part of the engine with state of its own.
+
+    Instances that may be outside the tree go into the slots, as values of scripts do.
+    """
+
+    def document(self, slots: Slots) -> Json:
+        """Return what a snapshot holds of it."""
+
+    def restore(self, document: Json, slots: Slots) -> None:
+        """Take over the state of a snapshot.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+
+
+def write_world(model: DataModel, vm: VM, systems: Mapping[str, System]) -> dict[str, Json]:
+    """Return the part of a snapshot that holds instances, threads, systems and the VM.
+
+    The instances outside the tree that only scripts hold are found by saving the VM. If handlers
+    are connected to them, the VM is saved once more with those.
+    """
+    found = find_instances(model, ())
+    while True:
+        document, lent = _write(model, vm, systems, found)
+        more = find_instances(model, lent)
+        if len(more) == len(found):
+            return document
+        known = {instance.number for instance in found}
+        found = more
+        if not any(each.signals for each in found if each.number not in known):
+            document["tree"] = tree_document(model, found)
+            return document
+
+
+def _write(
+    model: DataModel, vm: VM, systems: Mapping[str, System], found: list[Instance]
+) -> tuple[dict[str, Json], list[Instance]]:
+    slots = Slots()
+    document: dict[str, Json] = {
+        "tree": tree_document(model, found),
+        "signals": signals_document(found, slots),
+        "scheduler": model.scheduler.document(slots),
+        "systems": {name: system.document(slots) for name, system in systems.items()},
+    }
+    slots.store(vm)
+    lent: list[HostObject] = []
+    try:
+        document["vm"] = vm.snapshot(lent=lent)
+    finally:
+        slots.clear(vm)
+    return document, [each for value in lent if (each := _instance_behind(value)) is not None]
+
+
+def _instance_behind(value: HostObject) -> Instance | None:
+    """Return the instance that an object of the engine needs after a restore."""
+    if isinstance(value, Connection):
+        value = value.signal if value.function is not None else None  # type: ignore[assignment]
+    if isinstance(value, Signal):
+        value = value.owner
+    return value if isinstance(value, Instance) else None
+
+
+def find_instances(model: DataModel, held: Iterable[Instance]) -> list[Instance]:
+    """Return the tree and every other instance that it or something else refers to.
+
+    Args:
+        model: The data model.
+        held: Instances that something outside the tree holds.
+    """
+    known: dict[int, Instance] = {}
+    waiting = [model.game, *held]
+    while waiting:
+        root = waiting.pop()
+        if root.number in known:
+            continue
+        while root.parent is not None:
+            root = root.parent
+        for instance in (root, *root.descendants()):
+            known[instance.number] = instance
+            waiting += [each for each in instance.props.values() if isinstance(each, Instance)]
+    return list(known.values())
+
+
+def check_identity(state: Json, content_hash: str) -> None:
+    """Check that a document is one that this world can continue.
+
+    Raises:
+        SnapshotMismatch: It is not; the message says why.
+    """
+    if not isinstance(state, dict):
+        raise SnapshotMismatch("the snapshot is not a JSON object")
+    version = state.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise SnapshotMismatch(f"unsupported snapshot schema version {version}")
+    if state.get("format") != FORMAT:
+        raise SnapshotMismatch(f"the snapshot's format is {state.get('format')!r}, not {FORMAT!r}")
+    if state.get("content_hash") != content_hash:
+        raise SnapshotMismatch(
+            "the world's scripts or settings have changed since the snapshot was saved; restore it "
+            "with the files that it was saved with"
+        )
+
+
+def read_tree(model: DataModel, document: Json) -> list[Instance]:
+    """Make the instances of a snapshot, without their contents; the caller keeps the list."""
+    return make_tree(model, document["tree"])
+
+
+def read_world(model: DataModel, vm: VM, systems: Mapping[str, System], document: Json) -> None:
+    """Fill the instances of a snapshot, and restore everything that refers to the VM.
+
+    Args:
+        model: The data model, with the instances that `read_tree` made.
+        vm: The restored VM.
+        systems: The parts with a state of their own.
+        document: What `write_world` returned.
+
+    Raises:
+        ValueError: The snapshot is damaged.
+    """
+    slots = Slots.load(vm)
+    fill_tree(model, document["tree"])
+    restore_signals(model, document["signals"], slots)
+    model.scheduler.restore(document["scheduler"], slots)
+    if list(document["systems"]) != list(systems):
+        raise SnapshotMismatch("the snapshot is of an engine with other parts")
+    for name, system in systems.items():
+        system.restore(document["systems"][name], slots)
+    slots.clear(vm)

@@ -1,0 +1,253 @@
+"""One world: what its server calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from clawblox.engine.datastore.store import Store
+from clawblox.engine.errors import SnapshotMismatch, WorldHalted
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.services.agent_inputs import check_input
+from clawblox.engine.services.chat import within_hearing
+from clawblox.engine.services.sounds import spectate_sounds
+from clawblox.engine.settings import EngineSettings
+from clawblox.engine.world.assembly import Assembly
+from clawblox.engine.world.console import Console
+from clawblox.engine.world.document import (
+    FORMAT,
+    SCHEMA_VERSION,
+    check_identity,
+    write_world,
+)
+from clawblox.engine.world.observation import (
+    observe_entities,
+    observe_others,
+    observe_player,
+    position_of,
+    view_radius,
+)
+from clawblox.engine.world.spectator import spectate_entities, spectate_player
+from clawblox.engine.world.tick import run_tick
+from clawblox.luau import SnapshotError, run_deep
+
+__all__ = ["EngineWorld"]
+
+Json = Any
+Result = TypeVar("Result")
+
+
+class EngineWorld:
+    """A world of scripts, run in this process.
+
+    After its construction, call either `start` or `restore`, then the other methods. Calls that run
+    scripts do so on a deep thread; within `clawblox.luau.run_deep` they start none.
+
+    Args:
+        settings: What the world's files say.
+        console: Where it writes; None means standard output and standard error.
+        store: The database of data stores; None means that there is none.
+        logical_restore: Restore positions and velocities where the exact state of the physics
+            cannot be restored here; the world then goes on a little differently.
+
+    Raises:
+        SettingsError: A script cannot be read.
+
+    Attributes:
+        halted_error: Why the world has halted; None while it runs.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        console: Console | None = None,
+        *,
+        store: Store | None = None,
+        logical_restore: bool = False,
+    ) -> None:
+        self.settings = settings
+        self._console = Console() if console is None else console
+        self._parts = Assembly(settings, self._console, store, logical_restore=logical_restore)
+        self.halted_error: str | None = None
+
+    @property
+    def tick(self) -> int:
+        """Ticks since the world began."""
+        return self._parts.scheduler.tick
+
+    @property
+    def time(self) -> float:
+        """Simulation time, in seconds."""
+        return self._parts.scheduler.time
+
+    @property
+    def status(self) -> str:
+        """The ``game_status`` of observations."""
+        return "active" if self.halted_error is None else "failed"
+
+    def content_hash(self) -> str:
+        """Return a hash of the scripts and of the settings that change what the world does."""
+        return self._parts.content_hash()
+
+    # Running
+
+    def start(self) -> None:
+        """Begin the world: make its tree and run its main script.
+
+        Raises:
+            WorldHalted: The script fails.
+        """
+        self._run(self._parts.start)
+
+    def join(self, agent_id: str, name: str) -> None:
+        """Let an agent join, between two ticks.
+
+        Raises:
+            WorldHalted: A handler of ``PlayerAdded`` fails.
+        """
+        self._run(lambda: self._parts.services.players.add(agent_id, name))
+
+    def leave(self, agent_id: str) -> None:
+        """Let an agent leave, between two ticks.
+
+        Raises:
+            WorldHalted: A handler of ``PlayerRemoving`` fails.
+        """
+        self._run(lambda: self._parts.services.players.remove(agent_id))
+
+    def act(self, agent_id: str, action: str, data: Json) -> None:
+        """Queue an input for the next tick.
+
+        Raises:
+            InputError: It is malformed, or not allowed.
+            KeyError: The agent is not in the world.
+        """
+        services = self._parts.services
+        player = self._player(agent_id)
+        check_input(action, data, allow_reset=self.settings.allow_reset)
+        services.players.touch(agent_id)
+        services.inputs.add(player, action, data)
+
+    def _player(self, agent_id: str) -> Instance:
+        player = self._parts.services.players.find(agent_id)
+        if player is None:
+            raise KeyError(agent_id)
+        return player
+
+    def removed(self) -> list[str]:
+        """Return the agents that were kicked or idle since the last call."""
+        return self._parts.services.players.removed()
+
+    def audience(self, agent_id: str) -> list[str] | None:
+        """Return the agents that hear what this one says now; None for everyone.
+
+        Raises:
+            KeyError: It is not in the world.
+        """
+        if not self.settings.speech_is_near:
+            return None
+        players = [
+            (each, position_of(player)) for each, player in self._parts.services.players.listed()
+        ]
+        speaker = position_of(self._player(agent_id))
+        return within_hearing(speaker, players, self.settings.hearing_radius)
+
+    def step(self) -> None:
+        """Run one tick.
+
+        Raises:
+            WorldHalted: A script fails.
+        """
+        self._run(lambda: run_tick(self._parts))
+
+    def _run(self, function: Callable[[], Result]) -> Result:
+        return run_deep(lambda: self._enter(function))
+
+    def _enter(self, function: Callable[[], Result]) -> Result:
+        if self.halted_error is not None:
+            raise WorldHalted(*self.halted_error.split(": ", 1))
+        try:
+            with self._parts.vm.entered():
+                return function()
+        except WorldHalted as halted:
+            self.halted_error = str(halted)
+            self._console.halt(halted, self._parts.vm)
+            raise
+
+    # What is seen
+
+    def observe(self, agent_id: str) -> dict[str, Json]:
+        """Return what an agent sees.
+
+        Raises:
+            KeyError: It is not in the world.
+        """
+        return self._run(lambda: self._observe(agent_id))
+
+    def _observe(self, agent_id: str) -> dict[str, Json]:
+        player = self._player(agent_id)
+        radius = view_radius(player, self.settings.observation_radius)
+        others = self._parts.services.players.listed()
+        workspace = self._parts.model.workspace
+        return {
+            "tick": self.tick,
+            "game_status": self.status,
+            "player": observe_player(player, agent_id),
+            "other_players": observe_others(player, others, radius, self._parts.parts.sees),
+            "world": {"entities": observe_entities(workspace, position_of(player), radius)},
+            "events": [],
+            "recent_events": self._parts.services.remote_events.latest(),
+        }
+
+    def spectate(self) -> dict[str, Json]:
+        """Return what a spectator sees."""
+        return run_deep(self._spectate)
+
+    def _spectate(self) -> dict[str, Json]:
+        with self._parts.vm.entered():
+            return {
+                "instance_id": self.settings.game_id,
+                "tick": self.tick,
+                "server_time_ms": round(self.time * 1000),
+                "game_status": "playing" if self.halted_error is None else "failed",
+                "players": [
+                    spectate_player(player, agent_id)
+                    for agent_id, player in self._parts.services.players.listed()
+                ],
+                "entities": spectate_entities(self._parts.model.workspace),
+                "sounds": spectate_sounds(self._parts.model.game),
+                "recent_events": self._parts.services.remote_events.latest(),
+            }
+
+    # Snapshots
+
+    def snapshot(self) -> dict[str, Json]:
+        """Return the whole state as a JSON document, between two ticks."""
+        return run_deep(self._snapshot)
+
+    def _snapshot(self) -> dict[str, Json]:
+        parts = self._parts
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "format": FORMAT,
+            "time": self.time,
+            "game_id": self.settings.game_id,
+            "content_hash": self.content_hash(),
+            **write_world(parts.model, parts.vm, parts.systems),
+        }
+
+    def restore(self, state: Json) -> None:
+        """Take over the state of a snapshot, instead of `start`.
+
+        Raises:
+            SnapshotMismatch: This world cannot continue it; the message says why.
+        """
+        check_identity(state, self.content_hash())
+        try:
+            run_deep(lambda: self._parts.restore(state))
+        except (SnapshotError, KeyError, TypeError, IndexError) as error:
+            raise SnapshotMismatch(f"the snapshot cannot be restored: {error}") from error
+
+    def reseed(self, seed: int) -> None:
+        """Draw other random numbers from now on."""
+        self._parts.vm.random.seed(seed)

@@ -1,0 +1,249 @@
+"""What an agent sees of a world.
+
+Everything is computed from the state when it is asked for. An agent sees the parts within its
+radius, counted from the centre of its root part to the nearest point of a part's box, and the
+players within the radius that nothing hides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from clawblox.engine.errors import to_text
+from clawblox.engine.gui.gui_json import color_json
+from clawblox.engine.instances.attributes import attributes_json
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.rounding import hundredths, hundredths_of_vector, shortest
+from clawblox.luau import Vector
+
+__all__ = [
+    "EYE_HEIGHT",
+    "find_humanoid",
+    "find_root",
+    "is_identity",
+    "observe_entities",
+    "observe_others",
+    "observe_player",
+    "resolve_asset",
+    "rotation_rows",
+    "view_attributes",
+    "view_radius",
+]
+
+EYE_HEIGHT: Final = 2.0
+"""How far the eyes are above the centre of the root part, in studs."""
+
+_FIELD_OF_VIEW_DEG: Final = 105.0
+_NO_CHARACTER: Final = Vector(0.0, 3.0, 0.0)
+_FULL_HEALTH: Final = 100
+_HIDDEN_TAG: Final = "Static"
+_ASSET: Final = "asset://"
+
+IDENTITY: Final = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+
+Json = Any
+Sight = Callable[[Instance, Instance], bool]
+"""Returns whether one root part is in the line of sight of another."""
+
+
+def find_root(player: Instance) -> Instance | None:
+    """Return the root part of a player's character, or None."""
+    character = player.read("Character")
+    if character is None:
+        return None
+    root = character.read("PrimaryPart")
+    if root is None:
+        root = character.find_child("HumanoidRootPart")
+    return root if root is not None and root.is_a("BasePart") else None
+
+
+def find_humanoid(player: Instance) -> Instance | None:
+    """Return the humanoid of a player's character, or None."""
+    character = player.read("Character")
+    if character is None:
+        return None
+    return next((child for child in character.children if child.spec.name == "Humanoid"), None)
+
+
+def position_of(player: Instance) -> Vector:
+    """Return the position of a player's root part."""
+    root = find_root(player)
+    position: Vector = _NO_CHARACTER if root is None else root.read("Position")
+    return position
+
+
+def health_of(player: Instance) -> int:
+    """Return the health of a player, without its fraction."""
+    humanoid = find_humanoid(player)
+    return _FULL_HEALTH if humanoid is None else int(humanoid.read("Health"))
+
+
+def view_radius(player: Instance, radius: float) -> float:
+    """Return how far a player sees: the world's radius, or what its attribute leaves of it."""
+    wanted = player.attributes.get("ObservationRadius")
+    if wanted.__class__ is not float or wanted != wanted:
+        return radius
+    return min(max(wanted, 0.0), radius)
+
+
+def view_attributes(player: Instance) -> dict[str, Json]:
+    """Return where a player looks from, and where to."""
+    root = find_root(player)
+    position = _NO_CHARACTER if root is None else root.read("Position")
+    rotation = IDENTITY if root is None else root.props.get("Rotation9", IDENTITY)
+    x, z = -rotation[2], -rotation[8]
+    length = math.hypot(x, z)
+    x, z = (x / length, z / length) if length > 1e-6 else (0.0, -1.0)
+    return {
+        "ViewOriginX": hundredths(position.x),
+        "ViewOriginY": hundredths(position.y + EYE_HEIGHT),
+        "ViewOriginZ": hundredths(position.z),
+        "ViewForwardX": hundredths(x),
+        "ViewForwardY": 0.0,
+        "ViewForwardZ": hundredths(z),
+        "ViewFovDeg": _FIELD_OF_VIEW_DEG,
+    }
+
+
+def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
+    """Return what an agent sees of itself."""
+    attributes = {**attributes_json(player.attributes), **view_attributes(player)}
+    return {
+        "id": agent_id,
+        "position": hundredths_of_vector(position_of(player)),
+        "health": health_of(player),
+        "attributes": dict(sorted(attributes.items())),
+    }
+
+
+def observe_others(
+    player: Instance, others: Iterable[tuple[str, Instance]], radius: float, sees: Sight
+) -> list[dict[str, Json]]:
+    """Return what a player sees of other players.
+
+    Args:
+        player: The player.
+        others: Ids and players, in the order of joining.
+        radius: How far the player sees.
+        sees: Returns whether a root part is in the line of sight of another.
+    """
+    root = find_root(player)
+    if root is None:
+        return []
+    eye = root.read("Position")
+    seen = []
+    for agent_id, other in others:
+        target = None if other is player else find_root(other)
+        if target is None:
+            continue
+        at = target.read("Position")
+        distance = math.dist((eye.x, eye.y, eye.z), (at.x, at.y, at.z))
+        if distance <= radius and sees(root, target):
+            seen.append(
+                {
+                    "id": agent_id,
+                    "name": to_text(other.name),
+                    "position": hundredths_of_vector(at),
+                    "distance": hundredths(distance),
+                    "health": health_of(other),
+                    "attributes": attributes_json(other.attributes),
+                }
+            )
+    return seen
+
+
+def observe_entities(workspace: Instance, eye: Vector, radius: float) -> list[dict[str, Json]]:
+    """Return the parts and folders that are seen from a place, in the order of the tree."""
+    return list(_entities(workspace, eye, radius))
+
+
+def _entities(workspace: Instance, eye: Vector, radius: float) -> Iterator[dict[str, Json]]:
+    reach = radius * radius
+    for found in workspace.descendants():
+        if found.spec.name == "Folder":
+            if found.attributes:
+                yield _folder(found)
+        elif (
+            "BasePart" in found.spec.lineage
+            and found.spec.name != "Terrain"
+            and _HIDDEN_TAG not in found.tags
+            and _squared_distance(found, eye) <= reach
+        ):
+            yield _part(found)
+
+
+def _squared_distance(part: Instance, eye: Vector) -> float:
+    """Return the squared distance from a point to the box of a part; 0 within it."""
+    centre, size = part.read("Position"), part.read("Size")
+    x, y, z = eye.x - centre.x, eye.y - centre.y, eye.z - centre.z
+    turned = part.props.get("Rotation9")
+    if turned is not None:
+        a, b, c, d, e, f, g, h, i = turned
+        x, y, z = a * x + d * y + g * z, b * x + e * y + h * z, c * x + f * y + i * z
+    x = max(abs(x) - size.x / 2, 0.0)
+    y = max(abs(y) - size.y / 2, 0.0)
+    z = max(abs(z) - size.z / 2, 0.0)
+    return float(x * x + y * y + z * z)
+
+
+def _folder(folder: Instance) -> dict[str, Json]:
+    return {
+        "id": folder.number,
+        "name": to_text(folder.name),
+        "entity_type": "folder",
+        "position": [0.0, 0.0, 0.0],
+        "size": [0.0, 0.0, 0.0],
+        "anchored": True,
+        "attributes": _attributes(folder),
+    }
+
+
+def _part(part: Instance) -> dict[str, Json]:
+    entity = {
+        "id": part.number,
+        "name": to_text(part.name),
+        "entity_type": "part",
+        "position": hundredths_of_vector(part.read("Position")),
+        "size": hundredths_of_vector(part.read("Size")),
+    }
+    rotation = part.props.get("Rotation9")
+    if rotation is not None and rotation != IDENTITY:
+        entity["rotation"] = rotation_rows(rotation)
+    entity["color"] = color_json(part.read("Color"))
+    entity["material"] = part.read("Material")["Name"]
+    shape = part.read("Shape")
+    if shape is not None:
+        entity["shape"] = shape["Name"]
+    transparency = part.read("Transparency")
+    if transparency:
+        entity["transparency"] = shortest(transparency)
+    entity["anchored"] = part.read("Anchored")
+    if part.attributes:
+        entity["attributes"] = _attributes(part)
+    return entity
+
+
+def _attributes(instance: Instance) -> dict[str, Json]:
+    shown = attributes_json(instance.attributes)
+    url = shown.get("ModelUrl")
+    if isinstance(url, str):
+        shown["ModelUrl"] = resolve_asset(url)
+    return shown
+
+
+def resolve_asset(url: str) -> str:
+    """Return where the server has what ``asset://`` names; another address stays."""
+    return f"/assets/{url.removeprefix(_ASSET)}" if url.startswith(_ASSET) else url
+
+
+def rotation_rows(rotation: tuple[float, ...]) -> list[list[float]]:
+    """Return a rotation as three rows."""
+    numbers = [shortest(value) for value in rotation]
+    return [numbers[0:3], numbers[3:6], numbers[6:9]]
+
+
+def is_identity(rotation: tuple[float, ...], tolerance: float) -> bool:
+    """Return whether a rotation is none, within a tolerance in each number."""
+    return all(abs(a - b) < tolerance for a, b in zip(rotation, IDENTITY, strict=True))

@@ -1,0 +1,128 @@
+"""What a spectator sees of a world: all parts, all players, their GUI, animations and sounds."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from clawblox.engine.errors import to_text
+from clawblox.engine.gui.gui_json import billboard_json, color_json, gui_json
+from clawblox.engine.instances.attributes import attribute_json, attributes_json
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.rounding import hundredths_of_vector, shortest
+from clawblox.engine.world.observation import (
+    find_root,
+    health_of,
+    is_identity,
+    position_of,
+    resolve_asset,
+    rotation_rows,
+    view_attributes,
+)
+from clawblox.luau import Vector
+from clawblox.luau.core.operators import shown_type
+
+__all__ = ["spectate_entities", "spectate_player"]
+
+_TOLERANCE: Final = 0.001  # within which a rotation is left out
+
+Json = Any
+
+
+def spectate_player(player: Instance, agent_id: str) -> dict[str, Json]:
+    """Return what a spectator sees of a player, without animations."""
+    root = find_root(player)
+    seen: dict[str, Json] = {
+        "id": agent_id,
+        "name": to_text(player.name),
+        "position": hundredths_of_vector(position_of(player)),
+    }
+    if root is not None:
+        seen["root_part_id"] = root.number
+    seen["health"] = health_of(player)
+    attributes = {**attributes_json(player.attributes), **view_attributes(player)}
+    seen["attributes"] = dict(sorted(attributes.items()))
+    player_gui = player.read("PlayerGui")
+    gui = [] if player_gui is None else gui_json(player_gui)
+    if gui:
+        seen["gui"] = gui
+    return seen
+
+
+def spectate_entities(workspace: Instance) -> list[dict[str, Json]]:
+    """Return all parts, in the order of the tree."""
+    return [
+        _part(found)
+        for found in workspace.descendants()
+        if "BasePart" in found.spec.lineage and found.spec.name != "Terrain"
+    ]
+
+
+def _part(part: Instance) -> dict[str, Json]:
+    entity: dict[str, Json] = {
+        "id": part.number,
+        "type": "part",
+        "position": hundredths_of_vector(part.read("Position")),
+    }
+    rotation = part.props.get("Rotation9")
+    if rotation is not None and not is_identity(rotation, _TOLERANCE):
+        entity["rotation"] = rotation_rows(rotation)
+    entity["size"] = hundredths_of_vector(part.read("Size"))
+    entity["render"] = _render(part)
+    url = _text(part, "ModelUrl") or _text(part, "model_url")
+    if url is not None and url.strip():
+        entity["model_url"] = resolve_asset(url.strip())
+    yaws = map(part.attributes.get, ("ModelYawOffsetDeg", "model_yaw_offset_deg"))
+    yaw = next((each for each in yaws if each.__class__ is float), None)
+    if yaw is not None:
+        entity["model_yaw_offset_deg"] = attribute_json(yaw)
+    billboard = billboard_json(part)
+    if billboard is not None:
+        entity["billboard_gui"] = billboard
+    return entity
+
+
+def _render(part: Instance) -> dict[str, Json]:
+    preset = _text(part, "RenderPresetId")
+    shape = part.read("Shape")
+    transparency = part.read("Transparency")
+    seen: dict[str, Json] = {
+        "kind": "primitive" if preset is None else "preset",
+        "role": _text(part, "RenderRole") or "unspecified",
+    }
+    if preset is not None:
+        seen["preset_id"] = preset
+    seen |= {
+        "primitive": _text(part, "RenderPrimitive") or _shape_name(shape),
+        "material": _text(part, "RenderMaterial") or part.read("Material")["Name"],
+        "color": _color(part),
+        "static": _flag(part, "RenderStatic", "Static" in part.tags or part.read("Anchored")),
+        "casts_shadow": _flag(part, "RenderCastsShadow", True),
+        "receives_shadow": _flag(part, "RenderReceivesShadow", True),
+        "visible": _flag(part, "RenderVisible", transparency < 1.0),
+        "double_sided": False,
+    }
+    if transparency:
+        seen["transparency"] = shortest(transparency)
+    return seen
+
+
+def _shape_name(shape: Any) -> str:
+    return "block" if shape is None else str(shape["Name"]).lower()
+
+
+def _text(part: Instance, name: str) -> str | None:
+    value = part.attributes.get(name)
+    return to_text(value) if value.__class__ is str else None
+
+
+def _flag(part: Instance, name: str, otherwise: bool) -> bool:
+    value = part.attributes.get(name)
+    return bool(value) if value.__class__ is bool else otherwise
+
+
+def _color(part: Instance) -> list[float]:
+    value = part.attributes.get("RenderColor")
+    if isinstance(value, Vector):
+        return [shortest(value.x), shortest(value.y), shortest(value.z)]
+    shown = value if value is not None and shown_type(value) == "Color3" else part.read("Color")
+    return color_json(shown)

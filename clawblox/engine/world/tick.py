@@ -1,0 +1,38 @@
+"""The phases of a tick, in order."""
+
+from __future__ import annotations
+
+from clawblox.engine.services.run_service import fire_heartbeat, fire_stepped
+from clawblox.engine.world.assembly import Assembly
+
+__all__ = ["run_tick"]
+
+
+def run_tick(world: Assembly) -> None:
+    """Run one tick.
+
+    Raises:
+        WorldHalted: A script fails.
+    """
+    model, scheduler, services = world.model, world.scheduler, world.services
+    with scheduler.phase("Begin frame error"):
+        services.players.begin_tick()
+        world.scripts.begin_tick()
+        services.data_stores.deliver()
+        services.debris.collect()
+        scheduler.resume_due()
+        fire_stepped(model)
+    with scheduler.phase("Failed to process agent inputs"):
+        services.inputs.process()
+    world.parts.sync()
+    world.parts.step()
+    with scheduler.phase("Touch event"):
+        world.parts.report_touches()
+    world.parts.write_back()
+    world.parts.apply_welds()
+    with scheduler.phase("End frame error"):
+        fire_heartbeat(model)
+    services.inputs.end_tick()
+    services.remote_events.publish()
+    services.data_stores.submit()
+    scheduler.tick += 1

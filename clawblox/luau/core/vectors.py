@@ -1,0 +1,127 @@
+"""Arithmetic of vectors, whose components are 32-bit floats.
+
+Every operation is exact and then rounded once: two 32-bit floats give a 64-bit float that rounds to
+the same 32-bit float as the exact result.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from clawblox.luau.core.numbers import divide, to_number
+from clawblox.luau.core.values import Vector
+
+Operator = Callable[[Any, Any], Any]
+Compute = Callable[[float, float], float]
+
+_new = object.__new__  # faster than `Vector`, which calls Python code
+_ONE = struct.Struct("f")  # native, so numbers beyond 32 bits become infinite
+_THREE = struct.Struct("fff")
+_pack_one, _unpack_one = _ONE.pack, _ONE.unpack
+_pack, _unpack = _THREE.pack, _THREE.unpack
+
+
+def make_vector(x: float, y: float, z: float) -> Vector:
+    """Return a vector, its components rounded to 32 bits."""
+    made = _new(Vector)
+    made.x, made.y, made.z = _unpack(_pack(x, y, z))
+    return made
+
+
+def adding(otherwise: Operator) -> Operator:
+    """Return ``+`` for vectors, and for other operands what `otherwise` does."""
+
+    def add(left: Any, right: Any) -> Any:
+        if left.__class__ is Vector and right.__class__ is Vector:
+            made = _new(Vector)
+            made.x, made.y, made.z = _unpack(
+                _pack(left.x + right.x, left.y + right.y, left.z + right.z)
+            )
+            return made
+        return otherwise(left, right)
+
+    return add
+
+
+def subtracting(otherwise: Operator) -> Operator:
+    """Return ``-`` for vectors, and for other operands what `otherwise` does."""
+
+    def sub(left: Any, right: Any) -> Any:
+        if left.__class__ is Vector and right.__class__ is Vector:
+            made = _new(Vector)
+            made.x, made.y, made.z = _unpack(
+                _pack(left.x - right.x, left.y - right.y, left.z - right.z)
+            )
+            return made
+        return otherwise(left, right)
+
+    return sub
+
+
+def multiplying(otherwise: Operator) -> Operator:
+    """Return ``*`` for vectors and numbers, and for other operands what `otherwise` does."""
+    slow = scaling(otherwise, float.__mul__)
+
+    def mul(left: Any, right: Any) -> Any:
+        if left.__class__ is Vector and right.__class__ is float:
+            (scale,) = _unpack_one(_pack_one(right))
+            made = _new(Vector)
+            made.x, made.y, made.z = _unpack(_pack(left.x * scale, left.y * scale, left.z * scale))
+            return made
+        if left.__class__ is float and right.__class__ is Vector:
+            (scale,) = _unpack_one(_pack_one(left))
+            made = _new(Vector)
+            made.x, made.y, made.z = _unpack(
+                _pack(scale * right.x, scale * right.y, scale * right.z)
+            )
+            return made
+        return slow(left, right)
+
+    return mul
+
+
+def dividing(otherwise: Operator) -> Operator:
+    """Return ``/`` for vectors and numbers, and for other operands what `otherwise` does."""
+    slow = scaling(otherwise, divide)
+
+    def div(left: Any, right: Any) -> Any:
+        if left.__class__ is Vector and right.__class__ is float:
+            (scale,) = _unpack_one(_pack_one(right))
+            if scale:
+                made = _new(Vector)
+                made.x, made.y, made.z = _unpack(
+                    _pack(left.x / scale, left.y / scale, left.z / scale)
+                )
+                return made
+        return slow(left, right)
+
+    return div
+
+
+def scaling(otherwise: Operator, compute: Compute) -> Operator:
+    """Return an operator on two vectors, or a vector and a number.
+
+    Args:
+        otherwise: The operator on other operands.
+        compute: The operation on the components.
+    """
+
+    def operate(left: Any, right: Any) -> Any:
+        if left.__class__ is Vector or right.__class__ is Vector:
+            a, b = _scale(left), _scale(right)
+            if a is not None and b is not None:
+                return make_vector(compute(a.x, b.x), compute(a.y, b.y), compute(a.z, b.z))
+        return otherwise(left, right)
+
+    return operate
+
+
+def _scale(value: Any) -> Vector | None:
+    """Return an operand as a vector; None if it is neither a vector nor a number."""
+    if value.__class__ is Vector:
+        vector: Vector = value
+        return vector
+    number = to_number(value)
+    return None if number is None else make_vector(number, number, number)

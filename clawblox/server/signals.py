@@ -1,0 +1,56 @@
+"""SIGTERM and SIGINT for a server that runs on another thread than the main one.
+
+Python delivers signals to the main thread only.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Final, TypeAlias
+
+__all__ = ["SIGNALS", "StopSignals"]
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+"""The signals that stop a world."""
+
+_Receiver: TypeAlias = Callable[[int, FrameType | None], None]
+
+
+class StopSignals:
+    """A context in which the main thread receives the signals that stop a world.
+
+    Enter it on the main thread, which must then only wait. Until :attr:`receiver` is set, a signal
+    ends the process at once, as it does by default.
+
+    Attributes:
+        receiver: Called with each signal, on the main thread; None while there is no server.
+    """
+
+    def __init__(self) -> None:
+        self.receiver: _Receiver | None = None
+        self._original: dict[int, object] = {}
+
+    def __enter__(self) -> StopSignals:
+        assert threading.current_thread() is threading.main_thread()
+        for number in SIGNALS:
+            self._original[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._original.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.receiver is not None:
+            self.receiver(number, frame)
+            return
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)

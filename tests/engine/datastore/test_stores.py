@@ -1,0 +1,150 @@
+"""SQLite and Postgres answer the same questions in the same way."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from clawblox.engine.datastore.postgres import PostgresStore
+from clawblox.engine.datastore.sqlite import SqliteStore
+from clawblox.engine.datastore.store import Read, ReadSorted, Store, StoreError, Write
+from tests.engine.datastore.postgres_server import PostgresServer, postgres_server
+
+GAME = "8f0b1a3c-0000-4000-8000-000000000001"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str | None:
+    """Return the server's address, once for the module, or None for SQLite."""
+    return None if request.param == "sqlite" else str(request.getfixturevalue("server").url)
+
+
+@pytest.fixture
+def store(url: str | None, tmp_path: Path) -> Iterator[Store]:
+    made = PostgresStore(url) if url else SqliteStore(tmp_path / "new" / "rows.db")
+    yield made
+    made.close()
+
+
+def read(store: Store, name: str, key: str, game: str = GAME) -> object:
+    (answer,) = store.execute(game, [Read(name, key)])
+    assert isinstance(answer, str | None), answer
+    return answer if answer is None else json.loads(answer, parse_int=float)
+
+
+def test_what_is_written_is_read(store: Store) -> None:
+    value = {"name": "Ann \N{SNOWMAN}", "list": [1, None, 2.5], "big": 1e300, "empty": {}}
+    assert store.execute(GAME, [Write("a", "k", json.dumps(value))]) == [None]
+    assert read(store, "a", "k") == value
+    store.close()
+    assert read(store, "a", "k") == value
+
+
+def test_rows_belong_to_a_game_a_store_and_a_key(store: Store) -> None:
+    store.execute(GAME, [Write("owner", "k", "1")])
+    assert read(store, "owner", "other") is None
+    assert read(store, "other", "k") is None
+    assert read(store, "owner", "k", "another game") is None
+
+
+def test_requests_are_carried_out_in_their_order(store: Store) -> None:
+    requests = [Read("order", "k"), Write("order", "k", "1"), Read("order", "k")]
+    assert store.execute(GAME, [*requests, Write("order", "k", "2")]) == [None, None, "1", None]
+    assert read(store, "order", "k") == 2
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+def test_n13_sorted_by_number_ties_by_key_without_a_number_last(
+    store: Store, ascending: bool
+) -> None:
+    scores = {"ten": 10, "two": 2, "a tie": 10, "half": 0.5, "low": -3, "huge": 1e300}
+    others = {"word": {"score": "7"}, "flag": {"score": True}, "Word": {"score": "1"}}
+    unscored = {"removed": None, "plain": {"points": 3}, "number": 4, "list": ["score"]}
+    rows = {key: {"score": score} for key, score in scores.items()} | others | unscored
+    name = f"board {ascending}"
+    store.execute(GAME, [Write(name, key, json.dumps(value)) for key, value in rows.items()])
+    by_number = ["low", "half", "two", "a tie", "ten", "huge"]
+    if not ascending:
+        by_number = ["huge", "a tie", "ten", "two", "half", "low"]
+    expected = [*by_number, "Word", "flag", "word"]
+    for limit in (0, 1, 6, 8, 9, 10**30):
+        (answer,) = store.execute(GAME, [ReadSorted(name, ascending, limit)])
+        assert isinstance(answer, list)
+        assert [key for key, _ in answer] == expected[:limit]
+        assert all(
+            json.loads(value, parse_float=float, parse_int=float) == rows[key]
+            for key, value in answer
+        )
+
+
+def test_a_refused_request_does_not_undo_the_others(store: Store) -> None:
+    requests = [Write("r", "a", "1"), Write("r", "b", "not json"), Write("r", "c", "3")]
+    answers = store.execute(GAME, requests)
+    assert [isinstance(answer, StoreError) for answer in answers] == [False, True, False]
+    assert [read(store, "r", key) for key in "abc"] == [1, None, 3]
+
+
+def test_a_database_that_comes_back_is_used_again(server: PostgresServer, tmp_path: Path) -> None:
+    road = tmp_path / "road"
+    road.symlink_to(server.directory)
+    store = PostgresStore(server.url.replace(str(server.directory), str(road)))
+    store.execute(GAME, [Write("lost", "k", "1")])
+    road.unlink()
+    with psycopg.connect(server.url) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            store.execute(GAME, [Read("lost", "k")])
+    road.symlink_to(server.directory)
+    assert read(store, "lost", "k") == 1
+    store.close()
+
+
+def test_a_file_that_cannot_be_opened_is_used_when_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "rows.db"
+    path.mkdir()
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match="unable to open database file"):
+        store.execute(GAME, [Read("s", "k")])
+    path.rmdir()
+    assert read(store, "s", "k") is None
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_named_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "rows.db"
+    path.write_bytes(b"something else" * 100)
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match="file is not a database"):
+        store.execute(GAME, [Read("s", "k")])
+
+
+def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "rows.db")
+    store.execute(GAME, [Write("s", "k", '{"score":1}')])
+    from clawblox.engine.datastore import sqlite as module
+
+    with sqlite3.connect(tmp_path / "rows.db") as connection:
+        for direction, sorts in (("ASC", 0), ("DESC", 1)):  # downwards, ties alone are sorted
+            plan = connection.execute(
+                "EXPLAIN QUERY PLAN " + module._SORTED.format(direction=direction), (GAME, "s", 1)
+            ).fetchall()
+            text = " ".join(row[3] for row in plan)
+            assert "data_stores_score" in text
+            assert text.count("USE TEMP B-TREE FOR RIGHT PART OF ORDER BY") == sorts
+            assert text.count("USE TEMP B-TREE") == sorts
+    connection.close()
+    store.close()

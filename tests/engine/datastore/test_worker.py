@@ -1,0 +1,139 @@
+"""The worker's thread, what its answers promise, and where the rows are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from clawblox.engine.datastore import worker as worker_module
+from clawblox.engine.datastore.settings import Backend, open_store, read_game_id
+from clawblox.engine.datastore.sqlite import SqliteStore
+from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, Write
+from clawblox.engine.datastore.worker import Worker
+
+GAME = "8f0b1a3c-0000-4000-8000-000000000001"
+
+WRITER = """
+import sys
+from pathlib import Path
+from clawblox.engine.datastore.settings import Backend, open_store
+from clawblox.engine.datastore.store import Write
+from clawblox.engine.datastore.worker import Worker
+
+worker, number = Worker(open_store(Backend.SQLITE, Path(sys.argv[1]), 1)), 0
+assert "psycopg" not in sys.modules, "it is needed for Postgres only"
+while True:
+    number += 1
+    requests = [Write("s", f"{number} {part}", str(number)) for part in "ab"]
+    assert worker.submit("game", requests).wait() == [None, None]
+    print(number, flush=True)
+"""
+
+
+def test_nothing_acknowledged_is_lost_on_sigkill(tmp_path: Path) -> None:
+    path = tmp_path / ".clawblox" / "local-1.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        acknowledged = 0
+        while acknowledged < 50:
+            acknowledged = int(process.stdout.readline())
+        process.kill()
+        acknowledged = int(([str(acknowledged), *process.stdout])[-1])
+    store = SqliteStore(path)
+    keys = [(number, part) for number in range(1, acknowledged + 2) for part in "ab"]
+    answers = store.execute("game", [Read("s", f"{number} {part}") for number, part in keys])
+    store.close()
+    assert answers[:-2] == [str(number) for number, _ in keys[:-2]]
+    assert answers[-1] == answers[-2], "half of a transaction was kept"
+
+
+class StuckStore:
+    """A database that answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+        self.closed = False
+
+    def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
+        self.free.wait()
+        return [None for _ in requests]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_wait_for_the_database_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "MAX_WAIT_S", 0.01)
+    store = StuckStore()
+    worker = Worker(store)
+    assert not worker.is_late
+    batch = worker.submit(GAME, [Write("s", "k", "1"), Read("s", "k")])
+    answers = batch.wait()
+    assert [str(answer) for answer in answers] == ["no answer within 0.01 s"] * 2
+    assert worker.is_late
+    store.free.set()
+    worker.close()
+    assert not worker.is_late
+    assert store.closed
+
+
+def test_an_unexpected_failure_is_an_answer() -> None:
+    class Broken(StuckStore):
+        def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
+            raise RuntimeError("out of order")
+
+    worker = Worker(Broken())
+    for _ in range(2):
+        (answer,) = worker.submit(GAME, [Read("s", "k")]).wait()
+        assert isinstance(answer, StoreError)
+        assert "out of order" in str(answer)
+    worker.close()
+
+
+def test_closing_carries_out_what_was_submitted(tmp_path: Path) -> None:
+    worker = Worker(SqliteStore(tmp_path / "rows.db"))
+    batches = [worker.submit(GAME, [Write("s", str(at), "1")]) for at in range(20)]
+    worker.close()
+    assert all(batch.is_done for batch in batches)
+    store = SqliteStore(tmp_path / "rows.db")
+    assert store.execute(GAME, [Read("s", "19")]) == ["1"]
+    store.close()
+
+
+def test_sqlite_is_in_the_state_directory_under_the_port(tmp_path: Path) -> None:
+    store = open_store(Backend.SQLITE, tmp_path, 8080)
+    assert store is not None
+    store.execute(GAME, [Write("s", "k", "1")])
+    assert (tmp_path / ".clawblox" / "local-8080.db").is_file()
+    store.close()
+
+
+def test_no_backend_has_no_store(tmp_path: Path) -> None:
+    assert open_store(Backend.NONE, tmp_path, 8080) is None
+
+
+def test_postgres_needs_its_address(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="DATABASE_URL is not set"):
+        open_store(Backend.POSTGRES, tmp_path, 8080, {})
+    assert open_store(Backend.POSTGRES, tmp_path, 8080, {"DATABASE_URL": "postgresql://x"})
+
+
+def test_the_game_id_is_made_once(tmp_path: Path) -> None:
+    made = read_game_id(tmp_path)
+    assert read_game_id(tmp_path) == made
+    assert (tmp_path / ".clawblox" / "game_id").read_text() == f"{made}\n"
+    assert len(list((tmp_path / ".clawblox").iterdir())) == 1
+
+
+def test_a_wrong_game_id_is_named(tmp_path: Path) -> None:
+    read_game_id(tmp_path)
+    (tmp_path / ".clawblox" / "game_id").write_text("mine")
+    with pytest.raises(ValueError, match=r"game_id: 'mine' is not a UUID"):
+        read_game_id(tmp_path)
