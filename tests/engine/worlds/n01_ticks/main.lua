@@ -24,7 +24,6 @@ local function note(what)
 end
 RunService.Heartbeat:Connect(note("heartbeat"))
 RunService.Stepped:Connect(note("stepped"))
-task.defer(note("due"))
 
 local ticks, steps, beats = 0, {}, {}
 RunService.Stepped:Connect(function(time, dt)
@@ -34,6 +33,9 @@ RunService.Heartbeat:Connect(function(dt)
 	ticks += 1
 	table.insert(beats, dt)
 	if ticks == 1 then
+		order = {}
+		task.defer(note("due"))
+	elseif ticks == 2 then
 		Check.list("threads, then Stepped, then Heartbeat", order, { "due", "stepped", "heartbeat" })
 	elseif ticks == 60 then
 		for index = 1, 60 do

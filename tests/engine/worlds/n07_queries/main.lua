@@ -63,7 +63,7 @@ Check.list("a larger one", names(Workspace:GetPartBoundsInRadius(Vector3.new(9, 
 local overlap = OverlapParams.new()
 overlap.MaxParts = 1
 Check.list("MaxParts", names(Workspace:GetPartBoundsInRadius(Vector3.new(5, 50, 0), 9, overlap)), { "x" })
-local probe = part("probe", Vector3.new(7.5, 51.5, 0))
+local probe = part("probe", Vector3.new(7.25, 51.75, 0))
 Check.list("GetPartsInPart uses the true shapes, without the part", names(Workspace:GetPartsInPart(probe)), {})
 probe.Position = Vector3.new(8, 50, 0)
 Check.list("and finds what overlaps", names(Workspace:GetPartsInPart(probe)), { "z" })
