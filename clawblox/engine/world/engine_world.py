@@ -81,6 +81,10 @@ class EngineWorld:
         return self._parts.scheduler.time
 
     @property
+    def _game_id(self) -> str:
+        return self._parts.services.data_stores.game_id
+
+    @property
     def status(self) -> str:
         """The ``game_status`` of observations."""
         return "active" if self.halted_error is None else "failed"
@@ -217,7 +221,7 @@ class EngineWorld:
     def _spectate(self) -> dict[str, Json]:
         with self._parts.vm.entered():
             return {
-                "instance_id": self.settings.game_id,
+                "instance_id": self._game_id,
                 "tick": self.tick,
                 "server_time_ms": round(self.time * 1000),
                 "game_status": "playing" if self.halted_error is None else "failed",
@@ -242,7 +246,7 @@ class EngineWorld:
             "schema_version": SCHEMA_VERSION,
             "format": FORMAT,
             "time": self.time,
-            "game_id": self.settings.game_id,
+            "game_id": self._game_id,
             "content_hash": self.content_hash(),
             **write_world(parts.model, parts.vm, parts.systems),
         }
