@@ -163,7 +163,7 @@ class Voxels:
         table = bytes([*numbers, *[AIR] * (256 - len(numbers))])
         for x, y, z, materials, occupancy in document["chunks"]:
             self._chunks[x, y, z] = _Chunk(_unpack(materials).translate(table), _unpack(occupancy))
-        self.changed = {(x, y, z): None for x, y, z in document["changed"]}
+        self.changed = dict.fromkeys((x, y, z) for x, y, z in document["changed"])
 
 
 def _place(cell: Cell) -> tuple[Cell, int]:
