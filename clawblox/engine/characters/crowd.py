@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from clawblox.engine.characters.character import Character, find_root
@@ -92,6 +93,7 @@ class Characters:
             WorldHalted: A handler fails.
         """
         scheduler, space = self._model.scheduler, self._parts.space
+        space.prepare()
         self._take_written()
         active = list(self._by_root.items())
         with scheduler.phase("MoveToFinished event"):
@@ -131,6 +133,10 @@ class Characters:
         character.show_motion(None if self._parts.is_placed(root) else root, moved)
 
     # Snapshots
+
+    def held(self) -> Iterable[Instance]:
+        """Return instances outside the tree that it refers to: none."""
+        return ()
 
     def document(self, slots: Slots) -> Any:
         """Return what a snapshot holds of it."""

@@ -20,7 +20,7 @@ class Cells(Protocol):
     changed: dict[Cell, None]
 
     def boxes(self, key: Cell) -> list[tuple[Cell, Cell]]:
-        """Return the solid cells of a chunk as boxes: the first cell and the one behind the last."""
+        """Return the solid cells of a chunk as boxes: first cell, and the one behind the last."""
 
 
 class Ground:

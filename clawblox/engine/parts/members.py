@@ -115,7 +115,7 @@ class _PartMembers:
         """``ApplyImpulse(impulse)``."""
         vector, number = _vector_argument(impulse, "impulse"), self._body(part)
         if number is not None:
-            self._marks.space.apply_impulse(number, triple(vector))
+            self._marks.space.forces.apply_impulse(number, triple(vector))
         return ()
 
     def apply_impulse_at(self, part: Instance, impulse: Any, position: Any) -> Any:
@@ -123,14 +123,14 @@ class _PartMembers:
         vector, at = _vector_argument(impulse, "impulse"), _vector_argument(position, "position")
         number = self._body(part)
         if number is not None:
-            self._marks.space.apply_impulse(number, triple(vector), triple(at))
+            self._marks.space.forces.apply_impulse(number, triple(vector), triple(at))
         return ()
 
     def apply_angular_impulse(self, part: Instance, impulse: Any) -> Any:
         """``ApplyAngularImpulse(impulse)``."""
         vector, number = _vector_argument(impulse, "impulse"), self._body(part)
         if number is not None:
-            self._marks.space.apply_angular_impulse(number, triple(vector))
+            self._marks.space.forces.apply_angular_impulse(number, triple(vector))
         return ()
 
     def velocity_getter(self, key: str) -> Any:
@@ -144,7 +144,7 @@ class _PartMembers:
             number = self._root(part).number
             if number not in marks.space:
                 return _ZERO
-            linear, angular = marks.space.velocity(number)
+            linear, angular = marks.space.forces.velocity(number)
             return Vector(*(linear if key == LINEAR else angular))
 
         return read

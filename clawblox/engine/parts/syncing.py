@@ -204,7 +204,7 @@ class Marks:
         linear = part.props.pop(LINEAR, None)
         angular = part.props.pop(ANGULAR, None)
         if linear is not None or angular is not None:
-            self.space.set_velocity(part.number, _triple(linear), _triple(angular))
+            self.space.forces.set_velocity(part.number, _triple(linear), _triple(angular))
 
     def _material(self, part: Instance, fixture: Fixture | None) -> dict[str, Any]:
         found = material(part)

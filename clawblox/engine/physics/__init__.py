@@ -5,6 +5,7 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 - ``space``: `Space`, the bodies, their motion and one step of it
 - ``bodies``: what is kept about each body beside rapier, and how it is built
 - ``walking``: the controller that moves characters among solid bodies
+- ``forces``: velocities, impulses and forces
 - ``queries``: rays and overlaps
 - ``overlaps``: which pairs of bodies overlap after a step
 - ``shapes``: the shapes of parts, their mass and their corners

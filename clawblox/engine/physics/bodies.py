@@ -125,6 +125,7 @@ class Bodies:
         self.world = world
         self.by_number: dict[int, Body] = {}
         self.characters: dict[int, Body] = {}
+        self.dynamic: dict[int, Body] = {}
         self.fixed: dict[int, Body] = {}
         """The bodies that are fixed to others."""
         self.numbers: dict[int, int] = {}

@@ -131,4 +131,6 @@ def _rebuild(space: Space, document: Json) -> None:
             space.fix(number, entry["fixed_to"], *pose, **traits)
         else:
             space.add(number, *pose, motion=Motion(entry["motion"]), **traits)
-            space.set_velocity(number, tuple(entry["velocity"]), tuple(entry["angular_velocity"]))
+            space.forces.set_velocity(
+                number, tuple(entry["velocity"]), tuple(entry["angular_velocity"])
+            )

@@ -34,7 +34,8 @@ from clawblox.engine.physics.bodies import (
     interaction,
     rapier_type,
 )
-from clawblox.engine.physics.numbers import FASTEST_TURN, Rotation, Triple, checked
+from clawblox.engine.physics.forces import Forces
+from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
 from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, shift, to_matrix, to_quaternion
@@ -65,7 +66,6 @@ class Space:
         world.integration_parameters.num_solver_iterations = solver_iterations
         self.gravity = 196.2
         self._bodies = Bodies(world)
-        self._dynamic: dict[int, Body] = {}
         self._awake: dict[int, None] = {}
         self._fresh: dict[int, None] = {}
         self._targets: dict[int, Pose] = {}
@@ -74,6 +74,7 @@ class Space:
         self._untold = False
         self.queries = Queries(self._bodies)
         self.overlaps = Overlaps(self._bodies, self.queries)
+        self.forces = Forces(self._bodies)
         self._walking = Walking(self._bodies)
         self._use(world)
 
@@ -95,7 +96,7 @@ class Space:
     def document(self) -> Json:
         """Return what stands beside rapier's own bytes."""
         return {
-            "dynamic": list(self._dynamic),
+            "dynamic": list(self._bodies.dynamic),
             "awake": list(self._awake),
             "fresh": list(self._fresh),
             "targets": [[number, *pose] for number, pose in self._targets.items()],
@@ -114,7 +115,7 @@ class Space:
         own = self._bodies
         for body in bodies:
             own.admit(*body)
-        self._dynamic = {number: own.by_number[number] for number in document["dynamic"]}
+        self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
         self._targets = _poses(document["targets"])
@@ -213,16 +214,22 @@ class Space:
 
     def _sort_by_motion(self, body: Body) -> None:
         number, motion = body.number, body.traits.motion
-        self._dynamic.pop(number, None)
+        self._bodies.dynamic.pop(number, None)
         if motion is DYNAMIC:
-            self._dynamic[number] = body
+            self._bodies.dynamic[number] = body
             self._awake[number] = None
 
     def remove(self, number: int) -> None:
         """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
-            for kept in (self._dynamic, self._awake, self._fresh, self._targets, self._before):
+            for kept in (
+                self._bodies.dynamic,
+                self._awake,
+                self._fresh,
+                self._targets,
+                self._before,
+            ):
                 kept.pop(gone, None)
 
     @property
@@ -261,7 +268,7 @@ class Space:
     def moved_bodies(self) -> list[tuple[int, Triple, Rotation | None]]:
         """Return number and pose of each dynamic body that the last step may have moved."""
         moved = []
-        for number, body in self._dynamic.items():
+        for number, body in self._bodies.dynamic.items():
             rigid = body.rigid
             if rigid.is_sleeping:
                 if number not in self._awake:
@@ -290,87 +297,6 @@ class Space:
     def moving(self) -> Iterable[int]:
         """The anchored bodies that the next step moves, in the order in which they were placed."""
         return self._targets.keys()
-
-    # velocities and forces
-
-    def velocity(self, number: int) -> tuple[Triple, Triple]:
-        """Return the linear (studs/s) and angular (rad/s) velocity of a body."""
-        rigid = self._bodies.by_number[number].rigid
-        return rigid.linvel.to_tuple(), rigid.angvel.to_tuple()
-
-    def set_velocity(
-        self, number: int, linear: Triple | None = None, angular: Triple | None = None
-    ) -> None:
-        """Set what is given of the velocity of a dynamic body; others have none.
-
-        Raises:
-            ValueError: A number is not finite.
-        """
-        body = self._bodies.by_number[number]
-        is_dynamic = body.traits.motion is DYNAMIC
-        if linear is not None:
-            linear = checked("A velocity", linear)
-            if is_dynamic:
-                body.rigid.linvel = Vec3(*linear)
-        if angular is not None:
-            angular = checked("An angular velocity", angular, FASTEST_TURN)
-            if is_dynamic:
-                body.rigid.angvel = Vec3(*angular)
-        body.rigid.wake_up()
-
-    def root(self, number: int) -> int | None:
-        """Return the body that a body is fixed to, itself if it is free; None without a body."""
-        body = self._bodies.by_number.get(number)
-        return None if body is None else body.fixed_to or number
-
-    def is_dynamic(self, number: int) -> bool:
-        """Return whether forces move a body."""
-        return number in self._dynamic
-
-    def body_mass(self, number: int) -> float:
-        """Return the mass of a dynamic body with all that is fixed to it."""
-        return self._bodies.by_number[number].rigid.mass
-
-    def inertia_times(self, number: int, change: Triple) -> Triple:
-        """Return the angular impulse that changes a body's angular velocity."""
-        rigid = self._bodies.by_number[number].rigid
-        properties = rigid.mass_properties
-        frame = rigid.rotation * properties.principal_inertia_local_frame
-        x, y, z = frame.inverse().transform_vector(change).to_tuple()
-        a, b, c = properties.principal_inertia.to_tuple()
-        impulse: Triple = frame.transform_vector((a * x, b * y, c * z)).to_tuple()
-        return impulse
-
-    def apply_impulse(self, number: int, impulse: Triple, at: Triple | None = None) -> None:
-        """Change the velocity of a dynamic body at once.
-
-        Args:
-            number: The body; nothing happens to one that is not dynamic.
-            impulse: Mass times studs per second.
-            at: The point in the world where it acts; None is the centre of mass.
-
-        Raises:
-            ValueError: A number is not finite.
-        """
-        body = self._dynamic.get(number)
-        checked("An impulse", impulse)
-        if body is None:
-            return
-        if at is None:
-            body.rigid.apply_impulse(impulse)
-        else:
-            body.rigid.apply_impulse_at_point(impulse, checked("A position", at))
-
-    def apply_angular_impulse(self, number: int, impulse: Triple) -> None:
-        """Change the angular velocity of a dynamic body at once.
-
-        Raises:
-            ValueError: A number is not finite.
-        """
-        body = self._dynamic.get(number)
-        checked("An impulse", impulse)
-        if body is not None:
-            body.rigid.apply_torque_impulse(impulse)
 
     # traits
 
@@ -512,6 +438,7 @@ class Space:
             world.gravity = gravity
             world.wake_up_all()
         world.step()
+        self.forces.end()
         self._targets.clear()
         self._fresh.clear()
         self._untold = False

@@ -164,6 +164,17 @@ class EngineWorld:
         """
         self._run(lambda: run_tick(self._parts))
 
+    def close(self) -> None:
+        """End the world in order: call what scripts have bound to its end, and close the database.
+
+        A world that has halted calls nothing. Waits for the database, which may take seconds.
+        """
+        services = self._parts.services
+        if self.halted_error is None:
+            for failure in self._run(services.game.close):
+                self._console.error(f"[Lua Error] {failure}")
+        services.data_stores.close()
+
     def _run(self, function: Callable[[], Result]) -> Result:
         return run_deep(lambda: self._enter(function))
 

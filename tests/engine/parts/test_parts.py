@@ -212,7 +212,8 @@ def test_n5_set_primary_part_cframe_moves_all_parts_rigidly(bench):
         'local a = Instance.new("Part") a.Name, a.Anchored, a.Parent = "A", true, m '
         'local b = Instance.new("Part") b.Name, b.Anchored, b.Parent = "B", true, m '
         "b.Position = Vector3.new(5, 0, 0) m:SetPrimaryPartCFrame(CFrame.new(0, 99, 0)) "
-        "m.PrimaryPart = a m:SetPrimaryPartCFrame(CFrame.new(0, 9, 0) * CFrame.Angles(0, math.pi / 2, 0))"
+        "m.PrimaryPart = a "
+        "m:SetPrimaryPartCFrame(CFrame.new(0, 9, 0) * CFrame.Angles(0, math.pi / 2, 0))"
     )
     a, b, pivot = bench.run(
         "local m = workspace.M report(m.A.Position, m.B.Position, m:GetPivot())"

@@ -64,7 +64,7 @@ def act(space, seed, tick):
     victim = choose.randrange(100, 140)
     match choose.randrange(6):
         case 0:
-            space.apply_impulse(victim, (0.0, 40.0, 10.0))
+            space.forces.apply_impulse(victim, (0.0, 40.0, 10.0))
         case 1:
             space.set_motion(victim, choose.choice((DYNAMIC, ANCHORED)))
         case 2:
