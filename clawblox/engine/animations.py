@@ -7,7 +7,6 @@ use and renderers show. A track is an instance without a parent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
@@ -238,13 +237,10 @@ class Animations:
 
     # Snapshots
 
-    def held(self) -> Iterable[Instance]:
-        """Return instances outside the tree that it refers to."""
-        return [active.track for active in self._active.values()]
-
     def document(self, slots: Slots) -> Any:
         """Return what a snapshot holds of it."""
-        return [[each.track.number, each.fade, each.is_stopping] for each in self._active.values()]
+        found = self._active.values()
+        return [[slots.put(each.track), each.fade, each.is_stopping] for each in found]
 
     def restore(self, document: Any, slots: Slots) -> None:
         """Take over the tracks of a snapshot; the instances are there already.
@@ -253,10 +249,10 @@ class Animations:
             ValueError: The snapshot is damaged.
         """
         for number, fade, is_stopping in document:
-            track = self._model.find(number)
-            if track is None:
-                raise ValueError(f"the snapshot has no instance {number}")
-            self._active[number] = _Active(track, fade, is_stopping)
+            track = slots.take(number)
+            if not isinstance(track, Instance):
+                raise ValueError("an animation track is missing")
+            self._active[track.number] = _Active(track, fade, is_stopping)
 
 
 def _check_animation(animation: Any) -> str:

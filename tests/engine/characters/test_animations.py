@@ -156,7 +156,7 @@ def test_tracks_go_on_exactly_from_a_snapshot(world):
         held:Play(0.4)
         load("local://reload_rifle"):Play()
         stopping = load("local://walk_default")
-        stopping:Play() stopping:Stop(1)
+        stopping:Play(0) stopping:Stop(1)
         follow(held, "held") follow(stopping, "stopping")
     """)
     world.tick(20)
@@ -166,4 +166,4 @@ def test_tracks_go_on_exactly_from_a_snapshot(world):
         assert spectate(again) == spectate(world)
         world.tick(30)
         again.tick(30)
-    assert again.ask("take()") == "held DidLoop, stopping Ended"
+    assert again.ask("take()") == "held DidLoop, stopping Ended, held DidLoop"
