@@ -1,5 +1,6 @@
 """A small world of scripts, parts and characters, without services."""
 
+from clawblox.engine.animations import Animations
 from clawblox.engine.characters.crowd import Characters
 from clawblox.engine.characters.humanoid import add_humanoid
 from clawblox.engine.characters.spawning import add_spawning, spawn_character
@@ -63,7 +64,12 @@ class SmallWorld:
         self.vm.globals.update(libraries)
         self.parts = Parts(self.model)
         self.characters = Characters(self.model, self.parts)
-        self.systems = {"parts": self.parts, "characters": self.characters}
+        self.animations = Animations(self.model)
+        self.systems = {
+            "parts": self.parts,
+            "characters": self.characters,
+            "animations": self.animations,
+        }
         if state is not None:
             kept = read_tree(self.model, state)
             self.vm = self.scheduler.vm = VM.restore(state["vm"], host=host, vectors=VECTOR_TYPE)
@@ -101,6 +107,7 @@ class SmallWorld:
         """Run ticks; `inputs` is a chunk that runs where inputs are processed."""
         for _ in range(ticks):
             with self.vm.entered():
+                self.animations.advance()
                 self.scheduler.resume_due()
                 self.characters.find_roots()
                 self.parts.sync()
