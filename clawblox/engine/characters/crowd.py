@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from clawblox.engine.characters.character import Character, find_root
@@ -133,10 +132,6 @@ class Characters:
         character.show_motion(None if self._parts.is_placed(root) else root, moved)
 
     # Snapshots
-
-    def held(self) -> Iterable[Instance]:
-        """Return instances outside the tree that it refers to: none."""
-        return ()
 
     def document(self, slots: Slots) -> Any:
         """Return what a snapshot holds of it."""

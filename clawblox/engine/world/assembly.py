@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from clawblox.engine.animations import Animations
 from clawblox.engine.characters.crowd import Characters
 from clawblox.engine.characters.humanoid import add_humanoid
 from clawblox.engine.characters.spawning import add_spawning, spawn_character
@@ -113,9 +114,11 @@ class Assembly:
         )
         groups.changed = self.parts.update_groups
         self.characters = Characters(self.model, self.parts)
+        self.animations = Animations(self.model)
         self.systems: dict[str, System] = {
             "parts": self.parts,
             "characters": self.characters,
+            "animations": self.animations,
             "services": self.services,
             "scripts": self.scripts,
         }

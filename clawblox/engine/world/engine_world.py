@@ -226,7 +226,7 @@ class EngineWorld:
                 "server_time_ms": round(self.time * 1000),
                 "game_status": "playing" if self.halted_error is None else "failed",
                 "players": [
-                    spectate_player(player, agent_id)
+                    spectate_player(player, agent_id, self._parts.animations)
                     for agent_id, player in self._parts.services.players.listed()
                 ],
                 "entities": spectate_entities(self._parts.model.workspace),

@@ -1,5 +1,6 @@
 """A small world of scripts, parts and characters, without services."""
 
+from clawblox.engine.animations import Animations
 from clawblox.engine.characters.crowd import Characters
 from clawblox.engine.characters.humanoid import add_humanoid
 from clawblox.engine.characters.spawning import add_spawning, spawn_character
@@ -10,6 +11,7 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.task_library import make_task_globals
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
@@ -61,9 +63,14 @@ class SmallWorld:
         self.model = DataModel(host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(host, self.model)
         self.vm.globals.update(libraries)
-        self.parts = Parts(self.model)
+        self.parts = Parts(self.model, CollisionGroups())
         self.characters = Characters(self.model, self.parts)
-        self.systems = {"parts": self.parts, "characters": self.characters}
+        self.animations = Animations(self.model)
+        self.systems = {
+            "parts": self.parts,
+            "characters": self.characters,
+            "animations": self.animations,
+        }
         if state is not None:
             kept = read_tree(self.model, state)
             self.vm = self.scheduler.vm = VM.restore(state["vm"], host=host, vectors=VECTOR_TYPE)
@@ -101,6 +108,7 @@ class SmallWorld:
         """Run ticks; `inputs` is a chunk that runs where inputs are processed."""
         for _ in range(ticks):
             with self.vm.entered():
+                self.animations.advance()
                 self.scheduler.resume_due()
                 self.characters.find_roots()
                 self.parts.sync()
