@@ -16,7 +16,7 @@ from rapier3d import (
     QueryFilterFlags,
 )
 
-from clawblox.engine.physics.bodies import Bodies, Body
+from clawblox.engine.physics.bodies import Bodies, Body, interaction
 from clawblox.engine.physics.numbers import DT, Triple, checked
 from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
 
@@ -106,7 +106,7 @@ class Walking:
         predicate = self._is_no_character if self._is_near_another(body, at, wish) else None
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS,
-            groups=self._bodies.groups.interaction(body.traits.group),
+            groups=interaction(body.traits),
             exclude_rigid_body=body.body_handle,
             predicate=predicate,
         )

@@ -143,9 +143,7 @@ class DataStores:
         self._settle()
         calls, answers = self._sent, self._answers
         self._sent, self._answers = [], []
-        updates = [pair for pair in zip(calls, answers, strict=True) if pair[0].function]
-        others = [pair for pair in zip(calls, answers, strict=True) if not pair[0].function]
-        for call, answer in (*updates, *others):
+        for call, answer in zip(calls, answers, strict=True):
             if call.thread.status == "suspended":
                 self._answer(call, answer)
 
