@@ -10,5 +10,5 @@
 - ``movers``: forces that instances put on parts
 - ``searches``: what ``Workspace`` finds
 - ``boxes``: whether oriented boxes overlap
-- ``groups``: the names of collision groups
+- ``ground``: bodies for ``Terrain``
 """

@@ -79,7 +79,8 @@ class _PartMembers:
 
     def mass(self, part: Instance) -> float:
         """``GetMass()``: volume times density."""
-        return volume(part_shape(part)) * material(part)["density"]
+        density: float = material(part)["density"]
+        return volume(part_shape(part)) * density
 
     def assembly_mass(self, part: Instance) -> float:
         """``AssemblyMass``: that of all parts that are welded together, massless ones apart."""
@@ -114,7 +115,7 @@ class _PartMembers:
         """``ApplyImpulse(impulse)``."""
         vector, number = _vector_argument(impulse, "impulse"), self._body(part)
         if number is not None:
-            self._marks.space.apply_impulse(number, triple(vector))
+            self._marks.space.forces.apply_impulse(number, triple(vector))
         return ()
 
     def apply_impulse_at(self, part: Instance, impulse: Any, position: Any) -> Any:
@@ -122,14 +123,14 @@ class _PartMembers:
         vector, at = _vector_argument(impulse, "impulse"), _vector_argument(position, "position")
         number = self._body(part)
         if number is not None:
-            self._marks.space.apply_impulse(number, triple(vector), triple(at))
+            self._marks.space.forces.apply_impulse(number, triple(vector), triple(at))
         return ()
 
     def apply_angular_impulse(self, part: Instance, impulse: Any) -> Any:
         """``ApplyAngularImpulse(impulse)``."""
         vector, number = _vector_argument(impulse, "impulse"), self._body(part)
         if number is not None:
-            self._marks.space.apply_angular_impulse(number, triple(vector))
+            self._marks.space.forces.apply_angular_impulse(number, triple(vector))
         return ()
 
     def velocity_getter(self, key: str) -> Any:
@@ -143,7 +144,7 @@ class _PartMembers:
             number = self._root(part).number
             if number not in marks.space:
                 return _ZERO
-            linear, angular = marks.space.velocity(number)
+            linear, angular = marks.space.forces.velocity(number)
             return Vector(*(linear if key == LINEAR else angular))
 
         return read

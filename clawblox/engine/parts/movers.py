@@ -52,33 +52,33 @@ def _parent_body(space: Space, mover: Instance) -> int | None:
 
 
 def _dynamic_root(space: Space, number: int) -> int | None:
-    root = space.root(number)
-    return root if root is not None and space.is_dynamic(root) else None
+    root = space.forces.root(number)
+    return root if root is not None and space.forces.is_dynamic(root) else None
 
 
 def _push_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
     """Push a body toward a velocity, with at most a force for each axis or in all."""
-    mass = space.body_mass(number)
-    now, _ = space.velocity(number)
-    lift = (0.0, space.gravity * DT, 0.0)
-    impulse = [mass * (g - v + up) for g, v, up in zip(goal, now, lift, strict=True)]
-    space.apply_impulse(number, _limited(impulse, most))
+    mass = space.forces.body_mass(number)
+    now, _ = space.forces.velocity(number)
+    lift = (0.0, space.gravity, 0.0)
+    force = [mass * ((g - v) / DT + up) for g, v, up in zip(goal, now, lift, strict=True)]
+    space.forces.push(number, _limited(force, most))
 
 
 def _turn_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
     """Turn a body toward an angular velocity, with at most a torque for each axis or in all."""
-    _, now = space.velocity(number)
-    change = (goal[0] - now[0], goal[1] - now[1], goal[2] - now[2])
-    space.apply_angular_impulse(number, _limited(space.inertia_times(number, change), most))
+    _, now = space.forces.velocity(number)
+    faster = ((goal[0] - now[0]) / DT, (goal[1] - now[1]) / DT, (goal[2] - now[2]) / DT)
+    space.forces.twist(number, _limited(space.forces.inertia_times(number, faster), most))
 
 
-def _limited(impulse: Any, most: Triple | float) -> Triple:
-    """Return an impulse cut to what a force can give in a tick."""
-    x, y, z = impulse
+def _limited(force: Any, most: Triple | float) -> Triple:
+    """Return a force cut to a limit for each axis or in all."""
+    x, y, z = force
     if isinstance(most, tuple):
-        a, b, c = (abs(each) * DT for each in most)
+        a, b, c = map(abs, most)
         return (min(max(x, -a), a), min(max(y, -b), b), min(max(z, -c), c))
-    size, allowed = math.hypot(x, y, z), max(most, 0.0) * DT
+    size, allowed = math.hypot(x, y, z), max(most, 0.0)
     if size <= allowed:
         return (x, y, z)
     return (x * allowed / size, y * allowed / size, z * allowed / size)
@@ -94,8 +94,7 @@ def _body_velocity(space: Space, mover: Instance) -> None:
 def _body_force(space: Space, mover: Instance) -> None:
     number = _parent_body(space, mover)
     if number is not None:
-        x, y, z = triple(mover.read("Force"))
-        space.apply_impulse(number, (x * DT, y * DT, z * DT))
+        space.forces.push(number, triple(mover.read("Force")))
 
 
 def _body_angular_velocity(space: Space, mover: Instance) -> None:
@@ -123,11 +122,10 @@ def _vector_force(space: Space, mover: Instance) -> None:
     frame = _force_frame(mover, attachment)
     if frame is not None:
         force = rotations.apply(frame.rotation, *force)
-    impulse = (force[0] * DT, force[1] * DT, force[2] * DT)
     at = None
     if not mover.read("ApplyAtCenterOfMass"):
         at = triple(world_cframe(attachment).position)
-    space.apply_impulse(number, impulse, at)
+    space.forces.push(number, force, at)
 
 
 def _force_frame(mover: Instance, attachment: Instance) -> CFrame | None:

@@ -8,13 +8,12 @@ from typing import Any
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
-from clawblox.engine.parts.groups import GroupNames
 from clawblox.engine.parts.members import add_part_members
 from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.pivots import add_pivots
 from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
-from clawblox.engine.parts.syncing import COLLIDE, MOTION, POSE, Marks
+from clawblox.engine.parts.syncing import COLLIDE, MOTION, POSE, Groups, Marks
 from clawblox.engine.parts.touches import Touches
 from clawblox.engine.physics import Space, restore_space, space_document
 from clawblox.engine.slots import Slots
@@ -33,24 +32,28 @@ class Parts:
 
     Args:
         model: The data model; hooks and methods of parts are added to it.
+        groups: The collision groups; call `update_groups` after a change of them.
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
         logical_restore: Whether a restore builds the bodies anew from poses, velocities and
             shapes. It does not go on exactly.
 
     Attributes:
         space: The bodies, by the numbers of the parts.
-        groups: The collision groups; call `update_groups` after a change.
         written: For each character what scripts wrote, as `POSE` and `VELOCITY`.
     """
 
     def __init__(
-        self, model: DataModel, *, solver_iterations: int = 4, logical_restore: bool = False
+        self,
+        model: DataModel,
+        groups: Groups,
+        *,
+        solver_iterations: int = 4,
+        logical_restore: bool = False,
     ) -> None:
         self.space = Space(solver_iterations=solver_iterations)
-        self.groups = GroupNames()
         self._model = model
         self._logical_restore = logical_restore
-        self._marks = Marks(self.space, self.groups)
+        self._marks = Marks(self.space, groups, lambda: model.workspace)
         self._members = self._marks.members
         self._movers = Movers(self.space)
         self._touches = Touches(model, self._members, self._marks.characters)
@@ -59,7 +62,7 @@ class Parts:
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes)
-        Searches(self._marks, self.groups).add_to(model.classes)
+        Searches(self._marks).add_to(model.classes)
 
     @property
     def written(self) -> dict[int, int]:
@@ -94,6 +97,10 @@ class Parts:
         self.written.pop(part.number, None)
         self._marks.mark(part, MOTION)
 
+    def is_placed(self, part: Instance) -> bool:
+        """Return whether a script has put a part somewhere since the last `sync`."""
+        return bool(self._marks.marks(part.number) & POSE)
+
     def sees(self, root: Instance, target: Instance) -> bool:
         """Return whether nothing is between the eyes of two characters, as of the last step."""
         start, end = triple(root.read("Position")), triple(target.read("Position"))
@@ -109,7 +116,6 @@ class Parts:
 
     def update_groups(self) -> None:
         """Bring a change of the collision groups to the bodies."""
-        self.space.set_group_masks(self.groups.masks)
         for part in self._members.values():
             self._marks.mark(part, COLLIDE)
 
@@ -163,6 +169,10 @@ class Parts:
             write_pose(part, Vector(*position), turn)
             if position[1] < lowest:
                 fallen.append(part)
+        for number in marks.characters:
+            part = self._members.get(number)
+            if part is not None and number in self.space and not marks.marks(number) & POSE:
+                part.props["Position"] = Vector(*self.space.position(number))
         for part in fallen:
             self._model.destroy(part)
 
@@ -181,7 +191,6 @@ class Parts:
         """Return what a snapshot holds of it."""
         return {
             "space": space_document(self.space),
-            "groups": self.groups.document(),
             "marks": self._marks.document(),
             "touching": self._touches.document(),
         }
@@ -193,7 +202,6 @@ class Parts:
             ValueError: Another version of the physics library wrote it, and `logical_restore` is
                 not set; or it is damaged.
         """
-        self.groups.restore(document["groups"])
         restore_space(self.space, document["space"], logical=self._logical_restore)
         for instance in self._model.workspace.descendants():
             self._move(instance)

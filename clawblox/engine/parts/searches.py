@@ -11,7 +11,6 @@ from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
-from clawblox.engine.parts.groups import DEFAULT_GROUP, GroupNames
 from clawblox.engine.parts.pivots import part_box
 from clawblox.engine.parts.poses import rotation, triple
 from clawblox.engine.parts.syncing import Marks, part_shape
@@ -28,9 +27,8 @@ Accept = Callable[[Instance], bool]
 class Searches:
     """The queries of ``Workspace``; parts count in the order of the tree."""
 
-    def __init__(self, marks: Marks, groups: GroupNames) -> None:
+    def __init__(self, marks: Marks) -> None:
         self._marks = marks
-        self._groups = groups
 
     def add_to(self, classes: ClassTable) -> None:
         """Give ``Workspace`` its methods."""
@@ -54,7 +52,7 @@ class Searches:
         hit = self._first(workspace, start, way, self._filter(params))
         if hit is None:
             return None
-        part = self._marks.members[hit.number]
+        part = self._marks.find(hit.number)
         return RaycastResult(
             part,
             make_vector(*hit.position),
@@ -82,7 +80,7 @@ class Searches:
         if hit is None:
             end = make_vector(start.x + way.x, start.y + way.y, start.z + way.z)
             return None, end, Vector(0.0, 0.0, 0.0), None
-        part = self._marks.members[hit.number]
+        part = self._marks.find(hit.number)
         return part, make_vector(*hit.position), Vector(*hit.normal), part.read("Material")
 
     def _first(
@@ -90,17 +88,17 @@ class Searches:
     ) -> Hit | None:
         """Return the nearest accepted hit of a ray; among equal ones the first in the tree."""
         self._refresh()
-        members = self._marks.members
+        find = self._marks.find
         length = math.sqrt(way.x * way.x + way.y * way.y + way.z * way.z)
         nearest: list[Hit] = []
         for hit in self._marks.space.queries.ray(triple(start), triple(way), length):
             if nearest and hit.distance > nearest[0].distance:
                 break
-            if accepts(members[hit.number]):
+            if accepts(find(hit.number)):
                 nearest.append(hit)
         if len(nearest) < 2:
             return nearest[0] if nearest else None
-        by_number = {hit.number: hit for hit in nearest}
+        by_number = {find(hit.number).number: hit for hit in nearest}
         first = next(iter(_in_tree_order(workspace, by_number)))
         return by_number[first.number]
 
@@ -156,14 +154,15 @@ class Searches:
         roots = _numbers(params.filtered)
         includes, members = params.includes, params.members
         group, respects = members["CollisionGroup"], members["RespectCanCollide"]
-        groups = self._groups
+        bits = self._marks.groups.bits
+        _, mask = bits(group)
 
         def accepts(part: Instance) -> bool:
             if not part.read("CanQuery") or _is_in(part, roots) is not includes:
                 return False
             if respects and not part.read("CanCollide"):
                 return False
-            return group == DEFAULT_GROUP or groups.collide(group, part.read("CollisionGroup"))
+            return group == "Default" or bool(bits(part.read("CollisionGroup"))[0] & mask)
 
         return accepts
 

@@ -6,16 +6,27 @@ bodies once a tick, before characters move, and before a query that a script mak
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.parts.groups import GroupNames
+from clawblox.engine.parts.ground import Ground
 from clawblox.engine.parts.poses import rotation, triple
 from clawblox.engine.parts.welds import Fixture, Welds
 from clawblox.engine.physics import ANCHORED, CHARACTER, DYNAMIC, Motion, Shape, Space
 from clawblox.luau import HostValue, LuaTable, Vector
 
-__all__ = ["ALL", "ANGULAR", "LINEAR", "POSE", "VELOCITY", "Marks", "material", "part_shape"]
+__all__ = [
+    "ALL",
+    "ANGULAR",
+    "LINEAR",
+    "POSE",
+    "VELOCITY",
+    "Groups",
+    "Marks",
+    "material",
+    "part_shape",
+]
 
 POSE, VELOCITY, SHAPE, MOTION, COLLIDE, MATERIAL = 1, 2, 4, 8, 16, 32
 ALL = 63
@@ -34,7 +45,7 @@ def part_shape(part: Instance) -> Shape:
     return Shape(part.read("Shape").name, *triple(part.read("Size")))
 
 
-def material(part: Instance) -> dict[str, float]:
+def material(part: Instance) -> dict[str, Any]:
     """Return density, friction and restitution of a part."""
     given = part.read("CustomPhysicalProperties")
     values = []
@@ -46,24 +57,34 @@ def material(part: Instance) -> dict[str, float]:
     return {"density": max(density, 1e-4), "friction": friction, "restitution": restitution}
 
 
+class Groups(Protocol):
+    """The collision groups of a world."""
+
+    def bits(self, name: str) -> tuple[int, int]:
+        """Return the bit of a group, and the bits of the groups that it collides with."""
+
+
 class Marks:
     """What is to be brought to the bodies.
 
     Attributes:
         space: The bodies.
+        groups: The collision groups.
         members: The parts below Workspace, by number.
         characters: The root parts of characters, by number.
         written: For each character what of `POSE` and `VELOCITY` a script wrote; who moves the
             characters clears it.
     """
 
-    def __init__(self, space: Space, groups: GroupNames) -> None:
+    def __init__(self, space: Space, groups: Groups, workspace: Callable[[], Instance]) -> None:
         self.space = space
+        self.groups = groups
         self.members: dict[int, Instance] = {}
         self.characters: dict[int, None] = {}
         self.written: dict[int, int] = {}
+        self.ground = Ground(space)
+        self._workspace = workspace
         self.welds = Welds(self.members, self.characters)
-        self._groups = groups
         self._marked: dict[int, int] = {}
         self._fixed: dict[int, tuple[int, tuple[float, ...]]] = {}
 
@@ -102,8 +123,18 @@ class Marks:
         if self.welds.joints:
             self.welds.has_changed = True
 
+    def terrain(self) -> Instance:
+        """Return the ground."""
+        found: Instance = self._workspace().read("Terrain")
+        return found
+
+    def find(self, number: int) -> Instance:
+        """Return the part of a body, or the ground."""
+        return self.members[number] if number > 0 else self.terrain()
+
     def bring(self) -> None:
         """Bring everything that is marked to the bodies."""
+        self.ground.bring(self.terrain())
         if self.welds.has_changed:
             self.welds.resolve()
             self._unfix()
@@ -130,7 +161,7 @@ class Marks:
             space.set_shape(number, part_shape(part))
         if marks & COLLIDE:
             space.set_solid(number, bool(part.read("CanCollide")))
-            space.set_group(number, self._groups.number(part.read("CollisionGroup")))
+            space.set_group(number, *self.groups.bits(part.read("CollisionGroup")))
         if marks & MATERIAL:
             space.set_material(number, **self._material(part, fixture))
         if fixture is not None:
@@ -152,11 +183,14 @@ class Marks:
             triple(part.read("Position")),
             rotation(part),
             motion=self._motion(part),
-            solid=bool(part.read("CanCollide")),
-            group=self._groups.number(part.read("CollisionGroup")),
+            **self._collision(part),
             **material(part),
         )
         self._bring_velocity(part)
+
+    def _collision(self, part: Instance) -> dict[str, Any]:
+        group, mask = self.groups.bits(part.read("CollisionGroup"))
+        return {"solid": bool(part.read("CanCollide")), "group": group, "mask": mask}
 
     def _motion(self, part: Instance) -> Motion:
         if part.number in self.characters:
@@ -170,9 +204,9 @@ class Marks:
         linear = part.props.pop(LINEAR, None)
         angular = part.props.pop(ANGULAR, None)
         if linear is not None or angular is not None:
-            self.space.set_velocity(part.number, _triple(linear), _triple(angular))
+            self.space.forces.set_velocity(part.number, _triple(linear), _triple(angular))
 
-    def _material(self, part: Instance, fixture: Fixture | None) -> dict[str, float]:
+    def _material(self, part: Instance, fixture: Fixture | None) -> dict[str, Any]:
         found = material(part)
         if fixture is not None and part.read("Massless"):
             found["density"] = 0.0
@@ -215,8 +249,7 @@ class Marks:
                     part_shape(part),
                     triple(frame.position),
                     frame.rotation,
-                    solid=bool(part.read("CanCollide")),
-                    group=self._groups.number(part.read("CollisionGroup")),
+                    **self._collision(part),
                     **self._material(part, fixture),
                 )
             fixed[number] = (root, place)
@@ -228,12 +261,15 @@ class Marks:
             "characters": list(self.characters),
             "written": list(self.written.items()),
             "welds_changed": self.welds.has_changed,
+            "ground": self.ground.document(),
             "fixed": [[number, root, place] for number, (root, place) in self._fixed.items()],
         }
 
     def restore(self, document: dict[str, Any]) -> None:
         """Take over what `document` returned; the tree is there already."""
+        self.ground.restore(document["ground"])
         self.characters.update(dict.fromkeys(document["characters"]))
+        self._marked.clear()  # restoring the tree has marked every part
         self._marked.update(document["marked"])
         self.written = dict(document["written"])
         self._fixed = {number: (root, tuple(place)) for number, root, place in document["fixed"]}

@@ -28,7 +28,6 @@ def space_document(space: Space) -> Json:
         "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
         "gravity": space.gravity,
         "characters_push": space.characters_push,
-        "groups": space.group_masks,
         "bodies": [_body_entry(body) for body in space.bodies.values()],
         **space.document(),
         "overlaps": [list(pair) for pair in space.overlaps.reported],
@@ -50,7 +49,6 @@ def restore_space(space: Space, document: Json, *, logical: bool = False) -> Non
     """
     space.gravity = document["gravity"]
     space.characters_push = document["characters_push"]
-    space.set_group_masks(document["groups"])
     if logical:
         _rebuild(space, document)
         return
@@ -78,6 +76,7 @@ def _body_entry(body: Body) -> Json:
         "shape": list(traits.shape),
         "solid": traits.solid,
         "group": traits.group,
+        "mask": traits.mask,
         "material": [traits.density, traits.friction, traits.restitution],
         "handles": [
             body.body_handle.index,
@@ -99,6 +98,7 @@ def _admission(entry: Json) -> Admission:
         Shape(*entry["shape"]),
         entry["solid"],
         entry["group"],
+        entry["mask"],
         *entry["material"],
     )
     index, generation, collider_index, collider_generation = entry["handles"]
@@ -122,6 +122,7 @@ def _rebuild(space: Space, document: Json) -> None:
         traits = {
             "solid": entry["solid"],
             "group": entry["group"],
+            "mask": entry["mask"],
             "density": density,
             "friction": friction,
             "restitution": restitution,
@@ -130,4 +131,6 @@ def _rebuild(space: Space, document: Json) -> None:
             space.fix(number, entry["fixed_to"], *pose, **traits)
         else:
             space.add(number, *pose, motion=Motion(entry["motion"]), **traits)
-            space.set_velocity(number, tuple(entry["velocity"]), tuple(entry["angular_velocity"]))
+            space.forces.set_velocity(
+                number, tuple(entry["velocity"]), tuple(entry["angular_velocity"])
+            )

@@ -143,9 +143,7 @@ class DataStores:
         self._settle()
         calls, answers = self._sent, self._answers
         self._sent, self._answers = [], []
-        updates = [pair for pair in zip(calls, answers, strict=True) if pair[0].function]
-        others = [pair for pair in zip(calls, answers, strict=True) if not pair[0].function]
-        for call, answer in (*updates, *others):
+        for call, answer in zip(calls, answers, strict=True):
             if call.thread.status == "suspended":
                 self._answer(call, answer)
 
@@ -156,22 +154,17 @@ class DataStores:
 
     def _answer(self, call: _Call, answer: Answer | StoreError) -> None:
         try:
-            if isinstance(answer, StoreError):
-                raise answer
-            if call.function is None:
-                value = self._result(call, answer)
-            else:
-                text = self._latest(call.request, answer)
-                value = None if text is None else read_text(text, self._charge, sort=True)
-        except (StoreError, ValueError) as error:
-            text = f"Database error in {call.name}: {error}"
+            value = None if isinstance(answer, StoreError) else self._result(call, answer)
+        except ValueError as error:
+            answer = StoreError(str(error))
+        if isinstance(answer, StoreError):
+            text = f"Database error in {call.name}: {answer}"
             _log.error("data store %r: %s", call.request.store, text)
             self._fail(call, RuntimeFault(text))
-            return
-        if call.function is None:
-            self._model.scheduler.resume(call.thread, (value,))
-        else:
+        elif call.function is not None:
             self._update(call, value)
+        else:
+            self._model.scheduler.resume(call.thread, (value,))
 
     def _latest(self, read: Request, answer: Any) -> Any:
         """Return the text of a value: as it was read, unless it was written since."""
@@ -205,6 +198,8 @@ class DataStores:
         self._model.scheduler.resume(call.thread, ())
 
     def _result(self, call: _Call, answer: Answer) -> Any:
+        if call.function is not None:
+            answer = self._latest(call.request, answer)
         if isinstance(call.request, Write):
             if call.name != "UpdateAsync":
                 return None

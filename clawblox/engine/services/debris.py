@@ -43,6 +43,10 @@ class DebrisQueue:
             self._due.pop(instance, None)
             self._model.destroy(instance)
 
+    def held(self) -> list[Instance]:
+        """Return the instances that wait: some may be outside the tree."""
+        return list(self._due)
+
     def document(self, slots: Slots) -> list[list[int]]:
         """Return what a snapshot holds of it."""
         return [[slots.put(instance), due] for instance, due in self._due.items()]

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
@@ -110,6 +111,10 @@ class Services:
             self.model.services[name].extra = state
         self.players.service.store("MaxPlayers", float(self.players.max_players))
 
+    def held(self) -> list[Instance]:
+        """Return the instances that a service refers to: some may be outside the tree."""
+        return [*self.players.held(), *self.debris.held()]
+
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of the services."""
         return {
@@ -123,7 +128,7 @@ class Services:
             "terrain": terrain_document(self.model),
         }
 
-    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+    def restore(self, document: Any, slots: Slots) -> None:
         """Take over the services of a snapshot, and connect them with its instances.
 
         Raises:

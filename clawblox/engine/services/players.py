@@ -188,11 +188,14 @@ class Players:
                     player, f"[AFK] Kicking player {name} (idle for {idle / TICK_RATE:.1f}s)"
                 )
 
+    def _has_room(self, name: str, expected: int) -> bool:
+        if len(self._by_agent) + expected < self.max_players:
+            return True
+        self._log(f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players")
+        return False
+
     def _add_bot(self, name: str) -> None:
-        if len(self._by_agent) >= self.max_players:
-            self._log(
-                f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players"
-            )
+        if not self._has_room(name, 0):
             return
         self._bots_made += 1
         self._add(f"bot-{self._bots_made}", name, -float(self._bots_made), is_bot=True)
@@ -200,13 +203,14 @@ class Players:
     # Requests of scripts
 
     def kick(self, player: Instance, reason: str) -> None:
-        """Remove a player at the start of the next tick.
+        """Remove a player at the start of the next tick; a second request changes nothing.
 
         Args:
             player: The player.
             reason: Why, for the log.
         """
-        self._kicks.append((player, reason))
+        if not any(each is player for each, _ in self._kicks):
+            self._kicks.append((player, reason))
 
     def add_bot(self, name: str) -> None:
         """Let a bot join at the start of the next tick.
@@ -214,9 +218,14 @@ class Players:
         Args:
             name: Its name, a Luau string.
         """
-        self._bots.append(name)
+        if self._has_room(name, len(self._bots)):
+            self._bots.append(name)
 
     # Snapshots
+
+    def held(self) -> list[Instance]:
+        """Return the players that wait to be kicked: some may be outside the tree."""
+        return [player for player, _ in self._kicks]
 
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of it."""

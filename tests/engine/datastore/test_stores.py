@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.engine.datastore.postgres import PostgresStore
 from clawblox.engine.datastore.sqlite import SqliteStore
-from clawblox.engine.datastore.store import Read, ReadSorted, Store, StoreError, Write
+from clawblox.engine.datastore.store import Read, ReadSorted, Request, Store, StoreError, Write
 from tests.engine.datastore.postgres_server import PostgresServer, postgres_server
 
 GAME = "8f0b1a3c-0000-4000-8000-000000000001"
@@ -110,6 +110,25 @@ def test_a_database_that_comes_back_is_used_again(server: PostgresServer, tmp_pa
             store.execute(GAME, [Read("lost", "k")])
     road.symlink_to(server.directory)
     assert read(store, "lost", "k") == 1
+    store.close()
+
+
+def test_another_world_cannot_write_between_a_read_and_a_write(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "rows.db")
+    store.execute(GAME, [Write("s", "k", "1")])
+    other = sqlite3.connect(tmp_path / "rows.db", timeout=0, isolation_level=None)
+
+    class Interrupted(list[Request]):
+        def __iter__(self) -> Iterator[Request]:
+            yield self[0]
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("UPDATE data_stores SET value = '9'")
+            yield self[1]
+
+    assert store.execute(GAME, Interrupted([Read("s", "k"), Write("s", "k", "2")])) == ["1", None]
+    other.execute("UPDATE data_stores SET value = '3'")
+    other.close()
+    assert read(store, "s", "k") == 3
     store.close()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
+from clawblox.engine.gui.classes import ROWS as GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.document import (
     fill_tree,
@@ -17,9 +18,10 @@ from clawblox.engine.instances.document import (
     tree_document,
 )
 from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
-from clawblox.engine.instances.spec import ClassSpec, ClassTable
+from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.every import Services, add_services
@@ -29,11 +31,10 @@ from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
+from clawblox.engine.world.document import find_instances
 from clawblox.luau import VM, Host, HostObject
 
 AGENT = "00000000-0000-4000-8000-0000000000{:02}"
-HAS_GUI = any(row.name == "PlayerGui" for row in ROWS)
-CLASSES = ROWS if HAS_GUI else (*ROWS, ClassSpec("PlayerGui", creatable=False))
 
 
 class BenchHost(Host):
@@ -58,10 +59,11 @@ class Bench:
         self.vm = VM(**self._options)
         self.scheduler = Scheduler(self.vm, self.lines.append)
         self.vm.globals.update(lend_values(self._host))
-        classes = ClassTable(CLASSES, self._host, make_default)
+        classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
         add_members(classes)
         add_services(classes)
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
+        self.vm.globals["Instance"] = make_instance_library(self._host, self.model)
         players = Players(
             self.model,
             max_players=3,
@@ -87,9 +89,6 @@ class Bench:
 
     def _set_globals(self) -> None:
         self.vm.globals["game"] = self.model.game
-        self.vm.globals["Make"] = self._host.functions.get("Make") or self._host.raw("Make")(
-            lambda name: self.model.make(name)
-        )
         for name, service in self.model.services.items():
             self.vm.globals[name] = service
 
@@ -121,9 +120,9 @@ class Bench:
         """Return a snapshot as text."""
         slots = Slots()
         model = self.model
-        tree = [model.game, *model.game.descendants()]
+        tree = find_instances(model, self.services.held())
         document: dict[str, Any] = {
-            "tree": tree_document(model, ()),
+            "tree": tree_document(model, tree),
             "signals": signals_document(tree, slots),
             "scheduler": model.scheduler.document(slots),
             "services": self.services.document(slots),

