@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from typing import Any, cast
 
 from rapier3d import (
@@ -40,7 +40,7 @@ from clawblox.engine.physics.overlaps import Overlaps
 from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, shift, to_matrix, to_quaternion
 from clawblox.engine.physics.shapes import Shape
-from clawblox.engine.physics.walking import Movement, Walking
+from clawblox.engine.physics.walking import AROUND, Movement, Walking
 
 Json = Any
 Pose = tuple[Triple, Quaternion]
@@ -75,7 +75,7 @@ class Space:
         self.queries = Queries(self._bodies)
         self.overlaps = Overlaps(self._bodies, self.queries)
         self.forces = Forces(self._bodies)
-        self._walking = Walking(self._bodies)
+        self._walking = Walking(self._bodies, self.queries)
         self._use(world)
 
     def _use(self, world: PhysicsWorld) -> None:
@@ -294,7 +294,7 @@ class Space:
         return shift(point, at, turn, *target)
 
     @property
-    def moving(self) -> Iterable[int]:
+    def moving(self) -> KeysView[int]:
         """The anchored bodies that the next step moves, in the order in which they were placed."""
         return self._targets.keys()
 
@@ -404,7 +404,12 @@ class Space:
             self._bodies.world.update_query_pipeline()
             self._unseen = False
 
-    def move_character(self, number: int, wish: Triple) -> Movement:
+    def surroundings(self, number: int) -> list[int]:
+        """Return the bodies that may be within 4 studs of a character, itself among them."""
+        self.prepare()
+        return self.queries.near(number, AROUND)
+
+    def move_character(self, number: int, wish: Triple, near: Iterable[int]) -> Movement:
         """Move a character among solid bodies as far as they let it; it arrives with the step.
 
         Other characters do not stop it.
@@ -412,12 +417,13 @@ class Space:
         Args:
             number: The character.
             wish: How far it would like to move in this step, in studs.
+            near: Its `surroundings`.
 
         Raises:
             ValueError: The wish is not finite.
         """
         self.prepare()
-        return self._walking.move(number, wish)
+        return self._walking.move(number, wish, near)
 
     def step(self) -> list[int]:
         """Advance by 1/60 s.

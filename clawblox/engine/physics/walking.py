@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rapier3d import (
@@ -18,6 +19,7 @@ from rapier3d import (
 
 from clawblox.engine.physics.bodies import Bodies, Body, interaction
 from clawblox.engine.physics.numbers import DT, Triple, checked
+from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
 
 OFFSET = 0.05
@@ -32,8 +34,10 @@ SNAP = 0.2
 MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 """With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
-_NEAR = 8.0
-"""Characters further apart than this plus their wish cannot meet in a step."""
+AROUND = 4.0
+"""How far around a character its surroundings go, in studs."""
+_BEYOND_WISH = 2.0
+"""A body further away than this and the wish has no part in a motion: more than a step's height."""
 
 
 class Movement(NamedTuple):
@@ -52,9 +56,10 @@ class Walking:
         pushes: Whether characters push the dynamic bodies that they walk against.
     """
 
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, bodies: Bodies, queries: Queries) -> None:
         self.pushes = True
         self._bodies = bodies
+        self._queries = queries
         self._controller = KinematicCharacterController(
             up=(0.0, 1.0, 0.0),
             offset=OFFSET,
@@ -65,15 +70,18 @@ class Walking:
             snap_to_ground=SNAP,
         )
 
-    def move(self, number: int, wish: Triple) -> Movement:
+    def move(self, number: int, wish: Triple, near: Iterable[int]) -> Movement:
         """Move a character; see `Space.move_character`."""
         checked("A movement", wish)
+        reach = _BEYOND_WISH + max(map(abs, wish))
+        if reach > AROUND:
+            near = self._queries.near(number, reach)
         world = self._bodies.world
         body = self._bodies.characters[number]
         at = body.rigid.translation
         pose = Isometry3(at)
         met: list[CharacterCollision] = []
-        what = self._filter(body, at.to_tuple(), wish)
+        what = self._filter(body, near)
         moved = self._controller.move_shape(
             DT,
             world.rigid_bodies,
@@ -85,7 +93,7 @@ class Walking:
             what,
             met.append,
         )
-        if met and self.pushes:
+        if met and self.pushes and self._is_dynamic_among(near):
             self._controller.solve_character_collision_impulses(
                 DT,
                 world.rigid_bodies,
@@ -101,9 +109,11 @@ class Walking:
         body.rigid.set_next_kinematic_translation((at.x + x, at.y + y, at.z + z))
         return Movement(x, y, z, moved.grounded)
 
-    def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
+    def _filter(self, body: Body, near: Iterable[int]) -> QueryFilter:
         """Return a filter for solid bodies of groups that the character collides with."""
-        predicate = self._is_no_character if self._is_near_another(body, at, wish) else None
+        goes_with_character = self._bodies.goes_with_character
+        has_company = any(each != body.number and goes_with_character(each) for each in near)
+        predicate = self._is_no_character if has_company else None  # it is costly
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS,
             groups=interaction(body.traits),
@@ -111,15 +121,11 @@ class Walking:
             predicate=predicate,
         )
 
-    def _is_near_another(self, body: Body, at: Triple, wish: Triple) -> bool:
-        """Return whether the costly test of single bodies is needed."""
-        reach = _NEAR + abs(wish[0]) + abs(wish[1]) + abs(wish[2])
-        for other in self._bodies.characters.values():
-            if other is not body:
-                x, y, z = other.rigid.translation.to_tuple()
-                if max(abs(x - at[0]), abs(y - at[1]), abs(z - at[2])) < reach:
-                    return True
-        return False
+    def _is_dynamic_among(self, near: Iterable[int]) -> bool:
+        """Return whether forces move one of some bodies."""
+        bodies = self._bodies
+        dynamic, by_number = bodies.dynamic, bodies.by_number
+        return bool(dynamic) and any((by_number[each].fixed_to or each) in dynamic for each in near)
 
     def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
         return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])
