@@ -78,7 +78,7 @@ class Walking:
             near = self._queries.near(number, reach)
         world = self._bodies.world
         body = self._bodies.characters[number]
-        at = body.rigid.translation
+        at = body.rigid.translation.to_tuple()
         pose = Isometry3(at)
         met: list[CharacterCollision] = []
         what = self._filter(body, near)
@@ -106,7 +106,7 @@ class Walking:
                 what,
             )
         x, y, z = moved.translation.to_tuple()
-        body.rigid.set_next_kinematic_translation((at.x + x, at.y + y, at.z + z))
+        body.rigid.set_next_kinematic_translation((at[0] + x, at[1] + y, at[2] + z))
         return Movement(x, y, z, moved.grounded)
 
     def _filter(self, body: Body, near: Iterable[int]) -> QueryFilter:
