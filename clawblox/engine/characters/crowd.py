@@ -92,6 +92,7 @@ class Characters:
             WorldHalted: A handler fails.
         """
         scheduler, space = self._model.scheduler, self._parts.space
+        space.prepare()
         self._take_written()
         active = list(self._by_root.items())
         with scheduler.phase("MoveToFinished event"):

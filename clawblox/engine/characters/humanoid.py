@@ -5,26 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clawblox.engine.characters.character import Character, find_root, state_item
+from clawblox.engine.characters.character import Character, find_root, state_item, state_name
 from clawblox.engine.characters.walker import Triple
 from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.values.enums import EnumItem
 from clawblox.luau import RuntimeFault, Vector
-from clawblox.luau.core.operators import shown_type
 
 __all__ = ["add_humanoid"]
 
 
-def _wrong(function: str, wanted: str, value: Any) -> RuntimeFault:
-    return RuntimeFault(
-        f"invalid argument #1 to '{function}' ({wanted} expected, got {shown_type(value)})"
-    )
-
-
 def _vector(value: Any, function: str) -> Triple:
     if value.__class__ is not Vector:
-        raise _wrong(function, "Vector3", value)
+        raise wrong_argument(value, 1, function, "Vector3")
     if not (math.isfinite(value.x) and math.isfinite(value.y) and math.isfinite(value.z)):
         raise RuntimeFault(f"invalid argument #1 to '{function}' (it is not finite)")
     return value.x, value.y, value.z
@@ -48,7 +42,7 @@ def write_health(humanoid: Instance, value: float) -> None:
 def take_damage(humanoid: Instance, amount: Any) -> Any:
     """``TakeDamage(amount)``: never below 0; a negative amount heals up to ``MaxHealth``."""
     if amount.__class__ is not float:
-        raise _wrong("TakeDamage", "number", amount)
+        raise wrong_argument(amount, 1, "TakeDamage", "number")
     if amount != amount:
         raise RuntimeFault("invalid argument #1 to 'TakeDamage' (it is NaN)")
     health = humanoid.read("Health")
@@ -98,14 +92,13 @@ def cancel_move_to(humanoid: Instance) -> Any:
 
 def get_state(humanoid: Instance) -> Any:
     """``GetState()``; ``None`` outside Workspace."""
-    character: Character | None = humanoid.extra
-    return state_item("None" if character is None else character.state)
+    return state_item(state_name(humanoid))
 
 
 def change_state(humanoid: Instance, state: Any) -> Any:
     """``ChangeState(state)``: overwrites it until the next tick; no event."""
     if not isinstance(state, EnumItem) or state.enum.name != "HumanoidStateType":
-        raise _wrong("ChangeState", "Enum.HumanoidStateType", state)
+        raise wrong_argument(state, 1, "ChangeState", "Enum.HumanoidStateType")
     character: Character | None = humanoid.extra
     if character is not None:
         character.state = state.name

@@ -279,6 +279,23 @@ _CHARACTERS: Final = (
     ),
     ClassSpec("Animation", "Instance", {"AnimationId": _string()}),
     ClassSpec("Animator", "Instance"),
+    ClassSpec(
+        "AnimationTrack",
+        "Instance",
+        {
+            "Animation": Property("Animation", read_only=True),
+            "Length": Property("number", 0.0, read_only=True),
+            "Priority": Property("any", 0.0),
+            "Looped": _boolean(False),
+            "Speed": _number(1.0, limits=(-1e6, 1e6)),
+            "TimePosition": _number(0.0, limits=(0.0, 1e6)),
+            "IsPlaying": Property("boolean", False, read_only=True),
+            "WeightCurrent": Property("number", 0.0, read_only=True),
+            "WeightTarget": Property("number", 0.0, read_only=True),
+        },
+        ("Stopped", "Ended", "DidLoop"),
+        creatable=False,
+    ),
 )
 
 _OBJECTS: Final = (

@@ -96,14 +96,15 @@ export function showPlayers(players, { followed, onFollow }) {
 
 export function showSounds(sounds) {
   fill($("sounds"), sounds ?? [], {
-    key: (sound) => `${sound.id} ${sound.name ?? sound.sound_id ?? ""}`,
-    empty: "No sounds.",
-    make(item, sound) {
-      const state = document.createElement("small");
-      item.append(String(sound.name ?? sound.sound_id ?? sound.id), state);
+    key: ({ id }) => id,
+    empty: "No sound is playing.",
+    make(item, { name, sound_id: source }) {
+      const volume = document.createElement("small");
+      item.title = source;
+      item.append(name, volume);
     },
-    update(item, sound) {
-      item.lastChild.textContent = (sound.playing ?? sound.is_playing) ? "playing" : "silent";
+    update(item, { volume, looped }) {
+      item.lastChild.textContent = `volume ${volume}${looped ? ", looped" : ""}`;
     },
   });
 }

@@ -26,9 +26,8 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import read_text, to_text, write_text
 from clawblox.engine.slots import Slots
-from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault
+from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
 from clawblox.luau.core.values import is_function
-from clawblox.luau.runtime.failed_call import fail_call
 
 __all__ = ["DataStores", "add_data_stores"]
 
@@ -143,9 +142,7 @@ class DataStores:
         self._settle()
         calls, answers = self._sent, self._answers
         self._sent, self._answers = [], []
-        updates = [pair for pair in zip(calls, answers, strict=True) if pair[0].function]
-        others = [pair for pair in zip(calls, answers, strict=True) if not pair[0].function]
-        for call, answer in (*updates, *others):
+        for call, answer in zip(calls, answers, strict=True):
             if call.thread.status == "suspended":
                 self._answer(call, answer)
 

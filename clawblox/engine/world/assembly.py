@@ -6,6 +6,10 @@ import hashlib
 import json
 from typing import Any
 
+from clawblox.engine.animations import Animations
+from clawblox.engine.characters.crowd import Characters
+from clawblox.engine.characters.humanoid import add_humanoid
+from clawblox.engine.characters.spawning import add_spawning, spawn_character
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.gui.classes import ROWS as GUI_ROWS
@@ -93,19 +97,28 @@ class Assembly:
         classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
         add_members(classes)
         add_services(classes)
+        add_humanoid(classes)
+        add_spawning(classes)
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(self._host, self.model)
         self.scripts = ScriptRunner(self.model)
         libraries |= make_script_globals(self._host, self.scripts, self.scheduler)
         self.vm.globals.update(libraries)
+        self.services = self._make_services(store)
+        groups = self.services.collision_groups
         self.parts = Parts(
             self.model,
+            groups,
             solver_iterations=settings.solver_iterations,
             logical_restore=logical_restore,
         )
-        self.services = self._make_services(store)
+        groups.changed = self.parts.update_groups
+        self.characters = Characters(self.model, self.parts)
+        self.animations = Animations(self.model)
         self.systems: dict[str, System] = {
             "parts": self.parts,
+            "characters": self.characters,
+            "animations": self.animations,
             "services": self.services,
             "scripts": self.scripts,
         }
@@ -147,7 +160,7 @@ class Assembly:
             self.model,
             max_players=self.settings.max_players,
             afk_timeout_s=self.settings.afk_timeout_s,
-            spawn=self._spawn,
+            spawn=spawn_character,
             leave=self._forget,
             log=self.console.error,
         )
@@ -156,9 +169,6 @@ class Assembly:
         services = Services.make(self.model, players, data_stores)
         services.inputs.effects["GuiClick"] = _click
         return services
-
-    def _spawn(self, player: Instance) -> None:
-        """Give a new player a character and a PlayerGui."""
 
     def _forget(self, player: Instance) -> None:
         """Forget a player who leaves."""

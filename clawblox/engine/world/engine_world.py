@@ -81,6 +81,10 @@ class EngineWorld:
         return self._parts.scheduler.time
 
     @property
+    def _game_id(self) -> str:
+        return self._parts.services.data_stores.game_id
+
+    @property
     def status(self) -> str:
         """The ``game_status`` of observations."""
         return "active" if self.halted_error is None else "failed"
@@ -160,6 +164,17 @@ class EngineWorld:
         """
         self._run(lambda: run_tick(self._parts))
 
+    def close(self) -> None:
+        """End the world in order: call what scripts have bound to its end, and close the database.
+
+        A world that has halted calls nothing. Waits for the database, which may take seconds.
+        """
+        services = self._parts.services
+        if self.halted_error is None:
+            for failure in self._run(services.game.close):
+                self._console.error(f"[Lua Error] {failure}")
+        services.data_stores.close()
+
     def _run(self, function: Callable[[], Result]) -> Result:
         return run_deep(lambda: self._enter(function))
 
@@ -206,12 +221,12 @@ class EngineWorld:
     def _spectate(self) -> dict[str, Json]:
         with self._parts.vm.entered():
             return {
-                "instance_id": self.settings.game_id,
+                "instance_id": self._game_id,
                 "tick": self.tick,
                 "server_time_ms": round(self.time * 1000),
                 "game_status": "playing" if self.halted_error is None else "failed",
                 "players": [
-                    spectate_player(player, agent_id)
+                    spectate_player(player, agent_id, self._parts.animations)
                     for agent_id, player in self._parts.services.players.listed()
                 ],
                 "entities": spectate_entities(self._parts.model.workspace),
@@ -231,7 +246,7 @@ class EngineWorld:
             "schema_version": SCHEMA_VERSION,
             "format": FORMAT,
             "time": self.time,
-            "game_id": self.settings.game_id,
+            "game_id": self._game_id,
             "content_hash": self.content_hash(),
             **write_world(parts.model, parts.vm, parts.systems),
         }

@@ -18,13 +18,16 @@ def run_tick(world: Assembly) -> None:
     with scheduler.phase("Begin frame error"):
         services.players.begin_tick()
         world.scripts.begin_tick()
+        world.animations.advance()
         services.data_stores.deliver()
         services.debris.collect()
         scheduler.resume_due()
         fire_stepped(model)
+    world.characters.find_roots()
+    world.parts.sync()
     with scheduler.phase("Failed to process agent inputs"):
         services.inputs.process()
-    world.parts.sync()
+    world.characters.move()
     world.parts.step()
     with scheduler.phase("Touch event"):
         world.parts.report_touches()

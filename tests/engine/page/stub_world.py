@@ -182,7 +182,7 @@ class Stub:
             "game_status": "failed" if self.halted else "playing",
             "players": players,
             "entities": entities,
-            "sounds": [{"id": 90, "name": "Waves", "playing": True}],
+            "sounds": [{"id": 90, "name": "Waves", "sound_id": "asset://waves.ogg", "volume": 0.5}],
             "recent_events": [
                 {"id": 1, "tick": 5, "name": "CoinTaken", "reliable": True, "payload": {}}
             ],

@@ -64,6 +64,13 @@ def test_n1_a_script_that_a_script_makes_runs_in_the_next_tick(tmp_path: Path) -
     assert world.lines == ["made", "new\tNew"]
 
 
+def test_n1_a_script_that_has_run_does_not_run_again(tmp_path: Path) -> None:
+    change = "script.Source = 'print(2)' script.Parent = ServerScriptService"
+    world = begin(tmp_path, "", **{"Workspace__s.lua": f"print(1) {change}"})
+    world.tick(3)
+    assert world.lines == ["1"]
+
+
 def test_a_script_waits_until_it_is_in_the_tree_and_each_copy_runs(tmp_path: Path) -> None:
     world = begin(tmp_path, MAKE % "ServerStorage" + "task.wait(2 / 60)"
                   "for _ = 1, 2 do s:Clone().Parent = Workspace end s:Destroy()")  # fmt: skip
@@ -141,6 +148,16 @@ def test_errors_of_require(tmp_path: Path, call: str, module: str, error: str) -
         assert line.startswith("false\t")
         assert error in line
     world.tick(3)  # no thread of the module goes on
+
+
+def test_a_module_that_waits_never_goes_on(tmp_path: Path) -> None:
+    world = begin(
+        tmp_path,
+        "print(pcall(require, Workspace.m))",
+        **{"Workspace__m.module.lua": "task.wait() print('goes on')"},
+    )
+    world.tick(3)
+    assert world.lines == ["false\tModuleScript yielded during require (not yet supported)"]
 
 
 def test_a_module_may_wait_for_a_child_that_is_there(tmp_path: Path) -> None:

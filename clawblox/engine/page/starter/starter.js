@@ -1,5 +1,7 @@
 // The renderer of worlds that bring none. It follows the contract of every renderer module, and
-// offers the host page a `view` beside it: whom to follow, where a point of the screen is.
+// offers the host page a `view` beside it: whom to follow, where a point of the screen is. A renderer
+// module may build on it (`clawblox/starter`): add to its `scene`, and move that in `ctx.drawn(dt)`,
+// which is called after each frame.
 
 import * as THREE from "three";
 
@@ -61,7 +63,7 @@ export function createRenderer(ctx) {
     sky.follow(eye.camera, eye.target);
     if (state) drawLabels(state);
     renderer.render(scene, eye.camera);
-    ctx.drawn?.();
+    ctx.drawn?.(dt);
   }
 
   function show(state, dt) {
@@ -168,6 +170,7 @@ export function createRenderer(ctx) {
   }
 
   return {
+    scene,
     mount() {
       frame = requestAnimationFrame(draw);
     },
