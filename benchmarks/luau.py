@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from clawblox.luau import VM, run_deep
+from clawblox.luau import VM, Host, HostObject, HostType, Vector, VectorType, run_deep
 
 LUAU = {
     "fib": """
@@ -267,6 +267,106 @@ def compilation(repeat: int) -> None:
     print(f"compiling 1,000 lines: {took * 1000 / (source.count(chr(10)) + 1):.0f} ms")
 
 
+OPERATIONS = {
+    "v + w": "x = v + w",
+    "v * 0.1": "x = v * 0.1",
+    "v / 3": "x = v / 3",
+    "v == w": "x = v == w",
+    "v.X": "x = v.X",
+    "v.Magnitude": "x = v.Magnitude",
+    "v:Dot(w)": "x = v:Dot(w)",
+    "table:method()": "t:get('size')",
+    "string:len()": "x = s:len()",
+    "getter of a HostType": "x = plain.size",
+    "method of a HostType": "x = plain:get('size')",
+    "own __getitem__": "x = own.size",
+    "own __setitem__": "own.size = i",
+    "own find_method": "x = own:get('size')",
+    "raw function": "x = raw(own)",
+}
+
+
+class Own(HostObject):
+    """An object that answers by itself, with Luau values."""
+
+    __slots__ = ("fields", "methods")
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.fields[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.fields[key] = value
+
+    def find_method(self, name: str) -> Any:
+        return self.methods.get(name)
+
+
+def make_engine() -> VM:
+    """Return a VM with the kinds of vectors and objects that an engine lends."""
+    host = Host()
+    kind = host.type(
+        HostType(
+            "Plain",
+            properties={"size": lambda _: 1.0},
+            methods={"get": lambda plain, name: name},
+        )
+    )
+
+    @host.raw("get")
+    def get(own: Any, name: str = "size") -> Any:
+        return own.fields[name]
+
+    own = Own(kind, "own")
+    own.fields, own.methods = {"size": 1.0}, {"get": get}
+    vm = VM(
+        vectors=VectorType(
+            "Vector3",
+            properties={"Magnitude": lambda v: math.sqrt(v.x * v.x + v.y * v.y + v.z * v.z)},
+            methods={"Dot": lambda v, w: v.x * w.x + v.y * w.y + v.z * w.z},
+        )
+    )
+    vm.globals.update(plain=HostObject(kind, "plain"), own=own, raw=get)
+    vm.globals.update(v=Vector(1.0, 2.0, 3.0), w=Vector(4.0, 5.0, 6.0))
+    return vm
+
+
+def operations(repeat: int, times: int = 100_000) -> None:
+    """Print what single operations cost beyond the loop around them."""
+    vm = make_engine()
+    local = "local v, w, own, plain, raw, s, x = v, w, own, plain, raw, 'abc'"
+    table = "local C = {} C.__index = C function C:get(k) return k end"
+
+    def measure(body: str) -> float:
+        source = f"{local} {table} local t = setmetatable({{}}, C)"
+        (function,) = vm.call(
+            vm.load(f"{source} return function() for i = 1, {times} do {body} end end")
+        )
+        return median_ms(lambda: vm.call(function), repeat)[0]
+
+    empty = measure("")
+    for name, body in OPERATIONS.items():
+        print(f"{name:24} {(measure(body) - empty) / times * 1e6:6.0f} ns")
+
+
+def resumes(repeat: int, times: int = 20_000) -> None:
+    """Print what the host pays for resuming, within one block of `entered`."""
+    vm = VM()
+    loop = vm.coroutine(vm.load("while true do coroutine.yield() end"))
+    once = vm.load("return")
+
+    def again() -> None:
+        for _ in range(times):
+            vm.resume(loop)
+
+    def fresh() -> None:
+        for _ in range(times):
+            vm.resume(vm.coroutine(once))
+
+    with vm.entered():
+        for name, function in (("resume and yield", again), ("coroutine that ends", fresh)):
+            print(f"{name:24} {median_ms(function, repeat)[0] / times * 1e6:6.0f} ns")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
@@ -274,6 +374,8 @@ def main() -> None:
     compare(repeat)
     snapshots(repeat)
     compilation(repeat)
+    operations(repeat)
+    resumes(repeat)
 
 
 if __name__ == "__main__":

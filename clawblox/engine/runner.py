@@ -83,7 +83,10 @@ def _serve(flags: argparse.Namespace, settings: Settings, signals: StopSignals) 
         simulation.start()
     else:
         settings = attrs.evolve(settings, resume_path=world.directory / settings.resume_path)
-    serve_with(settings, simulation, signals)
+    try:
+        serve_with(settings, simulation, signals)
+    finally:
+        simulation.close()
 
 
 def _load(world: EngineSettings, flags: argparse.Namespace, port: int) -> EngineSimulation:

@@ -65,6 +65,9 @@ class World(Protocol):
     def snapshot(self) -> Json:
         """Return the whole state as JSON values."""
 
+    def close(self) -> None:
+        """End the world in order."""
+
 
 class EngineSimulation(Simulation):
     """An engine world, with its document for agents and its routes.
@@ -166,6 +169,10 @@ class EngineSimulation(Simulation):
         """Tell where to look."""
         self._announce(f"Server running on {url.replace('//127.0.0.1:', '//localhost:')}")
         self._announce(f"Spectator frontend: {url}/")
+
+    def close(self) -> None:
+        """End the world in order, once it is served no more."""
+        self._world.close()
 
     @contextmanager
     def _running(self) -> Iterator[None]:

@@ -65,8 +65,9 @@ def test_n13_encoding(expression: str, text: str) -> None:
     ],
 )
 def test_strict_encoding_names_what_has_no_form(expression: str, why: str) -> None:
-    with pytest.raises(ValueError, match=f"^{why}$"):
-        write_text(evaluate(expression), free, strict=True)
+    value = evaluate(expression)
+    with VM().entered(), pytest.raises(ValueError, match=f"^{why}$"):
+        write_text(value, free, strict=True)
 
 
 def test_a_table_that_contains_itself_is_nested_too_deeply() -> None:

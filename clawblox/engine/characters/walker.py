@@ -233,7 +233,8 @@ class Walker:
     @classmethod
     def restore(cls, document: list[Any]) -> Walker:
         """Return the walker of a snapshot."""
-        return cls(*(tuple(part) if isinstance(part, list) else part for part in document))
+        values: list[Any] = [tuple(part) if isinstance(part, list) else part for part in document]
+        return cls(*values)
 
 
 def _find_push(space: Space, number: int, at: Triple, floor: _Floor | None) -> Pair:

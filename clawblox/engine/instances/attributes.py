@@ -6,6 +6,7 @@ import math
 from typing import Any, Final
 
 from clawblox.engine.errors import to_text
+from clawblox.engine.rounding import shortest
 from clawblox.luau import LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.border import border
 from clawblox.luau.core.operators import shown_type
@@ -40,12 +41,16 @@ def attribute_json(value: Any) -> Any:
     if value.__class__ is str:
         return to_text(value)
     if value.__class__ is Vector:
-        return [attribute_json(part) for part in (value.x, value.y, value.z)]
+        return [_single_json(part) for part in (value.x, value.y, value.z)]
     if isinstance(value, LuaTable):
         return [attribute_json(item) for item in value.values()]
     if value.__class__ is bool:
         return value
-    return [attribute_json(value[part]) for part in "RGB"]
+    return [_single_json(value[part]) for part in "RGB"]
+
+
+def _single_json(value: float) -> float | None:
+    return shortest(value) if math.isfinite(value) else None
 
 
 def attributes_json(attributes: dict[str, Any]) -> dict[str, Any]:

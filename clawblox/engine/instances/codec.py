@@ -28,6 +28,8 @@ def write_value(value: Any) -> Any:
         return value if math.isfinite(value) else ["n", repr(value)]
     if value.__class__ is Vector:
         return ["v", *map(write_value, (value.x, value.y, value.z))]
+    if value.__class__ is tuple:
+        return ["r", *value]
     if isinstance(value, Instance):
         return ["i", value.number]
     if isinstance(value, HostObject):
@@ -55,6 +57,8 @@ def read_value(saved: Any, host: Host, find: Callable[[int], Instance | None]) -
     kind, *parts = saved
     if kind == "n":
         return float(parts[0])
+    if kind == "r":
+        return tuple(map(float, parts))
     if kind == "i":
         found = find(parts[0])
         if found is None:

@@ -12,7 +12,7 @@ from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.operators import shown_type
 
-__all__ = ["ChildSearch", "add_members", "as_list"]
+__all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argument"]
 
 
 def as_list(values: Any) -> LuaTable:
@@ -27,10 +27,15 @@ def text_argument(value: Any, at: int, function: str) -> str:
         RuntimeFault: It is something else.
     """
     if value.__class__ is not str:
-        raise RuntimeFault(
-            f"invalid argument #{at} to '{function}' (string expected, got {shown_type(value)})"
-        )
+        raise wrong_argument(value, at, function, "string")
     return str(value)
+
+
+def wrong_argument(value: Any, at: int, function: str, wanted: str) -> RuntimeFault:
+    """Return the error about an argument of the wrong type."""
+    return RuntimeFault(
+        f"invalid argument #{at} to '{function}' ({wanted} expected, got {shown_type(value)})"
+    )
 
 
 class ChildSearch:

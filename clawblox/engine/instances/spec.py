@@ -6,6 +6,7 @@ with `ClassTable.add`; then the table is complete and does not change.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
@@ -153,7 +154,7 @@ def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> 
     """
     code = function.__code__
     is_variadic = bool(code.co_flags & 0x04)
-    count = code.co_argcount - 1
+    count = code.co_argcount - (2 if inspect.ismethod(function) else 1)
 
     def refuse() -> RuntimeFault:
         return RuntimeFault(f"Expected ':' not '.' calling member function {name}")

@@ -30,7 +30,11 @@ export function createGui(root, { onClick }) {
     const element = document.createElement(TAGS[node.type] ?? "div");
     if (element.type) element.type = "button";
     element.dataset.id = node.id;
-    if (TAGS[node.type]) element.addEventListener("click", () => onClick(node.id));
+    if (TAGS[node.type]) {
+      element.addEventListener("click", () => onClick(node.id));
+      // A click leaves the focus where it was, so that the keys go on moving the player.
+      element.addEventListener("mousedown", (event) => event.preventDefault());
+    }
     return { element, drawn: "", text: null, image: null };
   }
 

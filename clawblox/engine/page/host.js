@@ -6,6 +6,7 @@ import { createGui } from "./gui.js";
 import * as panels from "./panels.js";
 import { createPlay } from "./play.js";
 import { isTyping } from "./runtime/input.js";
+import { drawsInSoftware } from "./software.js";
 
 const API_VERSION = 1;
 const PANELS_MS = 250;
@@ -43,8 +44,7 @@ async function makeRenderer(manifest) {
       return await makeModuleRenderer(manifest);
     } catch (error) {
       log("error", `the world's renderer cannot be used: ${error.message}`, error);
-      panels.showNotice("lost", `Its renderer cannot be used: ${error.message}\nThis is the starter's view.`);
-      setTimeout(() => panels.showNotice("live", ""), 8000);
+      panels.showRendererError(error.message);
     }
   }
   const { createRenderer } = await import("./starter/starter.js");
@@ -55,7 +55,7 @@ async function makeModuleRenderer(manifest) {
   if (manifest.api_version !== API_VERSION) {
     throw new Error(`it needs version ${manifest.api_version} of the renderer API; this is ${API_VERSION}`);
   }
-  const entry = new URL(manifest.entry_url.replace(/^\//, ""), ROOT);
+  const entry = new URL(manifest.entry_url, ROOT);
   const [{ runtime }, module] = await Promise.all([import("./runtime/runtime.js"), import(entry)]);
   const create = module.createRenderer ?? module.default?.createRenderer;
   if (typeof create !== "function") throw new Error(`${entry.pathname} has no function createRenderer`);
@@ -65,13 +65,21 @@ async function makeModuleRenderer(manifest) {
     if (type !== "function" && type !== "undefined") throw new Error(`${name} is not a function`);
   }
   if (!made || typeof made !== "object") throw new Error("createRenderer returned no object");
-  const take = made.onState?.bind(made);
-  return {
-    ...made,
-    onState(next) {
-      take?.(next);
-      window.__frames += 1;
-    },
+  return { ...made, onState: onceAFrame((next) => made.onState?.(next)) };
+}
+
+/** Passes the latest state on, once a frame: a module that draws slowly must not fall behind. */
+function onceAFrame(take) {
+  let latest = null;
+  function flush() {
+    const next = latest;
+    latest = null;
+    take(next);
+    window.__frames += 1;
+  }
+  return (next) => {
+    if (latest === null) requestAnimationFrame(flush);
+    latest = next;
   };
 }
 
@@ -186,7 +194,8 @@ function bindTools() {
     if (event.code === "Escape") document.activeElement?.blur();
     if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.code === "KeyF") cycleFollow();
-    if (event.code === "Enter" && event.target === canvas && !$("chat-text").disabled) {
+    const free = !event.target.closest?.("button, a");
+    if (event.code === "Enter" && free && !$("chat-text").disabled) {
       event.preventDefault();
       $("chat-text").focus();
     }
@@ -195,6 +204,7 @@ function bindTools() {
 
 async function boot() {
   bindTools();
+  document.documentElement.toggleAttribute("data-plain", drawsInSoftware());
   const manifest = await fetchManifest();
   const name = manifest.name && manifest.name !== UNNAMED ? manifest.name : "Clawblox world";
   document.title = name;

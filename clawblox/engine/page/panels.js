@@ -28,6 +28,12 @@ export function showNotice(kind, text) {
   setText("notice-text", text);
 }
 
+/** Why the starter draws a world that has a renderer of its own. */
+export function showRendererError(reason) {
+  $("renderer-error").hidden = false;
+  setText("renderer-error", `The world's renderer cannot be used: ${reason}. The starter draws it.`);
+}
+
 export function showNumbers(state) {
   setText("hud-time", formatTime(state.server_time_ms ?? (state.tick * 1000) / 60));
   setText("hud-tick", state.tick.toLocaleString("en"));
@@ -90,14 +96,15 @@ export function showPlayers(players, { followed, onFollow }) {
 
 export function showSounds(sounds) {
   fill($("sounds"), sounds ?? [], {
-    key: (sound) => `${sound.id} ${sound.name ?? sound.sound_id ?? ""}`,
-    empty: "No sounds.",
-    make(item, sound) {
-      const state = document.createElement("small");
-      item.append(String(sound.name ?? sound.sound_id ?? sound.id), state);
+    key: ({ id }) => id,
+    empty: "No sound is playing.",
+    make(item, { name, sound_id: source }) {
+      const volume = document.createElement("small");
+      item.title = source;
+      item.append(name, volume);
     },
-    update(item, sound) {
-      item.lastChild.textContent = (sound.playing ?? sound.is_playing) ? "playing" : "silent";
+    update(item, { volume, looped }) {
+      item.lastChild.textContent = `volume ${volume}${looped ? ", looped" : ""}`;
     },
   });
 }

@@ -5,6 +5,7 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 - ``space``: `Space`, the bodies, their motion and one step of it
 - ``bodies``: what is kept about each body beside rapier, and how it is built
 - ``walking``: the controller that moves characters among solid bodies
+- ``forces``: velocities, impulses and forces
 - ``queries``: rays and overlaps
 - ``overlaps``: which pairs of bodies overlap after a step
 - ``shapes``: the shapes of parts, their mass and their corners
@@ -13,19 +14,22 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 - ``saved``: a space as a document, exactly, and as plain poses
 """
 
-from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
+from clawblox.engine.physics.bodies import ALL_GROUPS, ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
+from clawblox.engine.physics.numbers import DT
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.physics.saved import LIBRARY, restore_space, space_document
-from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape
+from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape, volume
 from clawblox.engine.physics.space import Space
 from clawblox.engine.physics.walking import Movement
 
 __all__ = [
+    "ALL_GROUPS",
     "ANCHORED",
     "BALL",
     "BLOCK",
     "CHARACTER",
     "CYLINDER",
+    "DT",
     "DYNAMIC",
     "FIXED",
     "LIBRARY",
@@ -38,4 +42,5 @@ __all__ = [
     "Space",
     "restore_space",
     "space_document",
+    "volume",
 ]

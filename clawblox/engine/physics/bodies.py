@@ -43,6 +43,10 @@ CHARACTER = Motion.CHARACTER
 DYNAMIC = Motion.DYNAMIC
 FIXED = Motion.FIXED
 
+FIRST_GROUP = 1
+ALL_GROUPS = 0xFFFFFFFF
+"""Groups are bits of a number: a body has that of its group, and those that it collides with."""
+
 DENSITY = 1.0
 FRICTION = 0.5
 RESTITUTION = 0.0
@@ -56,7 +60,8 @@ class Traits:
     motion: Motion
     shape: Shape
     solid: bool = True
-    group: int = 0
+    group: int = FIRST_GROUP
+    mask: int = ALL_GROUPS
     density: float = DENSITY
     friction: float = FRICTION
     restitution: float = RESTITUTION
@@ -90,7 +95,12 @@ def body_shape(traits: Traits) -> SharedShape:
     return capsule() if traits.motion is CHARACTER else collider_shape(traits.shape)
 
 
-def collider_builder(traits: Traits, groups: InteractionGroups) -> ColliderBuilder:
+def interaction(traits: Traits) -> InteractionGroups:
+    """Return what rapier tests for a body."""
+    return InteractionGroups(Group.from_bits(traits.group), Group.from_bits(traits.mask))
+
+
+def collider_builder(traits: Traits) -> ColliderBuilder:
     """Return a collider to be."""
     return (
         Collider.new(body_shape(traits))
@@ -98,26 +108,14 @@ def collider_builder(traits: Traits, groups: InteractionGroups) -> ColliderBuild
         .friction(traits.friction)
         .restitution(traits.restitution)
         .sensor(not traits.solid)
-        .collision_groups(groups)
+        .collision_groups(interaction(traits))
         .active_events(ActiveEvents.COLLISION_EVENTS)
     )
 
 
-class GroupTable:
-    """Which of the 32 collision groups collide with which."""
-
-    def __init__(self, masks: list[int] | None = None) -> None:
-        self.masks = masks or [0xFFFFFFFF] * 32
-
-    def interaction(self, group: int) -> InteractionGroups:
-        """Return what rapier tests for a member of a group."""
-        return InteractionGroups(
-            Group.from_bits(1 << group), Group.from_bits(self.masks[group] & 0xFFFFFFFF)
-        )
-
-    def collide(self, first: int, second: int) -> bool:
-        """Return whether members of two groups collide."""
-        return bool(self.masks[first] >> second & 1)
+def groups_collide(first: Traits, second: Traits) -> bool:
+    """Return whether bodies of two groups collide."""
+    return bool(first.group & second.mask and second.group & first.mask)
 
 
 class Bodies:
@@ -125,9 +123,9 @@ class Bodies:
 
     def __init__(self, world: PhysicsWorld) -> None:
         self.world = world
-        self.groups = GroupTable()
         self.by_number: dict[int, Body] = {}
         self.characters: dict[int, Body] = {}
+        self.dynamic: dict[int, Body] = {}
         self.fixed: dict[int, Body] = {}
         """The bodies that are fixed to others."""
         self.numbers: dict[int, int] = {}
@@ -137,13 +135,13 @@ class Bodies:
         """Add a body with a rigid body of its own."""
         rigid = RigidBodyBuilder(rapier_type(traits.motion)).position((at, turn))
         handle = self.world.add_body(rigid)
-        collider = collider_builder(traits, self.groups.interaction(traits.group))
+        collider = collider_builder(traits)
         return self.admit(number, traits, handle, self.world.add_collider(collider, handle))
 
     def fix(self, number: int, to: int, traits: Traits, at: Triple, turn: Quaternion) -> Body:
         """Add a body that is part of another's rigid body, at a place in its space."""
         root = self.by_number[to]
-        builder = collider_builder(traits, self.groups.interaction(traits.group))
+        builder = collider_builder(traits)
         handle = self.world.add_collider(builder.position((at, turn)), root.body_handle)
         return self.admit(number, traits, root.body_handle, handle, to)
 

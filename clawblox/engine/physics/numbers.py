@@ -8,6 +8,9 @@ Triple = tuple[float, float, float]
 Rotation = tuple[float, float, float, float, float, float, float, float, float]
 """A rotation as a matrix, row by row."""
 
+DT = 1.0 / 60.0
+"""The simulated length of a step, in seconds."""
+
 LIMIT = 1e9
 """What is further from zero than this is taken for this, in studs."""
 
@@ -17,19 +20,23 @@ def is_finite(values: Triple) -> bool:
     return math.isfinite(values[0]) and math.isfinite(values[1]) and math.isfinite(values[2])
 
 
-def checked(what: str, values: Triple) -> Triple:
-    """Return three numbers within the limit.
+FASTEST_TURN = 1e4
+"""No angular velocity that is set goes beyond this, in rad/s."""
+
+
+def checked(what: str, values: Triple, limit: float = LIMIT) -> Triple:
+    """Return three numbers within a limit.
 
     Raises:
         ValueError: One is not finite.
     """
     x, y, z = values
-    if -LIMIT <= x <= LIMIT and -LIMIT <= y <= LIMIT and -LIMIT <= z <= LIMIT:
+    if -limit <= x <= limit and -limit <= y <= limit and -limit <= z <= limit:
         return values
     if not is_finite(values):
         raise ValueError(f"{what} must be finite, got ({x:g}, {y:g}, {z:g})")
-    return _limited(x), _limited(y), _limited(z)
+    return _within(x, limit), _within(y, limit), _within(z, limit)
 
 
-def _limited(value: float) -> float:
-    return min(max(value, -LIMIT), LIMIT)
+def _within(value: float, limit: float) -> float:
+    return min(max(value, -limit), limit)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from rapier3d import CollisionEvent
 
-from clawblox.engine.physics.bodies import Bodies
+from clawblox.engine.physics.bodies import Bodies, groups_collide
 from clawblox.engine.physics.queries import Queries
 
 Pair = tuple[int, int]
@@ -35,9 +35,9 @@ class Overlaps:
         pairs = dict(self.reported)
         carried = [n for n, body in bodies.fixed.items() if body.fixed_to in bodies.characters]
         for number in (*bodies.characters, *carried):
-            group = bodies.by_number[number].traits.group
+            traits = bodies.by_number[number].traits
             for other in self._queries.overlapping_body(number, CHARACTER_MARGIN):
-                if bodies.groups.collide(group, bodies.by_number[other].traits.group):
+                if groups_collide(traits, bodies.by_number[other].traits):
                     pairs[_in_order(number, other)] = None
         return sorted(pairs)
 

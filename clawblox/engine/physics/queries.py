@@ -16,7 +16,7 @@ from rapier3d import (
     SharedShape,
 )
 
-from clawblox.engine.physics.bodies import CHARACTER, Bodies
+from clawblox.engine.physics.bodies import CHARACTER, Bodies, interaction
 from clawblox.engine.physics.numbers import Rotation, Triple, is_finite
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, to_quaternion
 from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
@@ -108,11 +108,11 @@ class Queries:
         body = self._bodies.by_number[number]
         what = QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS | QueryFilterFlags.EXCLUDE_DYNAMIC,
-            groups=self._bodies.groups.interaction(body.traits.group),
+            groups=interaction(body.traits),
         )
         at = body.rigid.translation.to_tuple()
         found = self._overlapping(capsule(), at, NO_TURN, what)
-        return [other for other in found if other not in self._bodies.characters]
+        return [other for other in found if not self._bodies.goes_with_character(other)]
 
     def in_bounds(self, minimum: Triple, maximum: Triple) -> list[int]:
         """Return the numbers of bodies that may be in an upright box, in order."""
@@ -140,7 +140,7 @@ class Queries:
             reach: How far below its centre to look, in studs.
         """
         body = self._bodies.by_number[number]
-        groups = self._bodies.groups.interaction(body.traits.group)
+        groups = interaction(body.traits)
         ray = Ray(body.rigid.translation, (0.0, -1.0, 0.0))
         hit = self._bodies.world.query_pipeline.cast_ray(ray, reach, True, self._solids(groups))
         return None if hit is None else (self._bodies.numbers[hit[0].index], hit[1])
@@ -167,5 +167,5 @@ class Queries:
             found.append(numbers[handle.index])
             return True
 
-        self._bodies.world.query_pipeline.intersect_shape((at, turn), shape, collect)
+        self._bodies.world.query_pipeline.intersect_shape((at, turn), shape, collect, what)
         return sorted(found)

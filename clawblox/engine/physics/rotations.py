@@ -9,9 +9,9 @@ from clawblox.engine.values import rotations
 from clawblox.engine.values.singles import singles
 
 Quaternion = tuple[float, float, float, float]
-"""w, x, y, z, as rapier has them; of unit length."""
+"""x, y, z, w, as rapier takes and gives them; of unit length."""
 
-NO_TURN: Quaternion = (1.0, 0.0, 0.0, 0.0)
+NO_TURN: Quaternion = (0.0, 0.0, 0.0, 1.0)
 
 
 def to_quaternion(matrix: Rotation | None) -> Quaternion:
@@ -28,12 +28,12 @@ def to_quaternion(matrix: Rotation | None) -> Quaternion:
     length = math.sqrt(w * w + x * x + y * y + z * z)
     if length < 1e-6:
         return NO_TURN
-    return (w / length, x / length, y / length, z / length)
+    return (x / length, y / length, z / length, w / length)
 
 
 def to_matrix(quaternion: Quaternion) -> Rotation | None:
     """Return the matrix of a rotation in 32-bit floats; None for no rotation."""
-    w, x, y, z = quaternion
+    x, y, z, w = quaternion
     if x == 0.0 and y == 0.0 and z == 0.0:
         return None
     a, b, c, d, e, f, g, h, i = singles(*rotations.from_quaternion(x, y, z, w))
@@ -44,14 +44,14 @@ def shift(point: Triple, at: Triple, turn: Quaternion, to: Triple, to_turn: Quat
     """Return how far a point moves with a body that goes from one pose to another."""
     if turn == to_turn:
         return (to[0] - at[0], to[1] - at[1], to[2] - at[2])
-    w, x, y, z = turn
+    x, y, z, w = turn
     arm = (point[0] - at[0], point[1] - at[1], point[2] - at[2])
-    ex, ey, ez = _rotate(to_turn, _rotate((w, -x, -y, -z), arm))
+    ex, ey, ez = _rotate(to_turn, _rotate((-x, -y, -z, w), arm))
     return (to[0] + ex - point[0], to[1] + ey - point[1], to[2] + ez - point[2])
 
 
 def _rotate(turn: Quaternion, vector: Triple) -> Triple:
-    w, x, y, z = turn
+    x, y, z, w = turn
     a, b, c = vector
     tx, ty, tz = 2.0 * (y * c - z * b), 2.0 * (z * a - x * c), 2.0 * (x * b - y * a)
     return (

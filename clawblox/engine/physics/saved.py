@@ -26,20 +26,19 @@ def space_document(space: Space) -> Json:
     return {
         "library": LIBRARY,
         "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
-        "solver_iterations": space.solver_iterations,
         "gravity": space.gravity,
         "characters_push": space.characters_push,
-        "groups": space.group_masks,
         "bodies": [_body_entry(body) for body in space.bodies.values()],
         **space.document(),
         "overlaps": [list(pair) for pair in space.overlaps.reported],
     }
 
 
-def restore_space(document: Json, *, logical: bool = False) -> Space:
-    """Return the space that a document describes.
+def restore_space(space: Space, document: Json, *, logical: bool = False) -> None:
+    """Let an empty space take over what a document describes.
 
     Args:
+        space: A new space.
         document: What `space_document` returned.
         logical: Build it anew from poses, velocities and shapes. It does not go on exactly: what
             lay on something may move a little.
@@ -48,24 +47,20 @@ def restore_space(document: Json, *, logical: bool = False) -> Space:
         ValueError: Another version of the library, or another kind of processor, wrote the
             document, and `logical` is not set.
     """
-    space = Space(solver_iterations=document["solver_iterations"])
     space.gravity = document["gravity"]
     space.characters_push = document["characters_push"]
-    space.set_group_masks(document["groups"])
     if logical:
         _rebuild(space, document)
-        return space
+        return
     if document["library"] != LIBRARY:
         raise ValueError(
-            f"The physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
-            "on exactly. Restore it from poses, velocities and shapes, or where it was saved."
+            f"the physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
+            "on exactly; restore it where it was saved, or from poses and velocities only"
         )
     world = PhysicsWorld.restore(zlib.decompress(base64.b64decode(document["bytes"])))
     space.adopt(world, map(_admission, document["bodies"]), document)
-    space.overlaps.reported = dict.fromkeys(
-        (first, second) for first, second in document["overlaps"]
-    )
-    return space
+    pairs = ((first, second) for first, second in document["overlaps"])
+    space.overlaps.reported = dict.fromkeys(pairs)
 
 
 def _body_entry(body: Body) -> Json:
@@ -81,6 +76,7 @@ def _body_entry(body: Body) -> Json:
         "shape": list(traits.shape),
         "solid": traits.solid,
         "group": traits.group,
+        "mask": traits.mask,
         "material": [traits.density, traits.friction, traits.restitution],
         "handles": [
             body.body_handle.index,
@@ -102,6 +98,7 @@ def _admission(entry: Json) -> Admission:
         Shape(*entry["shape"]),
         entry["solid"],
         entry["group"],
+        entry["mask"],
         *entry["material"],
     )
     index, generation, collider_index, collider_generation = entry["handles"]
@@ -125,6 +122,7 @@ def _rebuild(space: Space, document: Json) -> None:
         traits = {
             "solid": entry["solid"],
             "group": entry["group"],
+            "mask": entry["mask"],
             "density": density,
             "friction": friction,
             "restitution": restitution,
@@ -133,4 +131,6 @@ def _rebuild(space: Space, document: Json) -> None:
             space.fix(number, entry["fixed_to"], *pose, **traits)
         else:
             space.add(number, *pose, motion=Motion(entry["motion"]), **traits)
-            space.set_velocity(number, tuple(entry["velocity"]), tuple(entry["angular_velocity"]))
+            space.forces.set_velocity(
+                number, tuple(entry["velocity"]), tuple(entry["angular_velocity"])
+            )

@@ -16,7 +16,7 @@ WEDGE = "Wedge"
 
 SMALLEST = 0.001
 """No side of a body is shorter than this, in studs."""
-LARGEST = 1e6
+LARGEST = 1e5
 
 CAPSULE_RADIUS = 1.0
 CAPSULE_HALF_HEIGHT = 1.5

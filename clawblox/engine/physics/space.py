@@ -17,10 +17,12 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import (
+    ALL_GROUPS,
     ANCHORED,
     CHARACTER,
     DENSITY,
     DYNAMIC,
+    FIRST_GROUP,
     FIXED,
     FRICTION,
     RESTITUTION,
@@ -29,17 +31,16 @@ from clawblox.engine.physics.bodies import (
     Motion,
     Traits,
     body_shape,
+    interaction,
     rapier_type,
 )
+from clawblox.engine.physics.forces import Forces
 from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
 from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, shift, to_matrix, to_quaternion
-from clawblox.engine.physics.shapes import Shape, volume
+from clawblox.engine.physics.shapes import Shape
 from clawblox.engine.physics.walking import Movement, Walking
-
-DT = 1.0 / 60.0
-"""The simulated length of a step, in seconds."""
 
 Json = Any
 Pose = tuple[Triple, Quaternion]
@@ -63,10 +64,8 @@ class Space:
     def __init__(self, *, solver_iterations: int = 4) -> None:
         world = PhysicsWorld()
         world.integration_parameters.num_solver_iterations = solver_iterations
-        self.solver_iterations = solver_iterations
         self.gravity = 196.2
         self._bodies = Bodies(world)
-        self._dynamic: dict[int, Body] = {}
         self._awake: dict[int, None] = {}
         self._fresh: dict[int, None] = {}
         self._targets: dict[int, Pose] = {}
@@ -75,6 +74,7 @@ class Space:
         self._untold = False
         self.queries = Queries(self._bodies)
         self.overlaps = Overlaps(self._bodies, self.queries)
+        self.forces = Forces(self._bodies)
         self._walking = Walking(self._bodies)
         self._use(world)
 
@@ -96,7 +96,7 @@ class Space:
     def document(self) -> Json:
         """Return what stands beside rapier's own bytes."""
         return {
-            "dynamic": list(self._dynamic),
+            "dynamic": list(self._bodies.dynamic),
             "awake": list(self._awake),
             "fresh": list(self._fresh),
             "targets": [[number, *pose] for number, pose in self._targets.items()],
@@ -115,7 +115,7 @@ class Space:
         own = self._bodies
         for body in bodies:
             own.admit(*body)
-        self._dynamic = {number: own.by_number[number] for number in document["dynamic"]}
+        self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
         self._targets = _poses(document["targets"])
@@ -133,19 +133,33 @@ class Space:
         *,
         motion: Motion = ANCHORED,
         solid: bool = True,
-        group: int = 0,
+        group: int = FIRST_GROUP,
+        mask: int = ALL_GROUPS,
         density: float = DENSITY,
         friction: float = FRICTION,
         restitution: float = RESTITUTION,
     ) -> None:
-        """Add a body. One that is not solid meets nothing, but overlaps are reported.
+        """Add a body.
+
+        Args:
+            number: Its number, not 0.
+            shape: Its shape, in studs.
+            position: Where its centre is.
+            rotation: How it is turned; None for not at all.
+            motion: How it moves.
+            solid: Whether it meets others; overlaps are reported in any case.
+            group: The bit of its collision group.
+            mask: The bits of the groups that it collides with.
+            density: Mass of a cubic stud.
+            friction: Its friction.
+            restitution: How it bounces.
 
         Raises:
             ValueError: A number is not finite, or the shape is unknown.
         """
         at = checked("A position", position)
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
-        traits = Traits(motion, shape, solid, group, density, friction, restitution)
+        traits = Traits(motion, shape, solid, group, mask, density, friction, restitution)
         self._sort_by_motion(self._bodies.add(number, traits, at, turn))
         self._fresh[number] = None
         self._unseen = True
@@ -159,7 +173,8 @@ class Space:
         rotation: Rotation | None = None,
         *,
         solid: bool = True,
-        group: int = 0,
+        group: int = FIRST_GROUP,
+        mask: int = ALL_GROUPS,
         density: float = DENSITY,
         friction: float = FRICTION,
         restitution: float = RESTITUTION,
@@ -173,7 +188,8 @@ class Space:
             position: Where it is in the space of the other.
             rotation: How it is turned there.
             solid: Whether it meets others.
-            group: Its collision group.
+            group: The bit of its collision group.
+            mask: The bits of the groups that it collides with.
             density: What it adds to the mass; 0 for nothing.
             friction: Its friction.
             restitution: How it bounces.
@@ -182,7 +198,7 @@ class Space:
             ValueError: A number is not finite, or the shape is unknown.
         """
         at, turn = checked("A position", position), to_quaternion(rotation)
-        traits = Traits(FIXED, shape, solid, group, density, friction, restitution)
+        traits = Traits(FIXED, shape, solid, group, mask, density, friction, restitution)
         self._bodies.fix(number, to, traits, at, turn)
         self._unseen = True
 
@@ -198,16 +214,22 @@ class Space:
 
     def _sort_by_motion(self, body: Body) -> None:
         number, motion = body.number, body.traits.motion
-        self._dynamic.pop(number, None)
+        self._bodies.dynamic.pop(number, None)
         if motion is DYNAMIC:
-            self._dynamic[number] = body
+            self._bodies.dynamic[number] = body
             self._awake[number] = None
 
     def remove(self, number: int) -> None:
         """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
-            for kept in (self._dynamic, self._awake, self._fresh, self._targets, self._before):
+            for kept in (
+                self._bodies.dynamic,
+                self._awake,
+                self._fresh,
+                self._targets,
+                self._before,
+            ):
                 kept.pop(gone, None)
 
     @property
@@ -246,7 +268,7 @@ class Space:
     def moved_bodies(self) -> list[tuple[int, Triple, Rotation | None]]:
         """Return number and pose of each dynamic body that the last step may have moved."""
         moved = []
-        for number, body in self._dynamic.items():
+        for number, body in self._bodies.dynamic.items():
             rigid = body.rigid
             if rigid.is_sleeping:
                 if number not in self._awake:
@@ -275,70 +297,6 @@ class Space:
     def moving(self) -> Iterable[int]:
         """The anchored bodies that the next step moves, in the order in which they were placed."""
         return self._targets.keys()
-
-    # velocities and forces
-
-    def velocity(self, number: int) -> tuple[Triple, Triple]:
-        """Return the linear (studs/s) and angular (rad/s) velocity of a body."""
-        rigid = self._bodies.by_number[number].rigid
-        return rigid.linvel.to_tuple(), rigid.angvel.to_tuple()
-
-    def set_velocity(
-        self, number: int, linear: Triple | None = None, angular: Triple | None = None
-    ) -> None:
-        """Set what is given of the velocity of a dynamic body; others have none.
-
-        Raises:
-            ValueError: A number is not finite.
-        """
-        body = self._bodies.by_number[number]
-        if linear is not None:
-            checked("A velocity", linear)
-        if angular is not None:
-            checked("An angular velocity", angular)
-        if body.traits.motion is not DYNAMIC:
-            return
-        if linear is not None:
-            body.rigid.linvel = Vec3(*linear)
-        if angular is not None:
-            body.rigid.angvel = Vec3(*angular)
-        body.rigid.wake_up()
-
-    def mass(self, number: int) -> float:
-        """Return the mass of a body by its volume and density, anchored or not."""
-        traits = self._bodies.by_number[number].traits
-        return volume(traits.shape) * traits.density
-
-    def apply_impulse(self, number: int, impulse: Triple, at: Triple | None = None) -> None:
-        """Change the velocity of a dynamic body at once.
-
-        Args:
-            number: The body; nothing happens to one that is not dynamic.
-            impulse: Mass times studs per second.
-            at: The point in the world where it acts; None is the centre of mass.
-
-        Raises:
-            ValueError: A number is not finite.
-        """
-        body = self._dynamic.get(number)
-        checked("An impulse", impulse)
-        if body is None:
-            return
-        if at is None:
-            body.rigid.apply_impulse(impulse)
-        else:
-            body.rigid.apply_impulse_at_point(impulse, checked("A position", at))
-
-    def apply_angular_impulse(self, number: int, impulse: Triple) -> None:
-        """Change the angular velocity of a dynamic body at once.
-
-        Raises:
-            ValueError: A number is not finite.
-        """
-        body = self._dynamic.get(number)
-        checked("An impulse", impulse)
-        if body is not None:
-            body.rigid.apply_torque_impulse(impulse)
 
     # traits
 
@@ -384,11 +342,20 @@ class Space:
         body.traits.solid = solid
         body.collider.is_sensor = not solid
 
-    def set_group(self, number: int, group: int) -> None:
-        """Put a body into one of the 32 collision groups."""
+    def set_group(self, number: int, group: int, mask: int) -> None:
+        """Put a body into a collision group.
+
+        Args:
+            number: The body.
+            group: The bit of the group.
+            mask: The bits of the groups that it collides with.
+        """
         body = self._bodies.by_number[number]
-        body.traits.group = group
-        body.collider.collision_groups = self._bodies.groups.interaction(group)
+        traits = body.traits
+        if (traits.group, traits.mask) != (group, mask):
+            traits.group, traits.mask = group, mask
+            body.collider.collision_groups = interaction(traits)
+            self._bodies.world.wake_up_all()
 
     def set_material(
         self,
@@ -405,23 +372,6 @@ class Space:
         body.collider.density = density
         body.collider.friction = friction
         body.collider.restitution = restitution
-
-    @property
-    def group_masks(self) -> list[int]:
-        """For each of the 32 groups the bits of the groups it collides with."""
-        return self._bodies.groups.masks
-
-    def set_group_masks(self, masks: list[int]) -> None:
-        """Say which groups collide.
-
-        Args:
-            masks: For each of the 32 groups a number whose bit N is set when it collides with
-                group N.
-        """
-        self._bodies.groups.masks = list(masks)
-        for body in self._bodies.by_number.values():
-            body.collider.collision_groups = self._bodies.groups.interaction(body.traits.group)
-        self._bodies.world.wake_up_all()
 
     # time
 
@@ -483,8 +433,12 @@ class Space:
             rigid.set_next_kinematic_translation(at)
             rigid.set_next_kinematic_rotation(turn)
         world = self._bodies.world
-        world.gravity = Vec3(0.0, -self.gravity, 0.0)
+        gravity = Vec3(0.0, -self.gravity, 0.0)
+        if world.gravity != gravity:
+            world.gravity = gravity
+            world.wake_up_all()
         world.step()
+        self.forces.end()
         self._targets.clear()
         self._fresh.clear()
         self._untold = False

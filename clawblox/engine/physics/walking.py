@@ -16,16 +16,16 @@ from rapier3d import (
     QueryFilterFlags,
 )
 
-from clawblox.engine.physics.bodies import Bodies, Body
-from clawblox.engine.physics.numbers import Triple, checked
+from clawblox.engine.physics.bodies import Bodies, Body, interaction
+from clawblox.engine.physics.numbers import DT, Triple, checked
 from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
-
-DT = 1.0 / 60.0
 
 OFFSET = 0.05
 """The gap a character keeps to what it stands on, in studs."""
-STEP_HEIGHT = 1.0
-STEP_WIDTH = 0.01
+STEP_HEIGHT = 1.0 + OFFSET
+STEP_WIDTH = 0.8
+"""How far ahead of a step its floor is looked for, in studs; less, and the round end of the capsule
+meets the edge of a step as a slope that is too steep."""
 CLIMB_ANGLE = math.radians(45.0)
 SLIDE_ANGLE = math.radians(30.0)
 SNAP = 0.2
@@ -106,7 +106,7 @@ class Walking:
         predicate = self._is_no_character if self._is_near_another(body, at, wish) else None
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS,
-            groups=self._bodies.groups.interaction(body.traits.group),
+            groups=interaction(body.traits),
             exclude_rigid_body=body.body_handle,
             predicate=predicate,
         )

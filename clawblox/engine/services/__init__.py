@@ -15,5 +15,5 @@
 - ``objects``: value objects and bindable events.
 - ``every``: all of them, for the world.
 
-A service with state has ``document`` and ``restore``; its instance keeps the state in ``extra``.
+The instance of a service keeps its state in ``extra``.
 """

@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.engine.errors import to_luau_text
+from clawblox.engine.gui.clicks import CLICK, find_clicked
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.model import DataModel
@@ -23,6 +24,7 @@ from clawblox.server import InputError, Json
 
 __all__ = ["AgentInputs", "Effect", "add_agent_inputs", "check_input"]
 
+_CLICK_INPUT: Final = "GuiClick"
 _POSITIONED: Final = ("MoveTo", "Pickup", "Place")
 
 Effect = Callable[[Instance, Json], None]
@@ -91,7 +93,7 @@ class AgentInputs:
     """
 
     def __init__(self, model: DataModel) -> None:
-        self.effects: dict[str, Effect] = {}
+        self.effects: dict[str, Effect] = {_CLICK_INPUT: click}
         self._model = model
         self._arrived: dict[int, list[_Input]] = {}
         self._queues: dict[int, list[_Input]] = {}
@@ -150,6 +152,18 @@ class AgentInputs:
         for number, inputs in document:
             self._arrived[number] = [_Input(action, data) for action, data in inputs]
             self._queues[number] = list(self._arrived[number])
+
+
+def click(player: Instance, data: Json) -> None:
+    """Carry out a ``GuiClick``: fire the event of the element that the player clicks, if any.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    element_id = data.get("element_id") if isinstance(data, dict) else None
+    element = find_clicked(player.read("PlayerGui"), element_id)
+    if element is not None:
+        element.fire(CLICK)
 
 
 def _state(service: Instance) -> AgentInputs:

@@ -26,9 +26,8 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import read_text, to_text, write_text
 from clawblox.engine.slots import Slots
-from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault
+from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
 from clawblox.luau.core.values import is_function
-from clawblox.luau.runtime.failed_call import fail_call
 
 __all__ = ["DataStores", "add_data_stores"]
 
@@ -143,9 +142,7 @@ class DataStores:
         self._settle()
         calls, answers = self._sent, self._answers
         self._sent, self._answers = [], []
-        updates = [pair for pair in zip(calls, answers, strict=True) if pair[0].function]
-        others = [pair for pair in zip(calls, answers, strict=True) if not pair[0].function]
-        for call, answer in (*updates, *others):
+        for call, answer in zip(calls, answers, strict=True):
             if call.thread.status == "suspended":
                 self._answer(call, answer)
 
@@ -156,22 +153,17 @@ class DataStores:
 
     def _answer(self, call: _Call, answer: Answer | StoreError) -> None:
         try:
-            if isinstance(answer, StoreError):
-                raise answer
-            if call.function is None:
-                value = self._result(call, answer)
-            else:
-                text = self._latest(call.request, answer)
-                value = None if text is None else read_text(text, self._charge, sort=True)
-        except (StoreError, ValueError) as error:
-            text = f"Database error in {call.name}: {error}"
+            value = None if isinstance(answer, StoreError) else self._result(call, answer)
+        except ValueError as error:
+            answer = StoreError(str(error))
+        if isinstance(answer, StoreError):
+            text = f"Database error in {call.name}: {answer}"
             _log.error("data store %r: %s", call.request.store, text)
             self._fail(call, RuntimeFault(text))
-            return
-        if call.function is None:
-            self._model.scheduler.resume(call.thread, (value,))
-        else:
+        elif call.function is not None:
             self._update(call, value)
+        else:
+            self._model.scheduler.resume(call.thread, (value,))
 
     def _latest(self, read: Request, answer: Any) -> Any:
         """Return the text of a value: as it was read, unless it was written since."""
@@ -205,6 +197,8 @@ class DataStores:
         self._model.scheduler.resume(call.thread, ())
 
     def _result(self, call: _Call, answer: Answer) -> Any:
+        if call.function is not None:
+            answer = self._latest(call.request, answer)
         if isinstance(call.request, Write):
             if call.name != "UpdateAsync":
                 return None

@@ -8,6 +8,7 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import ticks_in
+from clawblox.engine.slots import Slots
 from clawblox.luau import RuntimeFault
 
 __all__ = ["DebrisQueue", "add_debris"]
@@ -46,21 +47,17 @@ class DebrisQueue:
         """Return the instances that wait: some may be outside the tree."""
         return list(self._due)
 
-    def document(self) -> list[list[int]]:
+    def document(self, slots: Slots) -> list[list[int]]:
         """Return what a snapshot holds of it."""
-        return [[instance.number, due] for instance, due in self._due.items()]
+        return [[slots.put(instance), due] for instance, due in self._due.items()]
 
-    def restore(self, document: list[list[int]]) -> None:
+    def restore(self, document: list[list[int]], slots: Slots) -> None:
         """Take over the instances of a snapshot.
 
         Raises:
-            ValueError: One is missing.
+            ValueError: The snapshot is damaged.
         """
-        for number, due in document:
-            instance = self._model.find(number)
-            if instance is None:
-                raise ValueError(f"the snapshot has no instance {number}")
-            self._due[instance] = due
+        self._due = {slots.take(number): due for number, due in document}
 
 
 def add_item(service: Instance, instance: Any, seconds: Any) -> Any:

@@ -118,28 +118,28 @@ class Services:
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of the services."""
         return {
-            "players": self.players.document(),
+            "players": self.players.document(slots),
             "data_stores": self.data_stores.document(slots),
             "inputs": self.inputs.document(),
             "remote_events": self.remote_events.document(),
             "collision_groups": self.collision_groups.document(),
-            "debris": self.debris.document(),
+            "debris": self.debris.document(slots),
             "at_close": self.game.document(slots),
             "terrain": terrain_document(self.model),
         }
 
-    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+    def restore(self, document: Any, slots: Slots) -> None:
         """Take over the services of a snapshot, and connect them with its instances.
 
         Raises:
             ValueError: The snapshot is damaged.
         """
         self._connect()
-        self.players.restore(document["players"])
+        self.players.restore(document["players"], slots)
         self.data_stores.restore(document["data_stores"], slots)
         self.inputs.restore(document["inputs"])
         self.remote_events.restore(document["remote_events"])
         self.collision_groups.restore(document["collision_groups"])
-        self.debris.restore(document["debris"])
+        self.debris.restore(document["debris"], slots)
         self.game.restore(document["at_close"], slots)
         restore_terrain(self.model, document["terrain"])

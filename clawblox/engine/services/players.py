@@ -17,6 +17,7 @@ from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import TICK_RATE
+from clawblox.engine.slots import Slots
 
 __all__ = ["Players", "Record", "add_players"]
 
@@ -133,7 +134,7 @@ class Players:
             character = player.read("Character")
             if character is not None:
                 self._model.set_parent(character, None)
-            self._model.set_parent(player, None)
+            self._model.destroy(player)
         self._by_agent.pop(agent_id, None)
 
     def touch(self, agent_id: str) -> None:
@@ -169,8 +170,8 @@ class Players:
         return f"{to_text(player.name)} (user_id={int(player.read('UserId'))})"
 
     def _drop(self, player: Instance, line: str) -> None:
-        record: Record = player.extra
-        if self._by_agent.get(record.agent_id) is not player:
+        record: Record | None = player.extra
+        if record is None or self._by_agent.get(record.agent_id) is not player:
             return  # kicked twice, or gone already
         self._log(line)
         self.remove(record.agent_id)
@@ -187,11 +188,14 @@ class Players:
                     player, f"[AFK] Kicking player {name} (idle for {idle / TICK_RATE:.1f}s)"
                 )
 
+    def _has_room(self, name: str, expected: int) -> bool:
+        if len(self._by_agent) + expected < self.max_players:
+            return True
+        self._log(f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players")
+        return False
+
     def _add_bot(self, name: str) -> None:
-        if len(self._by_agent) >= self.max_players:
-            self._log(
-                f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players"
-            )
+        if not self._has_room(name, 0):
             return
         self._bots_made += 1
         self._add(f"bot-{self._bots_made}", name, -float(self._bots_made), is_bot=True)
@@ -199,13 +203,14 @@ class Players:
     # Requests of scripts
 
     def kick(self, player: Instance, reason: str) -> None:
-        """Remove a player at the start of the next tick.
+        """Remove a player at the start of the next tick; a second request changes nothing.
 
         Args:
             player: The player.
             reason: Why, for the log.
         """
-        self._kicks.append((player, reason))
+        if not any(each is player for each, _ in self._kicks):
+            self._kicks.append((player, reason))
 
     def add_bot(self, name: str) -> None:
         """Let a bot join at the start of the next tick.
@@ -213,7 +218,8 @@ class Players:
         Args:
             name: Its name, a Luau string.
         """
-        self._bots.append(name)
+        if self._has_room(name, len(self._bots)):
+            self._bots.append(name)
 
     # Snapshots
 
@@ -221,41 +227,31 @@ class Players:
         """Return the players that wait to be kicked: some may be outside the tree."""
         return [player for player, _ in self._kicks]
 
-    def document(self) -> dict[str, Any]:
+    def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of it."""
         return {
             "players": [
-                [player.number, *attrs.astuple(player.extra)] for player in self._by_agent.values()
+                [slots.put(player), *attrs.astuple(player.extra)]
+                for player in self._by_agent.values()
             ],
-            "kicks": [
-                [player.number, *attrs.astuple(player.extra), reason]
-                for player, reason in self._kicks
-            ],
+            "kicks": [[slots.put(player), reason] for player, reason in self._kicks],
             "bots": list(self._bots),
             "bots_made": self._bots_made,
         }
 
-    def restore(self, document: dict[str, Any]) -> None:
+    def restore(self, document: dict[str, Any], slots: Slots) -> None:
         """Take over the players of a snapshot.
 
         Raises:
-            ValueError: One is missing.
+            ValueError: The snapshot is damaged.
         """
         for number, *fields in document["players"]:
-            player = self._restored(number, fields)
+            player = slots.take(number)
+            player.extra = Record(*fields)
             self._by_agent[player.extra.agent_id] = player
-        for number, *fields, reason in document["kicks"]:
-            self._kicks.append((self._restored(number, fields), reason))
+        self._kicks = [(slots.take(number), reason) for number, reason in document["kicks"]]
         self._bots = list(document["bots"])
         self._bots_made = document["bots_made"]
-
-    def _restored(self, number: int, fields: list[Any]) -> Instance:
-        player = self._model.find(number)
-        if player is None:
-            raise ValueError(f"the snapshot has no player {number}")
-        if player.extra is None:
-            player.extra = Record(*fields)
-        return player
 
 
 # Members

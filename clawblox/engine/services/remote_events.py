@@ -26,6 +26,7 @@ __all__ = ["RemoteEvents", "add_remote_events", "payload_json"]
 
 _KEPT: Final = 512
 _SHOWN: Final = 128
+_TEXT_PER_STEP: Final = 64
 
 
 def payload_json(value: Any, charge: Callable[[int], None], depth: int = MAX_DEPTH) -> Json:
@@ -49,6 +50,7 @@ def payload_json(value: Any, charge: Callable[[int], None], depth: int = MAX_DEP
             return None
         return int(value) if value.is_integer() and abs(value) <= 1 << 53 else value
     if isinstance(value, str):
+        charge(len(value) // _TEXT_PER_STEP)
         return to_text(value)
     if isinstance(value, Vector):
         return [payload_json(part, charge) for part in (value.x, value.y, value.z)]
@@ -94,7 +96,7 @@ class RemoteEvents:
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
-        self._fired: list[list[Json]] = []
+        self._fired: deque[list[Json]] = deque(maxlen=_KEPT)
         self._recent: deque[dict[str, Json]] = deque(maxlen=_KEPT)
         self._published = 0
 
@@ -106,6 +108,8 @@ class RemoteEvents:
         """
         shown = to_text(name).strip() if isinstance(name, str) else ""
         if shown:
+            if len(self._fired) == _KEPT:
+                self._published += 1  # it leaves before anyone could see it
             charge = self._model.scheduler.vm.charge
             self._fired.append([shown, reliable, payload_json(payload, charge)])
 
@@ -160,7 +164,7 @@ class RemoteEvents:
 
     def restore(self, document: dict[str, Json]) -> None:
         """Take over the events of a snapshot."""
-        self._fired = [list(each) for each in document["fired"]]
+        self._fired.extend(document["fired"])
         self._recent.extend(document["recent"])
         self._published = document["published"]
 

@@ -96,16 +96,21 @@ cframe: Check = instance_check(CFrame, "CFrame")
 
 def make_cframe(x: float, y: float, z: float, rotation: Rotation) -> CFrame:
     """Return a CFrame of numbers that are not rounded yet."""
-    rounded = singles(x, y, z, *rotation)
-    return CFrame(Vector(*rounded[:3]), rounded[3:])  # type: ignore[arg-type]
+    return CFrame(make_vector(x, y, z), _rounded(rotation))
+
+
+def _rounded(rotation: Rotation) -> Rotation:
+    return singles(*rotation)  # type: ignore[return-value]
 
 
 def multiply(a: CFrame, b: CFrame) -> CFrame:
     """Return what `b` is in the space of `a`."""
-    at = b.position
-    x, y, z = rotations.apply(a.rotation, at.x, at.y, at.z)
-    at = a.position
-    return make_cframe(at.x + x, at.y + y, at.z + z, rotations.multiply(a.rotation, b.rotation))
+    position = move_point(a, b.position)
+    if a.rotation == IDENTITY:
+        return CFrame(position, b.rotation)
+    if b.rotation == IDENTITY:
+        return CFrame(position, a.rotation)
+    return CFrame(position, _rounded(rotations.multiply(a.rotation, b.rotation)))
 
 
 def invert(frame: CFrame) -> CFrame:
@@ -117,7 +122,9 @@ def invert(frame: CFrame) -> CFrame:
 
 def move_point(frame: CFrame, point: Vector) -> Vector:
     """Return a point of a CFrame's space in the world."""
-    x, y, z = rotations.apply(frame.rotation, point.x, point.y, point.z)
+    x, y, z = point.x, point.y, point.z
+    if frame.rotation != IDENTITY:
+        x, y, z = rotations.apply(frame.rotation, x, y, z)
     at = frame.position
     return make_vector(at.x + x, at.y + y, at.z + z)
 
@@ -132,6 +139,8 @@ def look_at(at: Vector, target: Vector, up: Vector = _Y_AXIS) -> CFrame:
 
 
 def _new(*args: Any) -> CFrame:
+    if len(args) == 3 and all(each.__class__ is float for each in args):
+        return CFrame(make_vector(*args))
     if args and args[0].__class__ is Vector:
         if len(args) > 1 and args[1] is not None:
             return look_at(args[0], vector(args, 1, "new"))
@@ -159,7 +168,7 @@ def _look_along(at: Vector, direction: Vector, up: Vector) -> CFrame:
 
 
 def _turned(rotation: Rotation) -> CFrame:
-    return make_cframe(0.0, 0.0, 0.0, rotation)
+    return CFrame(ZERO, _rounded(rotation))
 
 
 _angle = optional(number, 0.0)

@@ -29,13 +29,21 @@ def checked(functions: Functions | LuaTable, name: str, *checks: Check) -> Calla
     """
 
     def register(function: F) -> F:
-        def call(*args: Any) -> Any:
-            return function(*[check(args, at, name) for at, check in enumerate(checks)])
-
-        functions[name] = call
+        functions[name] = _with_checks(function, name, checks)
         return function
 
     return register
+
+
+def _with_checks(function: Function, name: str, checks: tuple[Check, ...]) -> Function:
+    if len(checks) == 1:
+        (only,) = checks
+        return lambda *args: function(only(args, 0, name))
+    if len(checks) == 2:
+        first, second = checks
+        return lambda *args: function(first(args, 0, name), second(args, 1, name))
+    places = tuple(enumerate(checks))
+    return lambda *args: function(*[check(args, at, name) for at, check in places])
 
 
 def instance_check(wanted: type[Any], type_name: str) -> Check:

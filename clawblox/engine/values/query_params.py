@@ -113,7 +113,8 @@ def _copy_list(name: str, value: Any) -> LuaTable:
         raise _refuse(name, "table", value)
     length = int(border(value))
     charge_work(length)
-    items = [value.get(float(at)) for at in range(1, length + 1)]
+    found = (value.get(float(at)) for at in range(1, length + 1))
+    items = [item for item in found if item is not None]
     for item in items:
         if not _is_instance(item):
             raise _refuse(name, "table of Instances", item)

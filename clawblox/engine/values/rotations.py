@@ -84,8 +84,20 @@ def from_euler(order: str, angles: Triple) -> Rotation:
         order: The axes of the factors from left to right, such as ``XYZ``.
         angles: The angles about x, y and z in radians.
     """
+    if order == "XYZ":
+        return _from_xyz(*angles)
     first, second, third = (about_axis(axis, angles[axis]) for axis in _axes(order))
     return multiply(multiply(first, second), third)
+
+
+def _from_xyz(x: float, y: float, z: float) -> Rotation:
+    """Return what the usual order gives, multiplied out."""
+    cx, sx, cy, sy, cz, sz = cosine(x), sine(x), cosine(y), sine(y), cosine(z), sine(z)
+    return (
+        cy * cz, -cy * sz, sy,
+        cx * sz + sx * sy * cz, cx * cz - sx * sy * sz, -sx * cy,
+        sx * sz - cx * sy * cz, sx * cz + cx * sy * sz, cx * cy,
+    )  # fmt: skip
 
 
 def to_euler(order: str, rotation: Rotation) -> Triple:

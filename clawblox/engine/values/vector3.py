@@ -85,7 +85,7 @@ checked(METHODS, "Unit", vector)(unit)
 
 @checked(METHODS, "Dot", vector, vector)
 def _dot(a: Vector, b: Vector) -> float:
-    return single(dot(triple(a), triple(b)))
+    return single(a.x * b.x + a.y * b.y + a.z * b.z)
 
 
 @checked(METHODS, "Cross", vector, vector)
@@ -95,8 +95,8 @@ def _cross(a: Vector, b: Vector) -> Vector:
 
 @checked(METHODS, "Lerp", vector, vector, number)
 def _lerp(start: Vector, goal: Vector, alpha: float) -> Vector:
-    pairs = zip(triple(start), triple(goal), strict=True)
-    return make_vector(*(a + (b - a) * alpha for a, b in pairs))
+    x, y, z = start.x, start.y, start.z
+    return make_vector(x + (goal.x - x) * alpha, y + (goal.y - y) * alpha, z + (goal.z - z) * alpha)
 
 
 @checked(METHODS, "FuzzyEq", vector, vector, optional(number, FUZZ))

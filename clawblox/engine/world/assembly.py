@@ -6,15 +6,25 @@ import hashlib
 import json
 from typing import Any
 
+from clawblox.engine.animations import Animations
+from clawblox.engine.characters.crowd import Characters
+from clawblox.engine.characters.humanoid import add_humanoid
+from clawblox.engine.characters.spawning import add_spawning, spawn_character
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
+from clawblox.engine.gui.classes import ROWS as GUI_ROWS
+from clawblox.engine.gui.clicks import CLICK, find_clicked
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
-from clawblox.engine.instances.spec import ClassSpec, ClassTable
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.scripts.files import read_scripts
+from clawblox.engine.scripts.script_globals import make_script_globals, share_tables
+from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.every import Services, add_services
 from clawblox.engine.services.players import Players
@@ -25,7 +35,7 @@ from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.document import System, read_tree, read_world
-from clawblox.luau import VM, Host, HostObject, LuaError
+from clawblox.luau import VM, Host, HostObject
 
 __all__ = ["Assembly"]
 
@@ -47,6 +57,11 @@ class Assembly:
         settings: What the world's files say.
         console: Where it writes.
         store: The database of data stores; None means that there is none.
+        logical_restore: Restore positions and velocities where the exact state of the physics
+            cannot be restored.
+
+    Raises:
+        SettingsError: A script cannot be read.
 
     Attributes:
         model: The instances.
@@ -55,10 +70,16 @@ class Assembly:
     """
 
     def __init__(
-        self, settings: EngineSettings, console: Console, store: Store | None = None
+        self,
+        settings: EngineSettings,
+        console: Console,
+        store: Store | None = None,
+        *,
+        logical_restore: bool = False,
     ) -> None:
         self.settings = settings
         self.console = console
+        self._files = read_scripts(settings.directory, settings.main, settings.tree)
         self._host = _WorldHost()
         self._options: dict[str, Any] = {
             "steps": settings.steps_per_tick,
@@ -73,43 +94,53 @@ class Assembly:
             **lend_values(self._host),
             **make_task_globals(self._host, self.scheduler),
         }
-        classes = ClassTable(
-            (*ROWS, ClassSpec("PlayerGui", creatable=False)), self._host, make_default
-        )
+        classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
         add_members(classes)
         add_services(classes)
+        add_humanoid(classes)
+        add_spawning(classes)
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(self._host, self.model)
+        self.scripts = ScriptRunner(self.model)
+        libraries |= make_script_globals(self._host, self.scripts, self.scheduler)
         self.vm.globals.update(libraries)
         self.services = self._make_services(store)
-        self.systems: dict[str, System] = {"services": self.services}
+        groups = self.services.collision_groups
+        self.parts = Parts(
+            self.model,
+            groups,
+            solver_iterations=settings.solver_iterations,
+            logical_restore=logical_restore,
+        )
+        groups.changed = self.parts.update_groups
+        self.characters = Characters(self.model, self.parts)
+        self.animations = Animations(self.model)
+        self.systems: dict[str, System] = {
+            "parts": self.parts,
+            "characters": self.characters,
+            "animations": self.animations,
+            "services": self.services,
+            "scripts": self.scripts,
+        }
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
-        content = [dict(self.settings.tables), [["main", self._main_source()]]]
+        content = [dict(self.settings.tables), self._files.sources()]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def _main_source(self) -> str:
-        return (self.settings.directory / self.settings.main).read_text(encoding="utf-8")
-
     def start(self) -> None:
-        """Make the root of the tree and the services, and run the main script.
+        """Make the tree, with the services and the scripts, and run the main script.
 
         Raises:
-            WorldHalted: The script fails.
+            WorldHalted: The main script fails.
         """
         self.model.build(SERVICES)
         self.services.begin()
         game, services = self.model.game, self.model.services
         self.vm.globals.update({**services, "game": game, "workspace": services["Workspace"]})
         self.vm.sandbox()
-        try:
-            main = self.vm.load(
-                self._main_source(), f"={self.settings.main}", self.vm.new_environment()
-            )
-        except LuaError as error:
-            raise self.scheduler.halt(error) from error
-        self.scheduler.run(main)
+        share_tables(self.vm)
+        self.scripts.begin(self._files)
 
     def restore(self, state: Any) -> None:
         """Take over the state of a snapshot instead.
@@ -129,16 +160,15 @@ class Assembly:
             self.model,
             max_players=self.settings.max_players,
             afk_timeout_s=self.settings.afk_timeout_s,
-            spawn=self._spawn,
+            spawn=spawn_character,
             leave=self._forget,
             log=self.console.error,
         )
         worker = None if store is None else Worker(store)
         data_stores = DataStores(self.model, worker, self.settings.game_id)
-        return Services.make(self.model, players, data_stores)
-
-    def _spawn(self, player: Instance) -> None:
-        """Give a new player a character and a PlayerGui."""
+        services = Services.make(self.model, players, data_stores)
+        services.inputs.effects["GuiClick"] = _click
+        return services
 
     def _forget(self, player: Instance) -> None:
         """Forget a player who leaves."""
@@ -146,3 +176,12 @@ class Assembly:
 
     def _set_clocks(self) -> None:
         self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time
+
+
+def _click(player: Instance, data: Any) -> None:
+    """Fire the click of the element that an input names, if the player has it."""
+    gui = player.read("PlayerGui")
+    if gui is not None and isinstance(data, dict):
+        element = find_clicked(gui, data.get("element_id"))
+        if element is not None:
+            element.fire(CLICK)

@@ -33,10 +33,10 @@ Json = Any
 
 
 class System(Protocol):
-    """A part of the engine with state of its own."""
+    """A part of the engine with state of its own.
 
-    def held(self) -> Iterable[Instance]:
-        """Return instances that it refers to by number: some may be outside the tree."""
+    Instances that may be outside the tree go into the slots, as values of scripts do.
+    """
 
     def document(self, slots: Slots) -> Json:
         """Return what a snapshot holds of it."""
@@ -55,11 +55,10 @@ def write_world(model: DataModel, vm: VM, systems: Mapping[str, System]) -> dict
     The instances outside the tree that only scripts hold are found by saving the VM. If handlers
     are connected to them, the VM is saved once more with those.
     """
-    held = [each for system in systems.values() for each in system.held()]
-    found = find_instances(model, held)
+    found = find_instances(model, ())
     while True:
         document, lent = _write(model, vm, systems, found)
-        more = find_instances(model, [*held, *lent])
+        more = find_instances(model, lent)
         if len(more) == len(found):
             return document
         known = {instance.number for instance in found}

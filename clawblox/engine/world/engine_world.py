@@ -50,6 +50,9 @@ class EngineWorld:
         logical_restore: Restore positions and velocities where the exact state of the physics
             cannot be restored here; the world then goes on a little differently.
 
+    Raises:
+        SettingsError: A script cannot be read.
+
     Attributes:
         halted_error: Why the world has halted; None while it runs.
     """
@@ -64,8 +67,7 @@ class EngineWorld:
     ) -> None:
         self.settings = settings
         self._console = Console() if console is None else console
-        self._parts = Assembly(settings, self._console, store)
-        self._logical_restore = logical_restore
+        self._parts = Assembly(settings, self._console, store, logical_restore=logical_restore)
         self.halted_error: str | None = None
 
     @property
@@ -77,6 +79,10 @@ class EngineWorld:
     def time(self) -> float:
         """Simulation time, in seconds."""
         return self._parts.scheduler.time
+
+    @property
+    def _game_id(self) -> str:
+        return self._parts.services.data_stores.game_id
 
     @property
     def status(self) -> str:
@@ -158,6 +164,17 @@ class EngineWorld:
         """
         self._run(lambda: run_tick(self._parts))
 
+    def close(self) -> None:
+        """End the world in order: call what scripts have bound to its end, and close the database.
+
+        A world that has halted calls nothing. Waits for the database, which may take seconds.
+        """
+        services = self._parts.services
+        if self.halted_error is None:
+            for failure in self._run(services.game.close):
+                self._console.error(f"[Lua Error] {failure}")
+        services.data_stores.close()
+
     def _run(self, function: Callable[[], Result]) -> Result:
         return run_deep(lambda: self._enter(function))
 
@@ -191,7 +208,7 @@ class EngineWorld:
             "tick": self.tick,
             "game_status": self.status,
             "player": observe_player(player, agent_id),
-            "other_players": observe_others(player, others, radius, lambda _, __: True),
+            "other_players": observe_others(player, others, radius, self._parts.parts.sees),
             "world": {"entities": observe_entities(workspace, position_of(player), radius)},
             "events": [],
             "recent_events": self._parts.services.remote_events.latest(),
@@ -204,12 +221,12 @@ class EngineWorld:
     def _spectate(self) -> dict[str, Json]:
         with self._parts.vm.entered():
             return {
-                "instance_id": self.settings.game_id,
+                "instance_id": self._game_id,
                 "tick": self.tick,
                 "server_time_ms": round(self.time * 1000),
                 "game_status": "playing" if self.halted_error is None else "failed",
                 "players": [
-                    spectate_player(player, agent_id)
+                    spectate_player(player, agent_id, self._parts.animations)
                     for agent_id, player in self._parts.services.players.listed()
                 ],
                 "entities": spectate_entities(self._parts.model.workspace),
@@ -229,7 +246,7 @@ class EngineWorld:
             "schema_version": SCHEMA_VERSION,
             "format": FORMAT,
             "time": self.time,
-            "game_id": self.settings.game_id,
+            "game_id": self._game_id,
             "content_hash": self.content_hash(),
             **write_world(parts.model, parts.vm, parts.systems),
         }

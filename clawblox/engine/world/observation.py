@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from clawblox.engine.errors import to_text
+from clawblox.engine.gui.gui_json import color_json
 from clawblox.engine.instances.attributes import attributes_json
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.rounding import hundredths, hundredths_of_vector, shortest
@@ -210,7 +211,7 @@ def _part(part: Instance) -> dict[str, Json]:
     rotation = part.props.get("Rotation9")
     if rotation is not None and rotation != IDENTITY:
         entity["rotation"] = rotation_rows(rotation)
-    entity["color"] = [shortest(part.read("Color")[channel]) for channel in "RGB"]
+    entity["color"] = color_json(part.read("Color"))
     entity["material"] = part.read("Material")["Name"]
     shape = part.read("Shape")
     if shape is not None:

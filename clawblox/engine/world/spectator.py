@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from clawblox.engine.animations import Animations
 from clawblox.engine.errors import to_text
+from clawblox.engine.gui.gui_json import billboard_json, color_json, gui_json
 from clawblox.engine.instances.attributes import attribute_json, attributes_json
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.rounding import hundredths_of_vector, shortest
 from clawblox.engine.world.observation import (
+    find_humanoid,
     find_root,
     health_of,
     is_identity,
@@ -27,8 +30,8 @@ _TOLERANCE: Final = 0.001  # within which a rotation is left out
 Json = Any
 
 
-def spectate_player(player: Instance, agent_id: str) -> dict[str, Json]:
-    """Return what a spectator sees of a player, without GUI and animations."""
+def spectate_player(player: Instance, agent_id: str, animations: Animations) -> dict[str, Json]:
+    """Return what a spectator sees of a player."""
     root = find_root(player)
     seen: dict[str, Json] = {
         "id": agent_id,
@@ -38,8 +41,18 @@ def spectate_player(player: Instance, agent_id: str) -> dict[str, Json]:
     if root is not None:
         seen["root_part_id"] = root.number
     seen["health"] = health_of(player)
+    humanoid = find_humanoid(player)
+    if humanoid is not None and humanoid.extra is not None:
+        seen["humanoid_state"] = humanoid.extra.state
     attributes = {**attributes_json(player.attributes), **view_attributes(player)}
     seen["attributes"] = dict(sorted(attributes.items()))
+    player_gui = player.read("PlayerGui")
+    gui = [] if player_gui is None else gui_json(player_gui)
+    if gui:
+        seen["gui"] = gui
+    tracks = [] if humanoid is None else animations.spectate(humanoid)
+    if tracks:
+        seen["active_animations"] = tracks
     return seen
 
 
@@ -70,9 +83,9 @@ def _part(part: Instance) -> dict[str, Json]:
     yaw = next((each for each in yaws if each.__class__ is float), None)
     if yaw is not None:
         entity["model_yaw_offset_deg"] = attribute_json(yaw)
-    billboard = next((each for each in part.children if each.spec.name == "BillboardGui"), None)
+    billboard = billboard_json(part)
     if billboard is not None:
-        entity["billboard_gui"] = _billboard(billboard)
+        entity["billboard_gui"] = billboard
     return entity
 
 
@@ -120,20 +133,4 @@ def _color(part: Instance) -> list[float]:
     if isinstance(value, Vector):
         return [shortest(value.x), shortest(value.y), shortest(value.z)]
     shown = value if value is not None and shown_type(value) == "Color3" else part.read("Color")
-    return [shortest(shown[channel]) for channel in "RGB"]
-
-
-def _billboard(billboard: Instance) -> dict[str, Json]:
-    return {
-        "studs_offset": hundredths_of_vector(billboard["StudsOffset"]),
-        "always_on_top": billboard["AlwaysOnTop"],
-        "labels": [
-            {
-                "text": to_text(label["Text"]),
-                "color": [shortest(label["TextColor3"][channel]) for channel in "RGB"],
-                "size": label["TextSize"],
-            }
-            for label in billboard.children
-            if label.spec.name == "TextLabel"
-        ],
-    }
+    return color_json(shown)

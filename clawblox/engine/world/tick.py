@@ -8,21 +8,31 @@ from clawblox.engine.world.assembly import Assembly
 __all__ = ["run_tick"]
 
 
-def run_tick(parts: Assembly) -> None:
+def run_tick(world: Assembly) -> None:
     """Run one tick.
 
     Raises:
         WorldHalted: A script fails.
     """
-    model, scheduler, services = parts.model, parts.scheduler, parts.services
+    model, scheduler, services = world.model, world.scheduler, world.services
     with scheduler.phase("Begin frame error"):
         services.players.begin_tick()
+        world.scripts.begin_tick()
+        world.animations.advance()
         services.data_stores.deliver()
         services.debris.collect()
         scheduler.resume_due()
         fire_stepped(model)
+    world.characters.find_roots()
+    world.parts.sync()
     with scheduler.phase("Failed to process agent inputs"):
         services.inputs.process()
+    world.characters.move()
+    world.parts.step()
+    with scheduler.phase("Touch event"):
+        world.parts.report_touches()
+    world.parts.write_back()
+    world.parts.apply_welds()
     with scheduler.phase("End frame error"):
         fire_heartbeat(model)
     services.inputs.end_tick()

@@ -15,16 +15,16 @@ from clawblox.luau.core.border import border
 from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.numbers import to_number
-from clawblox.luau.core.operators import adjust
+from clawblox.luau.core.operators import adjust, shown_type
 from clawblox.luau.core.values import (
     Flag,
     Function,
     LuaTable,
+    Userdata,
     is_function,
     key_value,
     metamethod,
     raw_get,
-    type_name,
 )
 
 CALL = object()  # the key of an iteration in which the loop has to call its iterator function
@@ -90,7 +90,7 @@ def _bounds(start: Any, limit: Any, step: Any) -> list[float]:
     for value, what in ((limit, "limit"), (step, "step"), (start, "initial value")):
         number = to_number(value)
         if number is None:
-            raise RuntimeFault(f"invalid 'for' {what} (number expected, got {type_name(value)})")
+            raise RuntimeFault(f"invalid 'for' {what} (number expected, got {shown_type(value)})")
         bounds.append(number)
     limit, step, start = bounds
     return [start, limit, step]
@@ -249,13 +249,9 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
         return FunctionLoop(function, state, control)
     if isinstance(function, LuaTable) and not is_call:
         return TableLoop(function, ordered_keys(function))
-    if (
-        not isinstance(function, LuaTable)
-        and callable(function)
-        and not isinstance(function, (float, str))
-    ):
+    if callable(function) and not isinstance(function, (LuaTable, Userdata, float, str)):
         return FunctionLoop(function, state, control)
-    raise RuntimeFault(f"attempt to iterate over a {type_name(function)} value")
+    raise RuntimeFault(f"attempt to iterate over a {shown_type(function)} value")
 
 
 def ordered_keys(table: LuaTable) -> list[Any]:

@@ -68,7 +68,7 @@ def _arithmetic(
 
 
 def _arithmetic_refusal(word: str, left: Any, right: Any) -> str:
-    a, b = type_name(left), type_name(right)
+    a, b = shown_type(left), shown_type(right)
     kinds = a if a == b else f"{a} and {b}"
     return f"attempt to perform arithmetic ({word}) on {kinds}"
 
@@ -95,7 +95,7 @@ def minus(value: Any) -> Any:
         return first(call_hook(handler, value, value))
     number = to_number(value)
     if number is None:
-        raise RuntimeFault(f"attempt to perform arithmetic (unm) on {type_name(value)}")
+        raise RuntimeFault(f"attempt to perform arithmetic (unm) on {shown_type(value)}")
     return -number
 
 
@@ -117,7 +117,7 @@ def length(value: Any) -> float:
         return float(result)
     if isinstance(value, LuaTable):
         return border(value)
-    raise RuntimeFault(f"attempt to get length of a {type_name(value)} value")
+    raise RuntimeFault(f"attempt to get length of a {shown_type(value)} value")
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -183,12 +183,11 @@ def less_equal(left: Any, right: Any) -> bool:
 
 
 def _compare(left: Any, right: Any, event: str, sign: str) -> bool:
-    a, b = type_name(left), type_name(right)
-    if a == b:
+    if type_name(left) == type_name(right):
         handler = metamethod(left, event)
         if handler is not None and metamethod(right, event) is handler:
             return truth(first(call_hook(handler, left, right)))
-    raise RuntimeFault(f"attempt to compare {a} {sign} {b}")
+    raise RuntimeFault(f"attempt to compare {shown_type(left)} {sign} {shown_type(right)}")
 
 
 def _piece(value: Any) -> str | None:
@@ -241,7 +240,7 @@ def concat(left: Any, right: Any) -> Any:
     if handler is None:
         handler = metamethod(right, "__concat")
     if handler is None:
-        raise RuntimeFault(f"attempt to concatenate {type_name(left)} with {type_name(right)}")
+        raise RuntimeFault(f"attempt to concatenate {shown_type(left)} with {shown_type(right)}")
     return first(call_hook(handler, left, right))
 
 
@@ -281,7 +280,7 @@ def index(holder: Any, key: Any) -> Any:
         read = type(holder).__getitem__
     except AttributeError:
         raise RuntimeFault(
-            f"attempt to index {type_name(holder)} with {describe_key(key)}"
+            f"attempt to index {shown_type(holder)} with {describe_key(key)}"
         ) from None
     return read(holder, key)
 
@@ -320,7 +319,7 @@ def put(holder: Any, key: Any, value: Any) -> None:
     else:
         write = getattr(type(holder), "__setitem__", None)
         if write is None:
-            raise RuntimeFault(f"attempt to index {type_name(holder)} with {describe_key(key)}")
+            raise RuntimeFault(f"attempt to index {shown_type(holder)} with {describe_key(key)}")
         write(holder, key, value)
 
 

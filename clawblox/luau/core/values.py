@@ -170,7 +170,7 @@ class Userdata:
         if handler is None and (handler := self._handler("__namecall")) is not None:
             return handler
         if handler is None:
-            raise RuntimeFault(f"attempt to index userdata with {describe_key(key)}")
+            raise RuntimeFault(f"attempt to index {self.type_name} with {describe_key(key)}")
         if is_function(handler):
             return first(call_hook(handler, self, key))
         return hooks["index"](handler, key)
@@ -179,7 +179,7 @@ class Userdata:
         handler = self._handler("__newindex")
         key = key_value(key)
         if handler is None:
-            raise RuntimeFault(f"attempt to index userdata with {describe_key(key)}")
+            raise RuntimeFault(f"attempt to index {self.type_name} with {describe_key(key)}")
         if is_function(handler):
             call_hook(handler, self, key, value)
         else:
@@ -193,7 +193,7 @@ class Userdata:
         """Call it as scripts do."""
         handler = self._handler("__call")
         if not is_function(handler):
-            raise RuntimeFault("attempt to call a userdata value")
+            raise RuntimeFault(f"attempt to call a {self.type_name} value")
         return handler(self, *arguments)
 
     def __eq__(self, other: object) -> bool:

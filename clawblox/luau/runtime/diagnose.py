@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
-from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value, type_name
+from clawblox.luau.core.operators import shown_type
+from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value
 from clawblox.luau.runtime.chunk import Prototype, Unit, is_generated, locate
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _PYTHON_TYPES = {
     "NoneType": "nil", "bool": "boolean", "float": "number", "str": "string",
     "function": "function", "builtin_function_or_method": "function", "LuaTable": "table",
-    "MetaTable": "table", "SlowTable": "table", "FrozenTable": "table", "Vector": "vector",
+    "MetaTable": "table", "SlowTable": "table", "FrozenTable": "table",
     "Buffer": "buffer", "Coroutine": "thread", "Userdata": "userdata",
 }  # fmt: skip
 BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by their Python code
@@ -125,7 +126,7 @@ def _is_own(frame: FrameType) -> bool:
 
 def _named_type(text: str) -> str:
     name = text.partition("'")[2].partition("'")[0]
-    return _PYTHON_TYPES.get(name, "userdata")
+    return current.vm.vectors.name if name == "Vector" else _PYTHON_TYPES.get(name, "userdata")
 
 
 def _call_fault(link: TracebackType, text: str) -> LuaError:
@@ -135,7 +136,7 @@ def _call_fault(link: TracebackType, text: str) -> LuaError:
     if site is None or site.method is None or kind != "nil":
         return RuntimeFault(f"attempt to call a {kind} value")
     holder = link.tb_frame.f_locals[site.receiver]
-    return RuntimeFault(f"attempt to call missing method '{site.method}' of {type_name(holder)}")
+    return RuntimeFault(f"attempt to call missing method '{site.method}' of {shown_type(holder)}")
 
 
 def _evaluate(node: python.expr, frame: FrameType) -> Any:

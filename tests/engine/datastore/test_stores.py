@@ -12,8 +12,9 @@ import pytest
 
 from clawblox.engine.datastore.postgres import PostgresStore
 from clawblox.engine.datastore.sqlite import SqliteStore
-from clawblox.engine.datastore.store import Read, ReadSorted, Store, StoreError, Write
+from clawblox.engine.datastore.store import Read, ReadSorted, Request, Store, StoreError, Write
 from tests.engine.datastore.postgres_server import PostgresServer, postgres_server
+from tests.engine.services.bench import Bench
 
 GAME = "8f0b1a3c-0000-4000-8000-000000000001"
 
@@ -88,6 +89,28 @@ def test_n13_sorted_by_number_ties_by_key_without_a_number_last(
         )
 
 
+def test_scripts_see_the_same_values_in_the_same_order(store: Store) -> None:
+    world = Bench(store).begin()
+    world.run(
+        """
+        local d = DataStoreService:GetDataStore('seen')
+        local s = '\\u{2603}'
+        d:SetAsync('k', {zebra = 1, b = {true, 'x'}, aa = {}, c = -2.5, big = 1e300, s = s})
+        local line = {}
+        for key, value in d:GetAsync('k') do table.insert(line, `{key}={typeof(value)}`) end
+        print(table.concat(line, ' '))
+        local value = d:GetAsync('k')
+        print(value.b[1], value.b[2], #value.aa, value.c, value.big, value.s)
+        """
+    )
+    world.tick(4)
+    assert world.printed() == [
+        "aa=table b=table big=number c=number s=string zebra=number",
+        "true\tx\t0\t-2.5\t1e+300\t\xe2\x98\x83",
+    ]
+    world.close()
+
+
 def test_a_refused_request_does_not_undo_the_others(store: Store) -> None:
     requests = [Write("r", "a", "1"), Write("r", "b", "not json"), Write("r", "c", "3")]
     answers = store.execute(GAME, requests)
@@ -110,6 +133,25 @@ def test_a_database_that_comes_back_is_used_again(server: PostgresServer, tmp_pa
             store.execute(GAME, [Read("lost", "k")])
     road.symlink_to(server.directory)
     assert read(store, "lost", "k") == 1
+    store.close()
+
+
+def test_another_world_cannot_write_between_a_read_and_a_write(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "rows.db")
+    store.execute(GAME, [Write("s", "k", "1")])
+    other = sqlite3.connect(tmp_path / "rows.db", timeout=0, isolation_level=None)
+
+    class Interrupted(list[Request]):
+        def __iter__(self) -> Iterator[Request]:
+            yield self[0]
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("UPDATE data_stores SET value = '9'")
+            yield self[1]
+
+    assert store.execute(GAME, Interrupted([Read("s", "k"), Write("s", "k", "2")])) == ["1", None]
+    other.execute("UPDATE data_stores SET value = '3'")
+    other.close()
+    assert read(store, "s", "k") == 3
     store.close()
 
 

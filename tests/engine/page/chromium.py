@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import json
@@ -32,19 +33,38 @@ _FLAGS = (
     "--mute-audio",
 )
 
+_WAIT = """new Promise((resolve, reject) => {
+  const test = () => { try { return %s; } catch { return false; } };
+  const end = performance.now() + %s;
+  (function look() {
+    const value = test();
+    if (value) resolve(value);
+    else if (performance.now() > end) reject(new Error("stays false: " + %s));
+    else setTimeout(look, 15);
+  })();
+})"""
+
 
 class Chromium:
-    """One browser; ``open`` gives pages."""
+    """One browser; ``open`` gives pages.
+
+    It is no child of this process, since its own children come and go as it likes, which tests that
+    look for leaks would count. It ends with its pipes.
+
+    Args:
+        profile: An empty directory, outside those of tests.
+    """
 
     def __init__(self, profile: Path) -> None:
         assert PROGRAM is not None
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
-        env = {**os.environ, "HOME": str(profile), "TMPDIR": str(profile)}
+        env = {"PATH": os.defpath, "HOME": str(profile), "TMPDIR": str(profile)}
+        program = [PROGRAM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
         with open(os.devnull, "r+b") as quiet:
-            self.pid = os.posix_spawn(
-                PROGRAM,
-                [PROGRAM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            self._group = os.posix_spawn(
+                "/bin/sh",
+                ["sh", "-c", 'cd / && "$0" "$@" 0<&0 &', *program],
                 env,
                 file_actions=[
                     *((os.POSIX_SPAWN_DUP2, quiet.fileno(), number) for number in (0, 1, 2)),
@@ -55,6 +75,7 @@ class Chromium:
                 ],
                 setpgroup=0,
             )
+        os.waitpid(self._group, 0)
         os.close(to_browser)
         os.close(from_browser)
         self._numbers = itertools.count(1)
@@ -109,21 +130,19 @@ class Chromium:
         return page
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):
+        """End the browser and wait for its end."""
+        with contextlib.suppress(OSError, EOFError, TimeoutError):
             self.call("Browser.close")
+            while True:
+                self._read(DEADLINE_S)
         os.close(self._out)
         os.close(self._in)
-        deadline = time.monotonic() + 10
-        while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
-            if time.monotonic() > deadline:
-                os.killpg(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
-                return
-            time.sleep(0.02)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._group, signal.SIGKILL)
 
 
 class Page:
-    """One page of the browser."""
+    """One page of the browser; a context manager that closes it."""
 
     def __init__(self, browser: Chromium, target: str, session: str) -> None:
         self._browser = browser
@@ -143,18 +162,8 @@ class Page:
         return answer["result"].get("value")
 
     def wait_for(self, condition: str) -> Any:
-        """Wait until a JavaScript expression is true, looked at in every frame; return its value."""
-        return self.evaluate(
-            "new Promise((resolve, reject) => {"
-            f"  const end = performance.now() + {DEADLINE_S * 500};"
-            "  (function look() {"
-            f"    const value = (() => {{ try {{ return {condition}; }} catch {{ return false; }} }})();"
-            "    if (value) resolve(value);"
-            f"    else if (performance.now() > end) reject({json.dumps(condition)} + ' stays false');"
-            "    else setTimeout(look, 15);"
-            "  })();"
-            "})"
-        )
+        """Wait until a JavaScript expression is true; return its value."""
+        return self.evaluate(_WAIT % (condition, DEADLINE_S * 500, json.dumps(condition)))
 
     def press(self, code: str, key: str, *, hold: bool = False) -> None:
         self.call("Input.dispatchKeyEvent", type="keyDown", code=code, key=key)
@@ -175,8 +184,6 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def screenshot(self, **clip: float) -> bytes:
-        import base64
-
         params: dict[str, Any] = {"format": "png"}
         if clip:
             params["clip"] = {**clip, "scale": 1}
@@ -213,5 +220,8 @@ class Page:
         sent = [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
         return sent + [event["url"] for event in self.events("Network.webSocketCreated")]
 
-    def close(self) -> None:
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
         self._browser.call("Target.closeTarget", targetId=self._target)

@@ -1,8 +1,8 @@
 """A server with the routes that the page uses, and no engine: it plays a recorded world.
 
-``python -m tests.engine.page.stub_world PORT [RENDERER_DIR]`` prints a line when it listens. What
-was posted is at ``GET /posted``; ``POST /halt`` halts it, ``POST /drop`` closes the sockets and
-``POST /resume`` undoes both.
+``python -m tests.engine.page.stub_world PORT [RENDERER_DIR]``. What was posted is at ``GET
+/posted``; ``POST /orders/halt`` halts it, ``/orders/drop`` closes the sockets and refuses new ones,
+``/orders/resume`` undoes both.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +182,7 @@ class Stub:
             "game_status": "failed" if self.halted else "playing",
             "players": players,
             "entities": entities,
-            "sounds": [{"id": 90, "name": "Waves", "playing": True}],
+            "sounds": [{"id": 90, "name": "Waves", "sound_id": "asset://waves.ogg", "volume": 0.5}],
             "recent_events": [
                 {"id": 1, "tick": 5, "name": "CoinTaken", "reliable": True, "payload": {}}
             ],
@@ -266,8 +268,7 @@ class Stub:
 
     async def order(self, request: Request) -> Response:
         word = request.path_params["word"]
-        self.halted = word == "halt"
-        self.dropping = word == "drop"
+        self.halted, self.dropping = word == "halt", word == "drop"
         if self.dropping:
             for socket in [*self.sockets]:
                 await socket.close()
@@ -277,19 +278,11 @@ class Stub:
         return FileResponse(PAGE_DIR / "index.html")
 
     def app(self) -> Starlette:
-        async def start() -> None:
-            self.task = asyncio.create_task(self.run())
-
-        async def stop() -> None:
-            self.task.cancel()
-
-        from contextlib import asynccontextmanager
-
         @asynccontextmanager
-        async def lifespan(app: Starlette) -> Any:
-            await start()
+        async def lifespan(app: Starlette) -> AsyncIterator[None]:
+            task = asyncio.create_task(self.run())
             yield
-            await stop()
+            task.cancel()
 
         routes: list[Any] = [
             Route("/", self.page),

@@ -6,6 +6,7 @@ import random
 import sys
 
 from clawblox.engine.physics import (
+    ALL_GROUPS,
     ANCHORED,
     BALL,
     BLOCK,
@@ -31,17 +32,15 @@ def build(seed):
     for number in range(2, 62):
         at = (choose.uniform(-40, 40), choose.uniform(0.5, 6), choose.uniform(-40, 40))
         size = Shape(choose.choice(SHAPES), *(choose.uniform(1, 6) for _ in range(3)))
-        space.add(number, size, at, solid=choose.random() < 0.8, group=choose.randrange(3))
+        group = choose.randrange(3)
+        mask = (ALL_GROUPS, ALL_GROUPS ^ 4, ALL_GROUPS ^ 2)[group]
+        space.add(number, size, at, solid=choose.random() < 0.8, group=1 << group, mask=mask)
     for number in range(100, 140):
         at = (choose.uniform(-12, 12), choose.uniform(3, 20), choose.uniform(-12, 12))
         size = Shape(choose.choice(SHAPES), *(choose.uniform(0.5, 2) for _ in range(3)))
         space.add(number, size, at, motion=DYNAMIC, solid=choose.random() < 0.95)
     for number in range(200, 206):
         space.add(number, CAPSULE, (number - 203.0, 6.0, 0.0), motion=CHARACTER)
-    masks = [0xFFFFFFFF] * 32
-    masks[1] &= ~4
-    masks[2] &= ~2
-    space.set_group_masks(masks)
     return space
 
 
@@ -65,7 +64,7 @@ def act(space, seed, tick):
     victim = choose.randrange(100, 140)
     match choose.randrange(6):
         case 0:
-            space.apply_impulse(victim, (0.0, 40.0, 10.0))
+            space.forces.apply_impulse(victim, (0.0, 40.0, 10.0))
         case 1:
             space.set_motion(victim, choose.choice((DYNAMIC, ANCHORED)))
         case 2:
@@ -107,4 +106,6 @@ def go_on(space, seed, first, last):
 
 if __name__ == "__main__":
     seed, first, last = map(int, sys.argv[1:])
-    print(json.dumps(go_on(restore_space(json.load(sys.stdin)), seed, first, last)))
+    space = Space()
+    restore_space(space, json.load(sys.stdin))
+    print(json.dumps(go_on(space, seed, first, last)))

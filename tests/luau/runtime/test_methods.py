@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -108,3 +109,21 @@ def test_a_method_call_may_be_suspended_in_its_arguments() -> None:
     vm.resume(vm.roots["main"])
     vm = round_trip(vm, host)
     assert vm.resume(vm.roots["main"], 3.0) == (6.0,)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("return one + 1", "attempt to perform arithmetic (add) on Humanoid and number"),
+        ("return -one", "attempt to perform arithmetic (unm) on Humanoid"),
+        ("return one < one", "attempt to compare Humanoid < Humanoid"),
+        ("return one .. ''", "attempt to concatenate Humanoid with string"),
+        ("return #one", "attempt to get length of a Humanoid value"),
+        ("one()", "attempt to call a Humanoid value"),
+        ("one:Swim()", "attempt to call missing method 'Swim' of Humanoid"),
+        ("for _ in one do end", "attempt to iterate over a Humanoid value"),
+    ],
+)
+def test_messages_call_objects_by_their_type(source: str, text: str) -> None:
+    with pytest.raises(LuaError, match=f"^jump:1: {re.escape(text)}$"):
+        run(source)

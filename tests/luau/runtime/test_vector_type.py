@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from fractions import Fraction
 from random import Random
@@ -163,3 +164,33 @@ def test_vectors_go_through_metamethods_of_others() -> None:
         local other = setmetatable({}, meta)
         return v + other, other + v, other * v, v * other"""
     ) == ("added", "added", "scaled", "scaled")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("return v + 1", "attempt to perform arithmetic (add) on Vector3 and number"),
+        ("return v + {}", "attempt to perform arithmetic (add) on Vector3 and table"),
+        ("return v % v", "attempt to perform arithmetic (mod) on Vector3"),
+        ("return v < v", "attempt to compare Vector3 < Vector3"),
+        ("return v <= 1", "attempt to compare Vector3 <= number"),
+        ("return v .. ''", "attempt to concatenate Vector3 with string"),
+        ("return #v", "attempt to get length of a Vector3 value"),
+        ("v.X = 2", "attempt to index Vector3 with 'X'"),
+        ("v.X = nil", "attempt to index Vector3 with 'X'"),
+        ("local k = 'X' v[k] = 2", "attempt to index Vector3 with 'X'"),
+        ("v()", "attempt to call a Vector3 value"),
+        ("v:Fly()", "attempt to index Vector3 with 'Fly'"),
+        ("for i = 1, v do end", "invalid 'for' limit (number expected, got Vector3)"),
+        ("for _ in v do end", "attempt to iterate over a Vector3 value"),
+        ("math.abs(v)", "invalid argument #1 to 'abs' (number expected, got Vector3)"),
+    ],
+)
+def test_messages_call_vectors_by_their_name(source: str, text: str) -> None:
+    with pytest.raises(LuaError, match=f"^space:1: {re.escape(text)}$"):
+        run(source)
+    plain = VM()
+    with pytest.raises(
+        LuaError, match=f"^space:1: {re.escape(text.replace('Vector3', 'vector'))}$"
+    ):
+        plain.call(plain.load(f"local v = vector.create(1, 2, 3) {source}", "=space"))

@@ -66,13 +66,23 @@ function makeMaterial(render) {
   return material;
 }
 
+/** The same without what takes a processor long: surfaces, shine and reflections. */
+function makePlainMaterial(render) {
+  const { color, emissive, emissiveIntensity, opacity, transparent, side } = materialFromRender(
+    THREE,
+    render,
+  );
+  const glow = { emissive, emissiveIntensity };
+  return new THREE.MeshLambertMaterial({ color, ...glow, opacity, transparent, side });
+}
+
 const materialKey = ({ material, color, transparency, double_sided: twoSided }) =>
   [material, color, transparency, twoSided].join("|");
 
 /** Draws the parts of a state; `prune` away what left it. */
-export function createParts(scene) {
+export function createParts(scene, { plain }) {
   const geometries = createShared(makeGeometry);
-  const materials = createShared(makeMaterial);
+  const materials = createShared(plain ? makePlainMaterial : makeMaterial);
   const store = createEntityStore(scene, { dispose: forget });
 
   function forget(object) {

@@ -51,8 +51,21 @@ function buildDome(look, from) {
   return dome;
 }
 
+/** The sky as things reflect it. */
+function reflectSky(renderer, look, from) {
+  const generator = new THREE.PMREMGenerator(renderer);
+  const scene = new THREE.Scene();
+  const dome = buildDome(look, from.toArray());
+  scene.add(dome);
+  const target = generator.fromScene(scene, 0, 1, 1000);
+  dome.geometry.dispose();
+  dome.material.dispose();
+  generator.dispose();
+  return target;
+}
+
 /** Lights a scene for the day, or for dusk where the reader prefers dark pages. */
-export function createSky(scene, renderer, dark) {
+export function createSky(scene, renderer, { dark, plain }) {
   const kind = dark ? "dusk" : "day";
   const look = SKIES[kind];
   const lights = applyLightingPreset(THREE, scene, kind);
@@ -61,14 +74,9 @@ export function createSky(scene, renderer, dark) {
   scene.background = null;
   scene.fog = new THREE.Fog(look.horizon, 140, 620);
 
-  const generator = new THREE.PMREMGenerator(renderer);
-  const reflected = new THREE.Scene();
-  reflected.add(buildDome(look, from.toArray()));
-  const environment = generator.fromScene(reflected, 0, 1, 1000);
-  scene.environment = environment.texture;
-  for (const child of reflected.children) child.material.dispose();
-  generator.dispose();
-  lights.hemisphere.intensity *= 0.75; // the reflected sky gives the rest
+  const environment = plain ? null : reflectSky(renderer, look, from);
+  scene.environment = environment?.texture ?? null;
+  if (environment) lights.hemisphere.intensity *= 0.75; // the reflected sky gives the rest
   scene.add(dome);
 
   return {
@@ -86,7 +94,7 @@ export function createSky(scene, renderer, dark) {
       scene.remove(dome);
       dome.geometry.dispose();
       dome.material.dispose();
-      environment.dispose();
+      environment?.dispose();
     },
   };
 }

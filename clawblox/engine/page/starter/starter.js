@@ -1,10 +1,13 @@
 // The renderer of worlds that bring none. It follows the contract of every renderer module, and
-// offers the host page a `view` beside it: whom to follow, where a point of the screen is.
+// offers the host page a `view` beside it: whom to follow, where a point of the screen is. A renderer
+// module may build on it (`clawblox/starter`): add to its `scene`, and move that in `ctx.drawn(dt)`,
+// which is called after each frame.
 
 import * as THREE from "three";
 
 import { createModelEntityController } from "../runtime/models.js";
 import { indexById, createSnapshotBuffer } from "../runtime/state.js";
+import { drawsInSoftware } from "../software.js";
 import { createCamera } from "./camera.js";
 import { createLabel } from "./labels.js";
 import { createParts } from "./parts.js";
@@ -13,33 +16,35 @@ import { createSky } from "./sky.js";
 
 const LONGEST_FRAME_S = 0.1;
 const HUGE_STUDS = 120;
-/** What is drawn how well, the best first; slow machines go down. */
+/** How finely the world is drawn, the best first; slow machines go down. */
 const QUALITIES = [
   { ratio: 2, shadows: 2048 },
   { ratio: 1, shadows: 1024 },
-  { ratio: 0.75, shadows: 0 },
+  { ratio: 0.6, shadows: 0 },
 ];
 const SLOW_FRAME_S = 0.045;
-const JUDGED_FRAMES = 40;
+const JUDGED_FRAMES = 30;
 
 export function createRenderer(ctx) {
-  const renderer = new THREE.WebGLRenderer({ canvas: ctx.canvas, antialias: true });
+  const plain = drawsInSoftware();
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const renderer = new THREE.WebGLRenderer({ canvas: ctx.canvas, antialias: !plain });
   renderer.shadowMap.enabled = true;
   renderer.shadowMap.type = THREE.PCFSoftShadowMap;
   renderer.toneMapping = THREE.ACESFilmicToneMapping;
   renderer.toneMappingExposure = 0.85;
 
   const scene = new THREE.Scene();
-  const sky = createSky(scene, renderer, matchMedia("(prefers-color-scheme: dark)").matches);
+  const sky = createSky(scene, renderer, { dark, plain });
   const eye = createCamera(ctx.canvas);
   const buffer = createSnapshotBuffer();
-  const parts = createParts(scene);
+  const parts = createParts(scene, { plain });
   const models = createModelEntityController(THREE, {
     onError: (error, about) => ctx.log("warn", `no model: ${error.message}`, about),
   });
   const people = createPeople(scene, models);
   const billboards = new Map();
-  const quality = { level: 0, frames: 0, seconds: 0 };
+  const quality = { level: plain ? QUALITIES.length - 1 : 0, frames: 0, seconds: 0 };
   let size = { width: 1, height: 1, dpr: 1 };
   let framed = false;
   let frame = 0;
@@ -58,7 +63,7 @@ export function createRenderer(ctx) {
     sky.follow(eye.camera, eye.target);
     if (state) drawLabels(state);
     renderer.render(scene, eye.camera);
-    ctx.drawn?.();
+    ctx.drawn?.(dt);
   }
 
   function show(state, dt) {
@@ -165,6 +170,7 @@ export function createRenderer(ctx) {
   }
 
   return {
+    scene,
     mount() {
       frame = requestAnimationFrame(draw);
     },

@@ -1,0 +1,336 @@
+"""Animations: which tracks play on which character, and how far they are.
+
+The engine moves no limbs. It keeps the time, the weights and the events of tracks, which scripts
+use and renderers show. A track is an instance without a parent.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import attrs
+
+from clawblox.engine.errors import to_text
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.kinds import refuse_value
+from clawblox.engine.instances.members import as_list, wrong_argument
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.rounding import hundredths
+from clawblox.engine.scheduler import TICK_RATE
+from clawblox.engine.slots import Slots
+from clawblox.engine.values.enums import EnumItem
+from clawblox.luau import RuntimeFault
+
+__all__ = ["Animations"]
+
+LENGTHS: Final = {
+    "local://fire_rifle": 0.16,
+    "local://fire_shotgun": 0.22,
+    "local://reload_rifle": 1.15,
+    "local://reload_shotgun": 1.35,
+    "local://idle_default": 0.9,
+    "local://walk_default": 1.2,
+}
+"""Lengths in seconds, by id."""
+OTHER_LENGTH: Final = 0.5
+FADE: Final = 0.1
+"""How long a track fades in or out unless a script says otherwise, in seconds."""
+CORE: Final = -1.0
+"""The priority ``Core``, below all others whatever the number of its item."""
+
+ID: Final = "AnimationId"
+ANIMATOR: Final = "Animator"
+
+
+@attrs.define(eq=False)
+class _Active:
+    """A track that plays or fades out.
+
+    Attributes:
+        track: The track.
+        fade: How fast its weight changes, a second.
+        is_stopping: Whether it fades out.
+    """
+
+    track: Instance
+    fade: float
+    is_stopping: bool = False
+
+
+class Animations:
+    """The tracks of a world that play or fade out.
+
+    Args:
+        model: The data model; the methods of animators and tracks are added to it.
+    """
+
+    def __init__(self, model: DataModel) -> None:
+        self._model = model
+        self._active: dict[int, _Active] = {}
+        model.moved.append(self._follow)
+        add = model.classes.add
+        add("Humanoid", methods={"LoadAnimation": self.load_on_humanoid})
+        add(
+            "Animator",
+            methods={
+                "LoadAnimation": self.load,
+                "GetPlayingAnimationTracks": self.playing,
+            },
+        )
+        add(
+            "AnimationTrack",
+            methods={
+                "Play": self.play,
+                "Stop": self.stop,
+                "AdjustSpeed": self.adjust_speed,
+                "AdjustWeight": self.adjust_weight,
+            },
+            setters={"Priority": _set_priority},
+        )
+
+    def _follow(self, instance: Instance) -> None:
+        """End the tracks of an animator that leaves Workspace, without events."""
+        if instance.spec.name == "Animator" and not instance.in_workspace:
+            for active in self._of(instance):
+                self._drop(active)
+
+    def _of(self, animator: Instance) -> list[_Active]:
+        return [each for each in self._active.values() if each.track.props[ANIMATOR] is animator]
+
+    # What scripts call
+
+    def load_on_humanoid(self, humanoid: Instance, animation: Any) -> Any:
+        """``Humanoid:LoadAnimation(animation)``; the Animator is made at the first call."""
+        _check_animation(animation)
+        found = (child for child in humanoid.children if child.spec.name == ANIMATOR)
+        animator = next(found, None)
+        if animator is None:
+            animator = self._model.make(ANIMATOR)
+            self._model.set_parent(animator, humanoid)
+        return self.load(animator, animation)
+
+    def load(self, animator: Instance, animation: Any) -> Any:
+        """``Animator:LoadAnimation(animation)``: a new track that does not play yet."""
+        ident = _check_animation(animation)
+        track = self._model.make("AnimationTrack")
+        track.name = animation.name
+        track.props.update(
+            {
+                "Animation": animation,
+                "Length": LENGTHS.get(ident, OTHER_LENGTH),
+                ID: ident,
+                ANIMATOR: animator,
+            }
+        )
+        return track
+
+    def playing(self, animator: Instance) -> Any:
+        """``GetPlayingAnimationTracks()``, in the order in which they began."""
+        return as_list(each.track for each in self._of(animator) if not each.is_stopping)
+
+    def play(self, track: Instance, fade: Any, weight: Any, speed: Any) -> Any:
+        """``Play(fade, weight, speed)``: from the beginning, also if it plays already.
+
+        Nothing happens outside Workspace.
+        """
+        seconds = _number(fade, FADE, 1, "Play")
+        target = max(0.0, _number(weight, 1.0, 2, "Play"))
+        rate = _number(speed, 1.0, 3, "Play")
+        if not track.props[ANIMATOR].in_workspace:
+            return ()
+        self._active.pop(track.number, None)
+        self._active[track.number] = active = _Active(track, 0.0)
+        track.change("Speed", rate)
+        track.change("TimePosition", 0.0)
+        track.change("IsPlaying", True)
+        _aim(active, target, seconds)
+        return ()
+
+    def stop(self, track: Instance, fade: Any) -> Any:
+        """``Stop(fade)``: ``Stopped`` fires now, ``Ended`` when it has faded out."""
+        seconds = _number(fade, FADE, 1, "Stop")
+        active = self._active.get(track.number)
+        if active is None or active.is_stopping:
+            return ()
+        active.is_stopping = True
+        track.change("IsPlaying", False)
+        _aim(active, 0.0, seconds)
+        track.fire("Stopped")
+        if track.read("WeightCurrent") == 0.0 and self._active.get(track.number) is active:
+            self._end(active)
+        return ()
+
+    def adjust_speed(self, track: Instance, speed: Any) -> Any:
+        """``AdjustSpeed(speed)``."""
+        track.change("Speed", _number(speed, 1.0, 1, "AdjustSpeed"))
+        return ()
+
+    def adjust_weight(self, track: Instance, weight: Any, fade: Any) -> Any:
+        """``AdjustWeight(weight, fade)``."""
+        target = max(0.0, _number(weight, 1.0, 1, "AdjustWeight"))
+        seconds = _number(fade, FADE, 2, "AdjustWeight")
+        active = self._active.get(track.number)
+        if active is not None and not active.is_stopping:
+            _aim(active, target, seconds)
+        return ()
+
+    # The phase of a tick
+
+    def advance(self) -> None:
+        """Let a tick pass for every track.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        for number, active in tuple(self._active.items()):
+            if self._active.get(number) is active:
+                self._advance(active)
+
+    def _advance(self, active: _Active) -> None:
+        track = active.track
+        _fade(active)
+        if active.is_stopping and track.read("WeightCurrent") == 0.0:
+            self._end(active)
+            return
+        length, at = track.read("Length"), track.read("TimePosition")
+        at += track.read("Speed") / TICK_RATE
+        if 0.0 <= at < length:
+            track.props["TimePosition"] = at
+        elif track.read("Looped"):
+            track.props["TimePosition"] = at % length
+            track.fire("DidLoop")
+        else:
+            track.props["TimePosition"] = 0.0 if at < 0.0 else length
+            if not active.is_stopping:
+                active.is_stopping = True
+                track.change("IsPlaying", False)
+                track.fire("Stopped")
+                if self._active.get(track.number) is active:
+                    self._end(active)
+
+    def _end(self, active: _Active) -> None:
+        self._drop(active)
+        active.track.fire("Ended")
+
+    def _drop(self, active: _Active) -> None:
+        del self._active[active.track.number]
+        for name, value in (("IsPlaying", False), ("WeightCurrent", 0.0), ("WeightTarget", 0.0)):
+            active.track.store(name, value)
+
+    # What spectators see
+
+    def spectate(self, humanoid: Instance) -> list[dict[str, Any]]:
+        """Return the tracks that play or fade out on a Humanoid.
+
+        They stand in the order in which their weights count, until a weight of 1 is used up:
+        those of high priority first, then by number.
+        """
+        found = [each for each in self._active.values() if _humanoid(each.track) is humanoid]
+        found.sort(key=lambda each: (-_rank(each.track), each.track.number))
+        rest, seen = 1.0, []
+        for active in found:
+            effective = min(rest, active.track.read("WeightCurrent"))
+            rest -= effective
+            seen.append(_entry(active, effective))
+        return seen
+
+    # Snapshots
+
+    def document(self, slots: Slots) -> Any:
+        """Return what a snapshot holds of it."""
+        found = self._active.values()
+        return [[slots.put(each.track), each.fade, each.is_stopping] for each in found]
+
+    def restore(self, document: Any, slots: Slots) -> None:
+        """Take over the tracks of a snapshot; the instances are there already.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        for number, fade, is_stopping in document:
+            track = slots.take(number)
+            if not isinstance(track, Instance):
+                raise ValueError("an animation track is missing")
+            self._active[track.number] = _Active(track, fade, is_stopping)
+
+
+def _check_animation(animation: Any) -> str:
+    """Return the id of an animation."""
+    if not isinstance(animation, Instance) or not animation.is_a("Animation"):
+        raise wrong_argument(animation, 1, "LoadAnimation", "Animation")
+    ident: str = animation.read(ID)
+    if not ident:
+        raise RuntimeFault("AnimationId is empty")
+    return ident
+
+
+def _number(value: Any, default: float, at: int, function: str) -> float:
+    """Return an optional argument that must be a finite number."""
+    if value is None:
+        return default
+    if not _is_finite(value):
+        raise wrong_argument(value, at, function, "finite number")
+    return float(value)
+
+
+def _is_finite(value: Any) -> bool:
+    return value.__class__ is float and math.isfinite(value)
+
+
+def _set_priority(track: Instance, value: Any) -> None:
+    is_item = isinstance(value, EnumItem) and value.enum.name == "AnimationPriority"
+    if not is_item and not _is_finite(value):
+        raise refuse_value("Priority", "Enum.AnimationPriority or finite number", value)
+    track.change("Priority", value)
+
+
+def _rank(track: Instance) -> float:
+    priority = track.read("Priority")
+    if isinstance(priority, EnumItem):
+        return CORE if priority.name == "Core" else float(priority.number)
+    return float(priority)
+
+
+def _humanoid(track: Instance) -> Instance | None:
+    animator: Instance = track.props[ANIMATOR]
+    return animator.parent
+
+
+def _aim(active: _Active, target: float, seconds: float) -> None:
+    """Let the weight of a track go to a target within a time."""
+    track = active.track
+    track.change("WeightTarget", target)
+    way = abs(target - track.read("WeightCurrent"))
+    active.fade = way / seconds if seconds > 1.0 / TICK_RATE else 0.0
+    if active.fade == 0.0:
+        track.change("WeightCurrent", target)
+
+
+def _fade(active: _Active) -> None:
+    track = active.track
+    now, target = track.read("WeightCurrent"), track.read("WeightTarget")
+    if now != target:
+        step = active.fade / TICK_RATE
+        is_near = abs(target - now) <= step + 1e-9
+        track.props["WeightCurrent"] = (
+            target if is_near else now + (step if target > now else -step)
+        )
+
+
+def _entry(active: _Active, effective: float) -> dict[str, Any]:
+    read = active.track.read
+    return {
+        "track_id": active.track.number,
+        "animation_id": to_text(active.track.props[ID]),
+        "length": hundredths(read("Length")),
+        "priority": hundredths(_rank(active.track)),
+        "time_position": hundredths(read("TimePosition")),
+        "speed": hundredths(read("Speed")),
+        "looped": read("Looped"),
+        "is_playing": read("IsPlaying"),
+        "is_stopping": active.is_stopping,
+        "weight_current": hundredths(read("WeightCurrent")),
+        "weight_target": hundredths(read("WeightTarget")),
+        "effective_weight": hundredths(effective),
+    }

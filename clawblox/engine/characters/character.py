@@ -1,0 +1,173 @@
+"""A Humanoid in Workspace, and what its body does in a tick."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import attrs
+
+from clawblox.engine.characters.walker import DT, Gait, Triple, Walker
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.physics import Movement
+from clawblox.engine.values.enums import EnumItem, enum_item
+from clawblox.engine.values.singles import singles
+from clawblox.luau import Vector, make_vector
+
+__all__ = ["Character", "find_root", "state_item", "state_name"]
+
+ROOT_NAME: Final = "HumanoidRootPart"
+AIRBORNE: Final = ("Jumping", "Freefall")
+JUMPING_SPEED: Final = 0.05
+"""Above this vertical speed a character in the air is jumping, in studs a second."""
+STANDING_SPEED: Final = 3.0
+"""``Running`` fires when the speed crosses this, in studs a second."""
+SPEED_CHANGE: Final = 6.0
+"""``Running`` fires when the speed changes by this much, in studs a second."""
+SHORTEST_MOTION: Final = 1e-4
+"""A shorter motion in a tick has no direction, in studs."""
+TURNING_MOTION: Final = 0.05
+"""A character turns to a motion longer than this in a tick, in studs."""
+TURN_RATE: Final = 10.0
+"""How fast a character turns, in rad/s."""
+SAME_ANGLE: Final = 1e-4
+ZERO: Final = Vector(0.0, 0.0, 0.0)
+
+
+def find_root(humanoid: Instance) -> Instance | None:
+    """Return the part that a Humanoid moves, or None."""
+    model = humanoid.parent
+    root = None if model is None else model.find_child(ROOT_NAME)
+    return root if root is not None and "BasePart" in root.spec.lineage else None
+
+
+def state_name(humanoid: Instance) -> str:
+    """Return the name of a Humanoid's state; ``None`` outside Workspace."""
+    character: Character | None = humanoid.extra
+    return "None" if character is None else character.state
+
+
+def state_item(name: str) -> EnumItem:
+    """Return an item of ``Enum.HumanoidStateType``."""
+    return enum_item("HumanoidStateType", name)
+
+
+@attrs.define(eq=False)
+class Character:
+    """A Humanoid in Workspace.
+
+    Attributes:
+        humanoid: The Humanoid.
+        walker: How it moves.
+        state: The name of its state.
+        speed: The speed of which ``Running`` told last, in studs a second.
+        asked: Where scripts have asked it to walk since the last tick: ``to`` and a place, or
+            ``along`` and a direction; None if they have not.
+        is_cancelled: Whether scripts have cancelled a walk since the last tick.
+    """
+
+    humanoid: Instance
+    walker: Walker = attrs.field(factory=Walker)
+    state: str = "None"
+    speed: float = 0.0
+    asked: tuple[str, Triple] | None = None
+    is_cancelled: bool = False
+
+    # Requests of scripts
+
+    def read_requests(self, tick: int) -> bool:
+        """Take over what scripts have asked for; return whether they have cancelled a walk."""
+        humanoid, walker = self.humanoid, self.walker
+        if humanoid.props.get("Jump"):
+            humanoid.store("Jump", False)
+            walker.jump_asked = tick
+        is_cancelled, self.is_cancelled = self.is_cancelled, False
+        if is_cancelled:
+            walker.target = walker.direction = None
+        if self.asked is not None:
+            (kind, (x, y, z)), self.asked = self.asked, None
+            walker.target = (x, y, z) if kind == "to" else None
+            walker.target_since = tick
+            walker.direction = (x, z) if kind == "along" else None
+        return is_cancelled
+
+    def gait(self, gravity: float) -> Gait:
+        """Return how it moves."""
+        read = self.humanoid.read
+        return Gait(read("WalkSpeed"), read("JumpPower"), read("JumpHeight"), gravity)
+
+    # What a tick has done
+
+    def show_motion(self, root: Instance | None, moved: Movement) -> None:
+        """Turn the root to its motion, and tell scripts of direction, speed and state.
+
+        Args:
+            root: The root part; None if it is not to turn.
+            moved: How the body moves in this tick.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        x, z = moved.x, moved.z
+        length = math.hypot(x, z)
+        humanoid = self.humanoid
+        if root is not None and length > TURNING_MOTION and humanoid.read("AutoRotate"):
+            _turn(root, math.atan2(-x, -z))
+        direction = ZERO if length < SHORTEST_MOTION else make_vector(x / length, 0.0, z / length)
+        if direction != humanoid.read("MoveDirection"):
+            humanoid.change("MoveDirection", direction)
+        self._update_state()
+        self._update_speed(length / DT)
+
+    def _update_state(self) -> None:
+        if self.walker.grounded:
+            state = "Landed" if self.state in AIRBORNE else "Running"
+        else:
+            state = "Jumping" if self.walker.rising > JUMPING_SPEED else "Freefall"
+        if state != self.state:
+            before, self.state = self.state, state
+            self.humanoid.fire("StateChanged", state_item(before), state_item(state))
+
+    def _update_speed(self, speed: float) -> None:
+        has_crossed = (speed > STANDING_SPEED) is not (self.speed > STANDING_SPEED)
+        if has_crossed or abs(speed - self.speed) >= SPEED_CHANGE:
+            self.speed = speed
+            self.humanoid.fire("Running", speed)
+
+    # Snapshots
+
+    def document(self) -> list[Any]:
+        """Return what a snapshot holds of it."""
+        return [
+            self.humanoid.number,
+            self.walker.document(),
+            self.state,
+            self.speed,
+            self.asked,
+            self.is_cancelled,
+        ]
+
+    @classmethod
+    def restore(cls, humanoid: Instance, document: list[Any]) -> Character:
+        """Return the character of a snapshot."""
+        _, walker, state, speed, asked, is_cancelled = document
+        return cls(
+            humanoid,
+            Walker.restore(walker),
+            state,
+            speed,
+            None if asked is None else (asked[0], tuple(asked[1])),
+            is_cancelled,
+        )
+
+
+def _turn(root: Instance, yaw: float) -> None:
+    """Turn a root part about the Y axis towards an angle."""
+    rotation = root.props.get("Rotation9")
+    now = 0.0 if rotation is None else math.atan2(rotation[2], rotation[8])
+    rest = math.remainder(yaw - now, math.tau)
+    if abs(rest) > SAME_ANGLE:
+        most = TURN_RATE * DT
+        angle = now + max(-most, min(most, rest))
+        c, s = math.cos(angle), math.sin(angle)
+        root.props["Rotation9"] = singles(c, 0.0, s, 0.0, 1.0, 0.0, -s, 0.0, c)

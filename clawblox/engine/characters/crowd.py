@@ -1,0 +1,154 @@
+"""All characters of a world, and the phase of a tick in which they move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.engine.characters.character import Character, find_root
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.parts.parts import Parts
+from clawblox.engine.parts.syncing import LINEAR, POSE
+from clawblox.engine.slots import Slots
+from clawblox.luau import Vector
+
+__all__ = ["Characters"]
+
+
+class Characters:
+    """The Humanoids below Workspace and how they move.
+
+    Those of players come first, in the order in which the players joined; then all others, in the
+    order in which they entered Workspace. A Humanoid moves the part ``HumanoidRootPart`` beside
+    it, unless that is anchored.
+
+    A tick calls `find_roots` before what scripts wrote is brought to the bodies, and `move` between
+    that and the step.
+
+    Args:
+        model: The data model.
+        parts: The bodies of parts.
+    """
+
+    def __init__(self, model: DataModel, parts: Parts) -> None:
+        self._model = model
+        self._parts = parts
+        self._by_humanoid: dict[int, Character] = {}
+        self._by_root: dict[int, Character] = {}
+        model.moved.append(self._follow)
+
+    def _follow(self, instance: Instance) -> None:
+        """Take note of a Humanoid or a root that has entered or left Workspace."""
+        number = instance.number
+        if instance.spec.name == "Humanoid":
+            self._by_humanoid.pop(number, None)
+            instance.extra = None
+            if instance.in_workspace:
+                character = instance.extra = self._by_humanoid[number] = Character(instance)
+                root = find_root(instance)
+                if root is not None and root.number not in self._by_root:
+                    self._by_root[root.number] = character
+                    self._parts.make_character(root)
+        elif number in self._by_root and not instance.in_workspace:
+            del self._by_root[number]
+            self._parts.forget_character(instance)
+
+    # Phases of a tick
+
+    def find_roots(self) -> None:
+        """Tell physics which parts are the roots of characters, before it moves bodies there."""
+        found: dict[int, Character] = {}
+        for character in self._in_order():
+            root = find_root(character.humanoid)
+            if root is not None and root.in_workspace:
+                found.setdefault(root.number, character)
+        before, self._by_root = self._by_root, found
+        if before.keys() != found.keys():
+            for number in before:
+                if number not in found:
+                    self._parts.forget_character(self._part(number))
+            for number in found:
+                if number not in before:
+                    self._parts.make_character(self._part(number))
+
+    def _in_order(self) -> list[Character]:
+        characters = list(self._by_humanoid.values())
+        players = self._model.services["Players"].children
+        if not players or len(characters) < 2:
+            return characters
+        joined = {player.props.get("Character"): at for at, player in enumerate(players)}
+        last = len(players)
+        return sorted(characters, key=lambda each: joined.get(each.humanoid.parent, last))
+
+    def _part(self, number: int) -> Instance:
+        part = self._model.find(number)
+        assert part is not None  # `_follow` drops a root that leaves Workspace
+        return part
+
+    def move(self) -> None:
+        """Read what Humanoids were asked for, end walks that are over, and move the bodies.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        scheduler, space = self._model.scheduler, self._parts.space
+        space.prepare()
+        self._take_written()
+        active = list(self._by_root.items())
+        with scheduler.phase("MoveToFinished event"):
+            for _, character in active:
+                if character.read_requests(scheduler.tick):
+                    character.humanoid.fire("MoveToFinished", False)
+            for number, character in active:
+                if number in self._by_root and number in space:
+                    ended = character.walker.steer(space.position(number), scheduler.tick)
+                    if ended is not None:
+                        character.humanoid.fire("MoveToFinished", ended)
+        with scheduler.phase("Humanoid Running event"):
+            for number, character in active:
+                if number in self._by_root and number in space:
+                    self._move_root(self._part(number), character)
+
+    def _take_written(self) -> None:
+        """Take over where scripts have put roots, and the velocities that they gave them."""
+        written = self._parts.written
+        for number, marks in written.items():
+            character = self._by_root.get(number)
+            if character is None:
+                continue
+            if marks & POSE:
+                character.walker.halt()
+            velocity: Vector | None = self._part(number).props.pop(LINEAR, None)
+            if velocity is not None:
+                character.walker.throw((velocity.x, velocity.y, velocity.z))
+        written.clear()
+
+    def _move_root(self, root: Instance, character: Character) -> None:
+        if root.read("Anchored"):
+            return
+        gait = character.gait(self._model.workspace.read("Gravity"))
+        tick = self._model.scheduler.tick
+        moved = character.walker.move(self._parts.space, root.number, gait, tick)
+        character.show_motion(None if self._parts.is_placed(root) else root, moved)
+
+    # Snapshots
+
+    def document(self, slots: Slots) -> Any:
+        """Return what a snapshot holds of it."""
+        return {
+            "characters": [each.document() for each in self._by_humanoid.values()],
+            "roots": [[root, each.humanoid.number] for root, each in self._by_root.items()],
+        }
+
+    def restore(self, document: Any, slots: Slots) -> None:
+        """Take over the characters of a snapshot; the tree is there already.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        for entry in document["characters"]:
+            humanoid = self._model.find(entry[0])
+            if humanoid is None:
+                raise ValueError(f"the snapshot has no instance {entry[0]}")
+            humanoid.extra = self._by_humanoid[entry[0]] = Character.restore(humanoid, entry)
+        self._by_root = {root: self._by_humanoid[number] for root, number in document["roots"]}

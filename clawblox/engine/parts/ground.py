@@ -1,0 +1,61 @@
+"""Bodies for ``Terrain``: boxes of solid cells, with numbers below zero."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.physics import BLOCK, Shape, Space
+
+__all__ = ["Ground"]
+
+_CELL = 4.0
+
+Cell = tuple[int, int, int]
+
+
+class Cells(Protocol):
+    """The cells of the ground, as ``Terrain`` keeps them in ``extra``."""
+
+    changed: dict[Cell, None]
+
+    def boxes(self, key: Cell) -> list[tuple[Cell, Cell]]:
+        """Return the solid cells of a chunk as boxes: first cell, and the one behind the last."""
+
+
+class Ground:
+    """The bodies of the ground."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._chunks: dict[Cell, list[int]] = {}
+        self._made = 0
+
+    def bring(self, terrain: Instance | None) -> None:
+        """Bring what has changed of the ground to its bodies."""
+        cells: Cells | None = None if terrain is None else terrain.extra
+        if cells is None or not cells.changed:
+            return
+        for key in cells.changed:
+            for number in self._chunks.pop(key, ()):
+                self._space.remove(number)
+            numbers = [self._add(*box) for box in cells.boxes(key)]
+            if numbers:
+                self._chunks[key] = numbers
+        cells.changed.clear()
+
+    def _add(self, low: Cell, high: Cell) -> int:
+        self._made += 1
+        sizes = [(end - start) * _CELL for start, end in zip(low, high, strict=True)]
+        x, y, z = (start * _CELL + size / 2.0 for start, size in zip(low, sizes, strict=True))
+        self._space.add(-self._made, Shape(BLOCK, sizes[0], sizes[1], sizes[2]), (x, y, z))
+        return -self._made
+
+    def document(self) -> Any:
+        """Return what a snapshot holds of it."""
+        return {"made": self._made, "chunks": [[key, each] for key, each in self._chunks.items()]}
+
+    def restore(self, document: Any) -> None:
+        """Take over what `document` returned."""
+        self._made = document["made"]
+        self._chunks = {(x, y, z): list(each) for (x, y, z), each in document["chunks"]}

@@ -1,0 +1,198 @@
+"""What scripts call on parts and attachments, and the values that are computed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.kinds import refuse_value
+from clawblox.engine.instances.members import as_list
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
+from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, material, part_shape
+from clawblox.engine.physics import volume
+from clawblox.engine.values.cframe import CFrame, make_cframe, multiply
+from clawblox.engine.values.rotations import IDENTITY, from_euler, to_euler
+from clawblox.luau import Vector, make_vector
+
+__all__ = ["add_part_members"]
+
+_ZERO = Vector(0.0, 0.0, 0.0)
+
+
+def _vector_argument(value: Any, name: str) -> Vector:
+    if value.__class__ is not Vector:
+        raise refuse_value(name, "Vector3", value)
+    if not all(map(math.isfinite, triple(value))):
+        raise refuse_value(name, "finite Vector3", value)
+    return value
+
+
+def add_part_members(classes: ClassTable, marks: Marks) -> None:
+    """Give parts and attachments their methods and computed values."""
+    members = _PartMembers(marks)
+    velocities = {
+        "Velocity": LINEAR,
+        "AssemblyLinearVelocity": LINEAR,
+        "RotVelocity": ANGULAR,
+        "AssemblyAngularVelocity": ANGULAR,
+    }
+    classes.add(
+        "BasePart",
+        methods={
+            "GetMass": members.mass,
+            "GetConnectedParts": members.connected,
+            "ApplyImpulse": members.apply_impulse,
+            "ApplyImpulseAtPosition": members.apply_impulse_at,
+            "ApplyAngularImpulse": members.apply_angular_impulse,
+            "SetNetworkOwner": _set_network_owner,
+        },
+        getters={
+            "CFrame": read_cframe,
+            "Orientation": _orientation,
+            "Mass": members.mass,
+            "AssemblyMass": members.assembly_mass,
+            **{name: members.velocity_getter(key) for name, key in velocities.items()},
+        },
+        setters={
+            "CFrame": write_cframe,
+            "Orientation": _set_orientation,
+            **{name: members.velocity_setter(name, key) for name, key in velocities.items()},
+        },
+    )
+    classes.add(
+        "Attachment",
+        getters={
+            "WorldCFrame": world_cframe,
+            "WorldPosition": lambda attachment: world_cframe(attachment).position,
+        },
+        setters={"Position": _set_attachment_position, "CFrame": _set_attachment_cframe},
+    )
+
+
+class _PartMembers:
+    """The members of parts that need the bodies."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+
+    def mass(self, part: Instance) -> float:
+        """``GetMass()``: volume times density."""
+        density: float = material(part)["density"]
+        return volume(part_shape(part)) * density
+
+    def assembly_mass(self, part: Instance) -> float:
+        """``AssemblyMass``: that of all parts that are welded together, massless ones apart."""
+        root = self._root(part)
+        return sum(
+            self.mass(each)
+            for each in self._assembly(part)
+            if each is root or not each.read("Massless")
+        )
+
+    def connected(self, part: Instance) -> Any:
+        """``GetConnectedParts()``: the parts that are welded together, this one first."""
+        return as_list([part, *(each for each in self._assembly(part) if each is not part)])
+
+    def _root(self, part: Instance) -> Instance:
+        fixture = self._marks.welds.fixtures.get(part.number)
+        return part if fixture is None else fixture.root
+
+    def _assembly(self, part: Instance) -> list[Instance]:
+        self._marks.bring()
+        root = self._root(part)
+        fixtures = self._marks.welds.fixtures.values()
+        return [root, *(fixture.part for fixture in fixtures if fixture.root is root)]
+
+    def _body(self, part: Instance) -> int | None:
+        """Return the number of the body that moves a part; None outside Workspace."""
+        self._marks.bring()
+        number = self._root(part).number
+        return number if number in self._marks.space else None
+
+    def apply_impulse(self, part: Instance, impulse: Any) -> Any:
+        """``ApplyImpulse(impulse)``."""
+        vector, number = _vector_argument(impulse, "impulse"), self._body(part)
+        if number is not None:
+            self._marks.space.forces.apply_impulse(number, triple(vector))
+        return ()
+
+    def apply_impulse_at(self, part: Instance, impulse: Any, position: Any) -> Any:
+        """``ApplyImpulseAtPosition(impulse, position)``."""
+        vector, at = _vector_argument(impulse, "impulse"), _vector_argument(position, "position")
+        number = self._body(part)
+        if number is not None:
+            self._marks.space.forces.apply_impulse(number, triple(vector), triple(at))
+        return ()
+
+    def apply_angular_impulse(self, part: Instance, impulse: Any) -> Any:
+        """``ApplyAngularImpulse(impulse)``."""
+        vector, number = _vector_argument(impulse, "impulse"), self._body(part)
+        if number is not None:
+            self._marks.space.forces.apply_angular_impulse(number, triple(vector))
+        return ()
+
+    def velocity_getter(self, key: str) -> Any:
+        """Return the getter of a velocity: what was written, or else that of the body."""
+        marks = self._marks
+
+        def read(part: Instance) -> Vector:
+            written: Vector | None = part.props.get(key)
+            if written is not None:
+                return written
+            number = self._root(part).number
+            if number not in marks.space:
+                return _ZERO
+            linear, angular = marks.space.forces.velocity(number)
+            return Vector(*(linear if key == LINEAR else angular))
+
+        return read
+
+    def velocity_setter(self, name: str, key: str) -> Any:
+        """Return the setter of a velocity."""
+        marks = self._marks
+
+        def write(part: Instance, value: Vector) -> None:
+            target = self._root(part)
+            target.props[key] = value
+            marks.mark(target, VELOCITY)
+            if part.signals:
+                part.tell_changed(name)
+
+        return write
+
+
+def _set_network_owner(part: Instance, owner: Any) -> Any:
+    """``SetNetworkOwner(player)``: the engine alone simulates, so it does nothing."""
+    return ()
+
+
+def _orientation(part: Instance) -> Vector:
+    angles = to_euler("YXZ", rotation(part) or IDENTITY)
+    x, y, z = map(math.degrees, angles)
+    return make_vector(x, y, z)
+
+
+def _set_orientation(part: Instance, value: Vector) -> None:
+    x, y, z = map(math.radians, triple(value))
+    at = part.read("Position")
+    write_cframe(part, make_cframe(at.x, at.y, at.z, from_euler("YXZ", (x, y, z))))
+
+
+def world_cframe(attachment: Instance) -> CFrame:
+    """Return the pose of an attachment in the world."""
+    own: CFrame = attachment.read("CFrame")
+    part = attachment.parent
+    if part is None or "BasePart" not in part.spec.lineage:
+        return own
+    return multiply(read_cframe(part), own)
+
+
+def _set_attachment_position(attachment: Instance, position: Vector) -> None:
+    _set_attachment_cframe(attachment, CFrame(position, attachment.read("CFrame").rotation))
+
+
+def _set_attachment_cframe(attachment: Instance, frame: CFrame) -> None:
+    attachment.store("Position", frame.position)
+    attachment.change("CFrame", frame)

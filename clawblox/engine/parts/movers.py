@@ -1,0 +1,189 @@
+"""Forces that instances put on unanchored parts.
+
+A mover that has a goal computes what its part lacks, gravity included, and gives as much of it in
+each tick as its greatest force allows; ``P`` has no effect.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.parts.members import world_cframe
+from clawblox.engine.parts.poses import triple
+from clawblox.engine.physics import DT, Space
+from clawblox.engine.values import rotations
+from clawblox.engine.values.cframe import CFrame, invert, multiply
+from clawblox.engine.values.rotations import Triple
+
+__all__ = ["Movers", "is_mover"]
+
+
+def is_mover(instance: Instance) -> bool:
+    """Return whether an instance puts forces on a part."""
+    return instance.spec.name in _PUSHES
+
+
+class Movers:
+    """The movers below Workspace."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._movers: dict[int, Instance] = {}
+
+    def follow(self, mover: Instance) -> None:
+        """Take note that a mover has entered or left Workspace."""
+        if mover.in_workspace:
+            self._movers[mover.number] = mover
+        else:
+            self._movers.pop(mover.number, None)
+
+    def push(self) -> None:
+        """Put the forces of one tick on the bodies, in the order of the movers' numbers."""
+        for number in sorted(self._movers):
+            mover = self._movers[number]
+            _PUSHES[mover.spec.name](self._space, mover)
+
+
+def _parent_body(space: Space, mover: Instance) -> int | None:
+    parent = mover.parent
+    return None if parent is None else _dynamic_root(space, parent.number)
+
+
+def _dynamic_root(space: Space, number: int) -> int | None:
+    root = space.forces.root(number)
+    return root if root is not None and space.forces.is_dynamic(root) else None
+
+
+def _push_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
+    """Push a body toward a velocity, with at most a force for each axis or in all."""
+    mass = space.forces.body_mass(number)
+    now, _ = space.forces.velocity(number)
+    lift = (0.0, space.gravity, 0.0)
+    force = [mass * ((g - v) / DT + up) for g, v, up in zip(goal, now, lift, strict=True)]
+    space.forces.push(number, _limited(force, most))
+
+
+def _turn_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
+    """Turn a body toward an angular velocity, with at most a torque for each axis or in all."""
+    _, now = space.forces.velocity(number)
+    faster = ((goal[0] - now[0]) / DT, (goal[1] - now[1]) / DT, (goal[2] - now[2]) / DT)
+    space.forces.twist(number, _limited(space.forces.inertia_times(number, faster), most))
+
+
+def _limited(force: Any, most: Triple | float) -> Triple:
+    """Return a force cut to a limit for each axis or in all."""
+    x, y, z = force
+    if isinstance(most, tuple):
+        a, b, c = map(abs, most)
+        return (min(max(x, -a), a), min(max(y, -b), b), min(max(z, -c), c))
+    size, allowed = math.hypot(x, y, z), max(most, 0.0)
+    if size <= allowed:
+        return (x, y, z)
+    return (x * allowed / size, y * allowed / size, z * allowed / size)
+
+
+def _body_velocity(space: Space, mover: Instance) -> None:
+    number = _parent_body(space, mover)
+    if number is not None:
+        goal, most = triple(mover.read("Velocity")), triple(mover.read("MaxForce"))
+        _push_to_velocity(space, number, goal, most)
+
+
+def _body_force(space: Space, mover: Instance) -> None:
+    number = _parent_body(space, mover)
+    if number is not None:
+        space.forces.push(number, triple(mover.read("Force")))
+
+
+def _body_angular_velocity(space: Space, mover: Instance) -> None:
+    number = _parent_body(space, mover)
+    if number is not None:
+        goal, most = triple(mover.read("AngularVelocity")), triple(mover.read("MaxTorque"))
+        _turn_to_velocity(space, number, goal, most)
+
+
+def _held_body(space: Space, mover: Instance) -> tuple[Instance, int] | None:
+    """Return the first attachment of a constraint and the body that it holds, if it can move."""
+    attachment = mover.read("Attachment0")
+    if attachment is None or attachment.parent is None or not mover.read("Enabled"):
+        return None
+    number = _dynamic_root(space, attachment.parent.number)
+    return None if number is None else (attachment, number)
+
+
+def _vector_force(space: Space, mover: Instance) -> None:
+    held = _held_body(space, mover)
+    if held is None:
+        return
+    attachment, number = held
+    force = triple(mover.read("Force"))
+    frame = _force_frame(mover, attachment)
+    if frame is not None:
+        force = rotations.apply(frame.rotation, *force)
+    at = None
+    if not mover.read("ApplyAtCenterOfMass"):
+        at = triple(world_cframe(attachment).position)
+    space.forces.push(number, force, at)
+
+
+def _force_frame(mover: Instance, attachment: Instance) -> CFrame | None:
+    """Return what the force of a ``VectorForce`` is relative to; None for the world."""
+    relative = getattr(mover.read("RelativeTo"), "name", mover.read("RelativeTo"))
+    if relative == "World":
+        return None
+    other = mover.read("Attachment1") if relative == "Attachment1" else attachment
+    return None if other is None else world_cframe(other)
+
+
+def _align_position(space: Space, mover: Instance) -> None:
+    held = _held_body(space, mover)
+    if held is None:
+        return
+    attachment, number = held
+    other = mover.read("Attachment1")
+    goal = mover.read("Position") if other is None else world_cframe(other).position
+    at = world_cframe(attachment).position
+    way = (goal.x - at.x, goal.y - at.y, goal.z - at.z)
+    speed, most = _effort(mover, "MaxForce")
+    _push_to_velocity(space, number, _towards(way, speed, mover.read("MaxVelocity")), most)
+
+
+def _align_orientation(space: Space, mover: Instance) -> None:
+    held = _held_body(space, mover)
+    if held is None:
+        return
+    attachment, number = held
+    other = mover.read("Attachment1")
+    goal = mover.read("CFrame") if other is None else world_cframe(other)
+    here = world_cframe(attachment)
+    axis, angle = rotations.to_axis_angle(multiply(goal, invert(here)).rotation)
+    way = (axis[0] * angle, axis[1] * angle, axis[2] * angle)
+    speed, most = _effort(mover, "MaxTorque")
+    _turn_to_velocity(space, number, _towards(way, speed, mover.read("MaxAngularVelocity")), most)
+
+
+def _effort(mover: Instance, force: str) -> tuple[float, float]:
+    """Return which share of the way to cover in a second, and the greatest force."""
+    if mover.read("RigidityEnabled"):
+        return 1.0 / DT, math.inf
+    return min(max(mover.read("Responsiveness"), 0.0), 1.0 / DT), mover.read(force)
+
+
+def _towards(way: Triple, speed: float, most: float) -> Triple:
+    x, y, z = way[0] * speed, way[1] * speed, way[2] * speed
+    size = math.hypot(x, y, z)
+    if size <= most:
+        return (x, y, z)
+    return (x * most / size, y * most / size, z * most / size)
+
+
+_PUSHES = {
+    "BodyVelocity": _body_velocity,
+    "BodyForce": _body_force,
+    "BodyAngularVelocity": _body_angular_velocity,
+    "VectorForce": _vector_force,
+    "AlignPosition": _align_position,
+    "AlignOrientation": _align_orientation,
+}

@@ -1,0 +1,209 @@
+"""`Parts`: which bodies follow which parts, and the phases of a tick that concern them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from clawblox.engine.errors import WorldHalted
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.parts.members import add_part_members
+from clawblox.engine.parts.movers import Movers, is_mover
+from clawblox.engine.parts.pivots import add_pivots
+from clawblox.engine.parts.poses import triple, write_pose
+from clawblox.engine.parts.searches import Searches
+from clawblox.engine.parts.syncing import COLLIDE, MOTION, POSE, Groups, Marks
+from clawblox.engine.parts.touches import Touches
+from clawblox.engine.physics import Space, restore_space, space_document
+from clawblox.engine.slots import Slots
+from clawblox.luau import Vector
+
+__all__ = ["Parts"]
+
+_EYE_HEIGHT = 2.0
+
+
+class Parts:
+    """The parts below Workspace and their bodies.
+
+    A tick calls `sync`, moves the characters, and then calls `step`, `report_touches`,
+    `write_back` and `apply_welds` in this order.
+
+    Args:
+        model: The data model; hooks and methods of parts are added to it.
+        groups: The collision groups; call `update_groups` after a change of them.
+        solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
+        logical_restore: Whether a restore builds the bodies anew from poses, velocities and
+            shapes. It does not go on exactly.
+
+    Attributes:
+        space: The bodies, by the numbers of the parts.
+        written: For each character what scripts wrote, as `POSE` and `VELOCITY`.
+    """
+
+    def __init__(
+        self,
+        model: DataModel,
+        groups: Groups,
+        *,
+        solver_iterations: int = 4,
+        logical_restore: bool = False,
+    ) -> None:
+        self.space = Space(solver_iterations=solver_iterations)
+        self._model = model
+        self._logical_restore = logical_restore
+        self._marks = Marks(self.space, groups, lambda: model.workspace)
+        self._members = self._marks.members
+        self._movers = Movers(self.space)
+        self._touches = Touches(model, self._members, self._marks.characters)
+        model.effects.update(self._marks.effects())
+        model.effects["joint"] = self._marks.welds.change
+        model.moved.append(self._move)
+        add_part_members(model.classes, self._marks)
+        add_pivots(model.classes)
+        Searches(self._marks).add_to(model.classes)
+
+    @property
+    def written(self) -> dict[int, int]:
+        """For each character what scripts wrote; cleared by what moves the characters."""
+        return self._marks.written
+
+    def _move(self, instance: Instance) -> None:
+        """Follow an instance that has entered or left Workspace."""
+        spec = instance.spec
+        if "Part" in spec.lineage:
+            self._marks.move(instance)
+        elif spec.name in ("Weld", "WeldConstraint"):
+            welds = self._marks.welds
+            if instance.in_workspace:
+                welds.joints[instance.number] = instance
+            else:
+                welds.joints.pop(instance.number, None)
+            welds.has_changed = True
+        elif is_mover(instance):
+            self._movers.follow(instance)
+
+    # characters
+
+    def make_character(self, part: Instance) -> None:
+        """Let a part be the root of a character, moved by `Space.move_character`."""
+        self._marks.characters[part.number] = None
+        self._marks.mark(part, MOTION)
+
+    def forget_character(self, part: Instance) -> None:
+        """Let the root of a character be a part like others."""
+        self._marks.characters.pop(part.number, None)
+        self.written.pop(part.number, None)
+        self._marks.mark(part, MOTION)
+
+    def is_placed(self, part: Instance) -> bool:
+        """Return whether a script has put a part somewhere since the last `sync`."""
+        return bool(self._marks.marks(part.number) & POSE)
+
+    def sees(self, root: Instance, target: Instance) -> bool:
+        """Return whether nothing is between the eyes of two characters, as of the last step."""
+        start, end = triple(root.read("Position")), triple(target.read("Position"))
+        origin = (start[0], start[1] + _EYE_HEIGHT, start[2])
+        way = (end[0] - start[0], end[1] - start[1], end[2] - start[2])
+        length = (way[0] ** 2 + way[1] ** 2 + way[2] ** 2) ** 0.5
+        for hit in self.space.queries.ray(origin, way, length):
+            if hit.number != root.number and hit.number in self._members:
+                return hit.number == target.number
+        return True
+
+    # groups
+
+    def update_groups(self) -> None:
+        """Bring a change of the collision groups to the bodies."""
+        for part in self._members.values():
+            self._marks.mark(part, COLLIDE)
+
+    # phases of a tick
+
+    def sync(self) -> None:
+        """Bring what scripts wrote to the bodies, for characters to move among them."""
+        self._marks.bring()
+        self.space.prepare()
+
+    def step(self) -> None:
+        """Put the forces of movers on the bodies and advance them by a tick.
+
+        Raises:
+            WorldHalted: A body is no longer anywhere that a number can say.
+        """
+        space = self.space
+        space.gravity = self._model.workspace.read("Gravity")
+        self._movers.push()
+        lost = space.step()
+        if lost:
+            part = self._members.get(lost[0])
+            name = "a part" if part is None else part.name
+            raise WorldHalted(
+                "Physics", f"the position or velocity of '{name}' is no longer a finite number"
+            )
+
+    def report_touches(self) -> None:
+        """Fire ``Touched`` and ``TouchEnded``.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        self._touches.report(self.space.overlaps.current())
+
+    def write_back(self) -> None:
+        """Give unanchored parts the poses of their bodies; destroy those that fell too far.
+
+        What a script has written since the step stays.
+
+        Raises:
+            WorldHalted: A handler of a destroyed part fails.
+        """
+        lowest = self._model.workspace.read("FallenPartsDestroyHeight")
+        fallen = []
+        marks = self._marks
+        for number, position, turn in self.space.moved_bodies():
+            part = self._members.get(number)
+            if part is None or marks.marks(number) & POSE:
+                continue
+            write_pose(part, Vector(*position), turn)
+            if position[1] < lowest:
+                fallen.append(part)
+        for number in marks.characters:
+            part = self._members.get(number)
+            if part is not None and number in self.space and not marks.marks(number) & POSE:
+                part.props["Position"] = Vector(*self.space.position(number))
+        for part in fallen:
+            self._model.destroy(part)
+
+    def apply_welds(self) -> None:
+        """Put welded parts where the parts that they follow take them."""
+        for _ in self._marks.welds.apply():
+            pass
+
+    # snapshots
+
+    def held(self) -> Iterable[Instance]:
+        """Return instances that it refers to by number: none outside the tree."""
+        return ()
+
+    def document(self, slots: Slots) -> Any:
+        """Return what a snapshot holds of it."""
+        return {
+            "space": space_document(self.space),
+            "marks": self._marks.document(),
+            "touching": self._touches.document(),
+        }
+
+    def restore(self, document: Any, slots: Slots) -> None:
+        """Take over the state of a snapshot; the tree is there already.
+
+        Raises:
+            ValueError: Another version of the physics library wrote it, and `logical_restore` is
+                not set; or it is damaged.
+        """
+        restore_space(self.space, document["space"], logical=self._logical_restore)
+        for instance in self._model.workspace.descendants():
+            self._move(instance)
+        self._marks.restore(document["marks"])
+        self._touches.restore(document["touching"])

@@ -1,0 +1,63 @@
+"""Position and rotation of a part.
+
+They are the properties ``Position`` and, unless it is the identity, ``Rotation9``. A ``CFrame``
+is made when a script asks for one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.values.cframe import CFrame
+from clawblox.engine.values.rotations import IDENTITY, Rotation
+from clawblox.luau import RuntimeFault, Vector
+
+__all__ = ["read_cframe", "rotation", "triple", "write_cframe", "write_pose"]
+
+_ROTATION = "Rotation9"
+
+
+def triple(vector: Any) -> tuple[float, float, float]:
+    """Return the components of a vector."""
+    return (vector.x, vector.y, vector.z)
+
+
+def rotation(part: Instance) -> Rotation | None:
+    """Return the rotation of a part; None for the identity."""
+    found: Rotation | None = part.props.get(_ROTATION)
+    return found
+
+
+def write_pose(part: Instance, position: Vector, turn: Rotation | None) -> None:
+    """Set position and rotation of a part, without effect or event."""
+    part.props["Position"] = position
+    if turn is None or turn == IDENTITY:
+        part.props.pop(_ROTATION, None)
+    else:
+        part.props[_ROTATION] = turn
+
+
+def read_cframe(part: Instance) -> CFrame:
+    """Return the pose of a part."""
+    return CFrame(part.read("Position"), part.props.get(_ROTATION, IDENTITY))
+
+
+def write_cframe(part: Instance, frame: CFrame) -> None:
+    """Set the pose of a part as a script does.
+
+    Raises:
+        RuntimeFault: A number is not finite.
+        WorldHalted: A handler fails.
+    """
+    if not all(map(math.isfinite, frame.parts())):
+        raise RuntimeFault("property 'CFrame' must be finite")
+    has_moved = part.read("Position") != frame.position
+    has_changed = has_moved or (rotation(part) or IDENTITY) != frame.rotation
+    write_pose(part, frame.position, frame.rotation)
+    part.model.effects["pose"](part, "CFrame")
+    if has_changed and part.signals:
+        part.tell_changed("CFrame")
+        if has_moved:
+            part.tell_changed("Position")

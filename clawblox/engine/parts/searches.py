@@ -1,0 +1,200 @@
+"""What ``Workspace`` finds: rays, and parts in boxes, balls and parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.kinds import refuse_value
+from clawblox.engine.instances.members import as_list
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
+from clawblox.engine.parts.pivots import part_box
+from clawblox.engine.parts.poses import rotation, triple
+from clawblox.engine.parts.syncing import Marks, part_shape
+from clawblox.engine.physics import Hit
+from clawblox.engine.values.cframe import CFrame
+from clawblox.engine.values.query_params import OverlapParams, QueryParams, RaycastResult
+from clawblox.luau import HostValue, LuaTable, Vector, make_vector
+
+__all__ = ["Searches"]
+
+Accept = Callable[[Instance], bool]
+
+
+class Searches:
+    """The queries of ``Workspace``; parts count in the order of the tree."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+
+    def add_to(self, classes: ClassTable) -> None:
+        """Give ``Workspace`` its methods."""
+        classes.add(
+            "Workspace",
+            methods={
+                "Raycast": self.raycast,
+                "FindPartOnRay": self.find_part_on_ray,
+                "FindPartOnRayWithIgnoreList": self.find_part_on_ray,
+                "GetPartBoundsInBox": self.parts_in_box,
+                "GetPartBoundsInRadius": self.parts_in_radius,
+                "GetPartsInPart": self.parts_in_part,
+            },
+        )
+
+    # rays
+
+    def raycast(self, workspace: Instance, origin: Any, direction: Any, params: Any) -> Any:
+        """``Raycast(origin, direction, params)``."""
+        start, way = _vector(origin, "origin"), _vector(direction, "direction")
+        hit = self._first(workspace, start, way, self._filter(params))
+        if hit is None:
+            return None
+        part = self._marks.find(hit.number)
+        return RaycastResult(
+            part,
+            make_vector(*hit.position),
+            Vector(*hit.normal),
+            hit.distance,
+            part.read("Material"),
+        )
+
+    def find_part_on_ray(self, workspace: Instance, ray: Any, ignored: Any) -> Any:
+        """``FindPartOnRay(ray, ignored)`` and ``FindPartOnRayWithIgnoreList(ray, list)``.
+
+        Returns part, position, normal and material; without a hit nil and the end of the ray.
+        """
+        if not isinstance(ray, (HostValue, LuaTable)):
+            raise refuse_value("ray", "Ray", ray)
+        start, way = _vector(ray["Origin"], "Origin"), _vector(ray["Direction"], "Direction")
+        listed = ignored.values() if isinstance(ignored, LuaTable) else (ignored,)
+        roots = _numbers(listed)
+        hit = self._first(
+            workspace,
+            start,
+            way,
+            lambda part: bool(part.read("CanQuery")) and not _is_in(part, roots),
+        )
+        if hit is None:
+            end = make_vector(start.x + way.x, start.y + way.y, start.z + way.z)
+            return None, end, Vector(0.0, 0.0, 0.0), None
+        part = self._marks.find(hit.number)
+        return part, make_vector(*hit.position), Vector(*hit.normal), part.read("Material")
+
+    def _first(
+        self, workspace: Instance, start: Vector, way: Vector, accepts: Accept
+    ) -> Hit | None:
+        """Return the nearest accepted hit of a ray; among equal ones the first in the tree."""
+        self._refresh()
+        find = self._marks.find
+        length = math.sqrt(way.x * way.x + way.y * way.y + way.z * way.z)
+        nearest: list[Hit] = []
+        for hit in self._marks.space.queries.ray(triple(start), triple(way), length):
+            if nearest and hit.distance > nearest[0].distance:
+                break
+            if accepts(find(hit.number)):
+                nearest.append(hit)
+        if len(nearest) < 2:
+            return nearest[0] if nearest else None
+        by_number = {find(hit.number).number: hit for hit in nearest}
+        first = next(iter(_in_tree_order(workspace, by_number)))
+        return by_number[first.number]
+
+    # overlaps
+
+    def parts_in_box(self, workspace: Instance, frame: Any, size: Any, params: Any) -> Any:
+        """``GetPartBoundsInBox(cframe, size, params)``."""
+        if not isinstance(frame, CFrame):
+            raise refuse_value("cframe", "CFrame", frame)
+        box = Box(triple(frame.position), triple(_vector(size, "size")), frame.rotation)
+        return self._bounded(workspace, params, lambda part: boxes_overlap(part_box(part), box))
+
+    def parts_in_radius(self, workspace: Instance, centre: Any, radius: Any, params: Any) -> Any:
+        """``GetPartBoundsInRadius(position, radius, params)``."""
+        at = triple(_vector(centre, "position"))
+        if radius.__class__ is not float:
+            raise refuse_value("radius", "number", radius)
+        return self._bounded(
+            workspace, params, lambda part: ball_overlaps(at, radius, part_box(part))
+        )
+
+    def parts_in_part(self, workspace: Instance, part: Any, params: Any) -> Any:
+        """``GetPartsInPart(part, params)``: by their true shapes."""
+        if not isinstance(part, Instance) or "Part" not in part.spec.lineage:
+            raise refuse_value("part", "BasePart", part)
+        self._refresh()
+        found = self._marks.space.queries.overlapping(
+            part_shape(part), triple(part.read("Position")), rotation(part)
+        )
+        numbers = dict.fromkeys(number for number in found if number != part.number)
+        return self._list(_in_tree_order(workspace, numbers), params)
+
+    def _bounded(self, workspace: Instance, params: Any, is_inside: Accept) -> LuaTable:
+        members = self._marks.members
+        parts = (each for each in workspace.descendants() if each.number in members)
+        return self._list(filter(is_inside, parts), params)
+
+    def _list(self, parts: Iterable[Instance], params: Any) -> LuaTable:
+        found = list(filter(self._filter(params), parts))
+        most = params.members["MaxParts"] if isinstance(params, OverlapParams) else 0.0
+        return as_list(found[: int(most)] if most >= 1.0 else found)
+
+    def _refresh(self) -> None:
+        self._marks.bring()
+        self._marks.space.refresh()
+
+    def _filter(self, params: Any) -> Accept:
+        """Return what decides whether a part counts."""
+        if params is None:
+            return lambda part: bool(part.read("CanQuery"))
+        if not isinstance(params, QueryParams):
+            raise refuse_value("params", "RaycastParams or OverlapParams", params)
+        roots = _numbers(params.filtered)
+        includes, members = params.includes, params.members
+        group, respects = members["CollisionGroup"], members["RespectCanCollide"]
+        bits = self._marks.groups.bits
+        _, mask = bits(group)
+
+        def accepts(part: Instance) -> bool:
+            if not part.read("CanQuery") or _is_in(part, roots) is not includes:
+                return False
+            if respects and not part.read("CanCollide"):
+                return False
+            return group == "Default" or bool(bits(part.read("CollisionGroup"))[0] & mask)
+
+        return accepts
+
+
+def _vector(value: Any, name: str) -> Vector:
+    if value.__class__ is not Vector:
+        raise refuse_value(name, "Vector3", value)
+    return value
+
+
+def _numbers(instances: Iterable[Any]) -> dict[int, None]:
+    return dict.fromkeys(each.number for each in instances if isinstance(each, Instance))
+
+
+def _is_in(part: Instance, roots: dict[int, None]) -> bool:
+    """Return whether a part is one of some instances, or below one."""
+    if not roots:
+        return False
+    found: Instance | None = part
+    while found is not None:
+        if found.number in roots:
+            return True
+        found = found.parent
+    return False
+
+
+def _in_tree_order(workspace: Instance, numbers: Any) -> Iterator[Instance]:
+    left = len(numbers)
+    if left:
+        for each in workspace.descendants():
+            if each.number in numbers:
+                yield each
+                left -= 1
+                if not left:
+                    return

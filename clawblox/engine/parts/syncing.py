@@ -1,0 +1,282 @@
+"""From what scripts wrote to bodies.
+
+A write to a property that matters to physics only marks the part. What is marked reaches the
+bodies once a tick, before characters move, and before a query that a script makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.parts.ground import Ground
+from clawblox.engine.parts.poses import rotation, triple
+from clawblox.engine.parts.welds import Fixture, Welds
+from clawblox.engine.physics import ANCHORED, CHARACTER, DYNAMIC, Motion, Shape, Space
+from clawblox.luau import HostValue, LuaTable, Vector
+
+__all__ = [
+    "ALL",
+    "ANGULAR",
+    "LINEAR",
+    "POSE",
+    "VELOCITY",
+    "Groups",
+    "Marks",
+    "material",
+    "part_shape",
+]
+
+POSE, VELOCITY, SHAPE, MOTION, COLLIDE, MATERIAL = 1, 2, 4, 8, 16, 32
+ALL = 63
+
+LINEAR = "LinearVelocity"
+ANGULAR = "AngularVelocity"
+"""Where the velocity that a script wrote waits for the body."""
+
+_EFFECTS = {"pose": POSE, "shape": SHAPE, "anchored": MOTION, "collide": COLLIDE, "mass": MATERIAL}
+_MATERIAL = (("Density", 1.0), ("Friction", 0.5), ("Elasticity", 0.0))
+_MOST = 1e6
+
+
+def part_shape(part: Instance) -> Shape:
+    """Return the shape of a part's body."""
+    return Shape(part.read("Shape").name, *triple(part.read("Size")))
+
+
+def material(part: Instance) -> dict[str, Any]:
+    """Return density, friction and restitution of a part."""
+    given = part.read("CustomPhysicalProperties")
+    values = []
+    for name, default in _MATERIAL:
+        value = given[name] if isinstance(given, (LuaTable, HostValue)) else default
+        is_number = value.__class__ is float and value == value
+        values.append(min(max(value, 0.0), _MOST) if is_number else default)
+    density, friction, restitution = values
+    return {"density": max(density, 1e-4), "friction": friction, "restitution": restitution}
+
+
+class Groups(Protocol):
+    """The collision groups of a world."""
+
+    def bits(self, name: str) -> tuple[int, int]:
+        """Return the bit of a group, and the bits of the groups that it collides with."""
+
+
+class Marks:
+    """What is to be brought to the bodies.
+
+    Attributes:
+        space: The bodies.
+        groups: The collision groups.
+        members: The parts below Workspace, by number.
+        characters: The root parts of characters, by number.
+        written: For each character what of `POSE` and `VELOCITY` a script wrote; who moves the
+            characters clears it.
+    """
+
+    def __init__(self, space: Space, groups: Groups, workspace: Callable[[], Instance]) -> None:
+        self.space = space
+        self.groups = groups
+        self.members: dict[int, Instance] = {}
+        self.characters: dict[int, None] = {}
+        self.written: dict[int, int] = {}
+        self.ground = Ground(space)
+        self._workspace = workspace
+        self.welds = Welds(self.members, self.characters)
+        self._marked: dict[int, int] = {}
+        self._fixed: dict[int, tuple[int, tuple[float, ...]]] = {}
+
+    def effects(self) -> dict[str, Any]:
+        """Return the hooks of properties, by name."""
+        return {name: self._marker(mark) for name, mark in _EFFECTS.items()}
+
+    def _marker(self, mark: int) -> Any:
+        marked, members, welds = self._marked, self.members, self.welds
+
+        def tell(part: Instance, _name: str) -> None:
+            number = part.number
+            if number in members:
+                marked[number] = marked.get(number, 0) | mark
+                if mark == MOTION and welds.joints:
+                    welds.has_changed = True
+
+        return tell
+
+    def mark(self, part: Instance, marks: int) -> None:
+        """Take note that a part has changed."""
+        if part.number in self.members:
+            self._marked[part.number] = self._marked.get(part.number, 0) | marks
+
+    def marks(self, number: int) -> int:
+        """Return what is marked of a part."""
+        return self._marked.get(number, 0)
+
+    def move(self, part: Instance) -> None:
+        """Take note that a part has entered or left Workspace."""
+        if part.in_workspace:
+            self.members[part.number] = part
+        else:
+            self.members.pop(part.number, None)
+        self._marked[part.number] = ALL
+        if self.welds.joints:
+            self.welds.has_changed = True
+
+    def terrain(self) -> Instance:
+        """Return the ground."""
+        found: Instance = self._workspace().read("Terrain")
+        return found
+
+    def find(self, number: int) -> Instance:
+        """Return the part of a body, or the ground."""
+        return self.members[number] if number > 0 else self.terrain()
+
+    def bring(self) -> None:
+        """Bring everything that is marked to the bodies."""
+        self.ground.bring(self.terrain())
+        if self.welds.has_changed:
+            self.welds.resolve()
+            self._unfix()
+        if self._marked:
+            marked = dict(self._marked)
+            self._marked.clear()
+            for number, marks in marked.items():
+                part = self.members.get(number)
+                if part is not None:
+                    self._bring(part, marks)
+                elif number in self.space:
+                    self.space.remove(number)
+        if self.welds.fixtures or self._fixed:
+            self._fix()
+
+    def _bring(self, part: Instance, marks: int) -> None:
+        number, space = part.number, self.space
+        fixture = self.welds.fixtures.get(number)
+        if number not in space:
+            if fixture is None:
+                self._add(part)
+            return
+        if marks & SHAPE:
+            space.set_shape(number, part_shape(part))
+        if marks & COLLIDE:
+            space.set_solid(number, bool(part.read("CanCollide")))
+            space.set_group(number, *self.groups.bits(part.read("CollisionGroup")))
+        if marks & MATERIAL:
+            space.set_material(number, **self._material(part, fixture))
+        if fixture is not None:
+            return
+        if marks & MOTION:
+            space.set_motion(number, self._motion(part))
+        if marks & POSE:
+            space.place(number, triple(part.read("Position")), rotation(part))
+        if marks & (VELOCITY | MOTION):
+            self._bring_velocity(part)
+        if number in self.characters:
+            self.written[number] = self.written.get(number, 0) | (marks & (POSE | VELOCITY))
+
+    def _add(self, part: Instance) -> None:
+        number = part.number
+        self.space.add(
+            number,
+            part_shape(part),
+            triple(part.read("Position")),
+            rotation(part),
+            motion=self._motion(part),
+            **self._collision(part),
+            **material(part),
+        )
+        self._bring_velocity(part)
+
+    def _collision(self, part: Instance) -> dict[str, Any]:
+        group, mask = self.groups.bits(part.read("CollisionGroup"))
+        return {"solid": bool(part.read("CanCollide")), "group": group, "mask": mask}
+
+    def _motion(self, part: Instance) -> Motion:
+        if part.number in self.characters:
+            return CHARACTER
+        return ANCHORED if part.read("Anchored") else DYNAMIC
+
+    def _bring_velocity(self, part: Instance) -> None:
+        """Hand the velocity that a script wrote over to a dynamic body."""
+        if self._motion(part) is not DYNAMIC:
+            return
+        linear = part.props.pop(LINEAR, None)
+        angular = part.props.pop(ANGULAR, None)
+        if linear is not None or angular is not None:
+            self.space.forces.set_velocity(part.number, _triple(linear), _triple(angular))
+
+    def _material(self, part: Instance, fixture: Fixture | None) -> dict[str, Any]:
+        found = material(part)
+        if fixture is not None and part.read("Massless"):
+            found["density"] = 0.0
+        return found
+
+    def _unfix(self) -> None:
+        """Remove the bodies whose root is another now; they come back where they belong."""
+        fixtures = self.welds.fixtures
+        for number, (root, _) in tuple(self._fixed.items()):
+            fixture = fixtures.get(number)
+            if fixture is None or fixture.root.number != root:
+                self._remove_fixed(number)
+        for number in fixtures:
+            if number not in self._fixed and number in self.space:
+                self._remove(number)
+
+    def _remove_fixed(self, number: int) -> None:
+        del self._fixed[number]
+        self._remove(number)
+
+    def _remove(self, number: int) -> None:
+        if number in self.space:
+            self.space.remove(number)
+        if number in self.members:
+            self._marked[number] = ALL
+
+    def _fix(self) -> None:
+        """Let the bodies of welded parts be where their joints say."""
+        space, fixed = self.space, self._fixed
+        for number, fixture in self.welds.fixtures.items():
+            part, root, frame = fixture.part, fixture.root.number, fixture.in_root
+            place = frame.parts()
+            if number in space:
+                if fixed[number][1] != place:
+                    space.move_fixed(number, triple(frame.position), frame.rotation)
+            else:
+                space.fix(
+                    number,
+                    root,
+                    part_shape(part),
+                    triple(frame.position),
+                    frame.rotation,
+                    **self._collision(part),
+                    **self._material(part, fixture),
+                )
+            fixed[number] = (root, place)
+
+    def document(self) -> dict[str, Any]:
+        """Return what a snapshot holds of it."""
+        return {
+            "marked": list(self._marked.items()),
+            "characters": list(self.characters),
+            "written": list(self.written.items()),
+            "welds_changed": self.welds.has_changed,
+            "ground": self.ground.document(),
+            "fixed": [[number, root, place] for number, (root, place) in self._fixed.items()],
+        }
+
+    def restore(self, document: dict[str, Any]) -> None:
+        """Take over what `document` returned; the tree is there already."""
+        self.ground.restore(document["ground"])
+        self.characters.update(dict.fromkeys(document["characters"]))
+        self._marked.clear()  # restoring the tree has marked every part
+        self._marked.update(document["marked"])
+        self.written = dict(document["written"])
+        self._fixed = {number: (root, tuple(place)) for number, root, place in document["fixed"]}
+        if not document["welds_changed"]:
+            self.welds.resolve()
+        self.welds.has_changed = document["welds_changed"]
+
+
+def _triple(vector: Vector | None) -> tuple[float, float, float] | None:
+    return None if vector is None else triple(vector)

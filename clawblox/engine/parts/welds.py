@@ -1,0 +1,123 @@
+"""Parts that are fixed to others by ``Weld`` and ``WeldConstraint``.
+
+A welded part follows the other, whether it is anchored or not: its body belongs to the rigid body
+of the part at the root. Where two joints say different things about a part, the joint with the
+larger number counts; a joint that would close a circle is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.parts.poses import read_cframe, write_pose
+from clawblox.engine.values.cframe import CFrame, invert, multiply
+
+__all__ = ["Fixture", "Welds"]
+
+_OFFSET = "Offset"
+
+
+class Fixture(NamedTuple):
+    """Where a part is fixed: the part that it follows, the root, and its place in their spaces."""
+
+    part: Instance
+    leader: Instance
+    root: Instance
+    in_leader: CFrame
+    in_root: CFrame
+
+
+class Welds:
+    """The joints below Workspace, and what is fixed to what.
+
+    Attributes:
+        joints: The joints below Workspace, by number.
+        fixtures: What is fixed, by number; a part stands behind the one that it follows.
+        has_changed: Whether `resolve` is due.
+    """
+
+    def __init__(self, members: Mapping[int, Instance], characters: Mapping[int, None]) -> None:
+        self.joints: dict[int, Instance] = {}
+        self.fixtures: dict[int, Fixture] = {}
+        self.has_changed = False
+        self._members = members
+        self._characters = characters
+
+    def change(self, joint: Instance, name: str) -> None:
+        """Take note that a property of a joint was assigned."""
+        if name in ("Part0", "Part1", "Enabled"):
+            joint.props.pop(_OFFSET, None)
+        if joint.number in self.joints:
+            self.has_changed = True
+
+    def resolve(self) -> None:
+        """Find out anew what is fixed to what."""
+        self.has_changed = False
+        found: dict[int, tuple[Instance, Instance, CFrame]] = {}
+        for number in sorted(self.joints):
+            link = self._link(self.joints[number])
+            if link is None:
+                continue
+            leader, part, offset = link
+            if not _leads_to(found, leader, part):
+                found[part.number] = (leader, part, offset)
+        self.fixtures = {}
+        for number in found:
+            self._fix(number, found)
+
+    def _fix(self, number: int, found: dict[int, tuple[Instance, Instance, CFrame]]) -> None:
+        chain = []
+        at: int | None = number
+        while at in found and at not in self.fixtures:
+            chain.append(at)
+            at = found[at][0].number
+        for each in reversed(chain):
+            leader, part, offset = found[each]
+            above = self.fixtures.get(leader.number)
+            root, in_root = leader, offset
+            if above is not None:
+                root, in_root = above.root, multiply(above.in_root, offset)
+            self.fixtures[each] = Fixture(part, leader, root, offset, in_root)
+
+    def _link(self, joint: Instance) -> tuple[Instance, Instance, CFrame] | None:
+        """Return leader, part and place of a joint that holds; None for one that does not."""
+        leader, part = joint.read("Part0"), joint.read("Part1")
+        members = self._members
+        if leader is None or part is None or leader is part or not joint.read("Enabled"):
+            return None
+        if leader.number not in members or part.number not in members:
+            return None
+        if joint.spec.name == "WeldConstraint":
+            offset = joint.props.get(_OFFSET)
+            if offset is None:
+                offset = multiply(invert(read_cframe(leader)), read_cframe(part))
+                joint.props[_OFFSET] = offset
+            is_held = part.read("Anchored") and not leader.read("Anchored")
+            if is_held and leader.number not in self._characters:
+                return part, leader, invert(offset)
+        else:
+            offset = multiply(joint.read("C0"), invert(joint.read("C1")))
+        return None if part.number in self._characters else (leader, part, offset)
+
+    def apply(self) -> Iterator[Instance]:
+        """Put each fixed part where its leader takes it; return those that this moved."""
+        for part, leader, _, offset, _ in self.fixtures.values():
+            frame = multiply(read_cframe(leader), offset)
+            if frame != read_cframe(part):
+                write_pose(part, frame.position, frame.rotation)
+                yield part
+
+
+def _leads_to(
+    found: Mapping[int, tuple[Instance, Instance, CFrame]], leader: Instance, part: Instance
+) -> bool:
+    """Return whether a part already leads, perhaps by others, the part that it would follow."""
+    at = leader
+    while at is not part:
+        link = found.get(at.number)
+        if link is None:
+            return False
+        at = link[0]
+    return True

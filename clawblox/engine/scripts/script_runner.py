@@ -1,0 +1,214 @@
+"""When the scripts of a world run, each once, and what ``require`` returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawblox.engine.errors import to_text
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.scripts.files import ROOTS, ScriptFile, WorldScripts
+from clawblox.engine.slots import Slots
+from clawblox.luau import LuaError, LuaTable, RuntimeFault
+
+__all__ = ["ScriptRunner"]
+
+_YIELDED = "ModuleScript yielded during require (not yet supported)"
+
+
+class ScriptRunner:
+    """Runs the scripts of one world.
+
+    Args:
+        model: The instances.
+    """
+
+    def __init__(self, model: DataModel) -> None:
+        self._model = model
+        self._waiting: dict[int, Instance] = {}  # scripts with a source that have not run
+        self._ran: dict[int, None] = {}
+        self._results: dict[int, Any] = {}  # of modules
+        self._loading: dict[int, None] = {}  # modules, from the outermost
+        self._paths: dict[int, str] = {}  # of the files that instances come from
+        model.effects["source"] = self._source_changed
+        model.effects["disabled"] = self._disabled_changed
+        model.copied.append(self._copied)
+        model.destroying.append(self._forget)
+
+    # A new world
+
+    def begin(self, scripts: WorldScripts) -> None:
+        """Make the instances of the script tree and run the main script, up to its first wait.
+
+        Args:
+            scripts: The files.
+
+        Raises:
+            WorldHalted: The main script fails.
+        """
+        for file in scripts.tree:
+            script = self._add(file, self._folder(file))
+            if file.class_name == "Script":
+                self._waiting[script.number] = script
+        main = self._add(scripts.main, self._model.services["ServerScriptService"])
+        self._run(main)
+
+    def _folder(self, file: ScriptFile) -> Instance:
+        """Return the instance that a script is below; make its folders if they are missing."""
+        service, *folders = file.folders
+        parent = self._model.services[service]
+        for name in folders:
+            children = (each for each in parent.children if each.name == name)
+            found = next((each for each in children if each.spec.name == "Folder"), None)
+            if found is None:
+                found = self._model.make("Folder")
+                found.name = name
+                self._model.set_parent(found, parent)
+            parent = found
+        return parent
+
+    def _add(self, file: ScriptFile, parent: Instance) -> Instance:
+        script = self._model.make(file.class_name)
+        script.name = file.name
+        script.store("Source", file.source)
+        self._paths[script.number] = file.path
+        self._model.set_parent(script, parent)
+        return script
+
+    # Each tick
+
+    def begin_tick(self) -> None:
+        """Run the scripts that have come below Workspace or ServerScriptService, in tree order.
+
+        Raises:
+            WorldHalted: One fails.
+        """
+        if not any(map(self._is_ready, self._waiting.values())):
+            return
+        ready = [script for script in self._in_tree_order() if self._is_ready(script)]
+        for script in ready:
+            if script.number in self._waiting and self._is_ready(script):
+                self._run(script)
+
+    def _roots(self) -> list[Instance]:
+        return [self._model.services[name] for name in ROOTS]
+
+    def _is_ready(self, script: Instance) -> bool:
+        return script.read("Enabled") and any(map(script.is_below, self._roots()))
+
+    def _in_tree_order(self) -> list[Instance]:
+        found = (each for root in self._roots() for each in root.descendants())
+        return [each for each in found if each.number in self._waiting]
+
+    def _run(self, script: Instance) -> None:
+        scheduler = self._model.scheduler
+        self._waiting.pop(script.number, None)
+        self._ran[script.number] = None
+        try:
+            function, environment = self._load(script)
+        except LuaError as error:
+            raise scheduler.halt(error) from error
+        thread = scheduler.vm.coroutine(function)
+        thread.environment = environment
+        scheduler.resume(thread, ())
+
+    def _load(self, script: Instance) -> tuple[Any, LuaTable]:
+        """Compile a script; return its function and its globals.
+
+        Raises:
+            LuaError: It is not Luau.
+        """
+        vm = self._model.scheduler.vm
+        environment = vm.new_environment()
+        environment["script"] = script
+        name = self._paths.get(script.number) or to_text(_full_name(script))
+        with vm.entered():
+            function = vm.load_charged(script.read("Source"), f"={name}", environment)
+        return function, environment
+
+    # Modules
+
+    def require(self, module: Any) -> Any:
+        """Return what a ModuleScript returns; it runs once, in a thread of its own.
+
+        Raises:
+            LuaError: It is no ModuleScript, requires itself, waits, or fails.
+        """
+        if not isinstance(module, Instance) or not module.is_a("ModuleScript"):
+            raise RuntimeFault("require expects a ModuleScript")
+        number = module.number
+        if number not in self._results:
+            if number in self._loading:
+                raise RuntimeFault("cyclic module dependency detected")
+            self._loading[number] = None
+            try:
+                self._results[number] = self._run_module(module)
+            finally:
+                del self._loading[number]
+        return self._results[number]
+
+    def _run_module(self, module: Instance) -> Any:
+        scheduler = self._model.scheduler
+        function, environment = self._load(module)
+        thread = scheduler.vm.coroutine(function)
+        thread.environment = environment
+        results = scheduler.vm.resume(thread)
+        if thread.status == "suspended":
+            scheduler.cancel(thread)
+            raise RuntimeFault(_YIELDED)
+        return results[0] if results else None
+
+    # Changes
+
+    def _source_changed(self, script: Instance, _: str) -> None:
+        if script.spec.name == "Script" and script.number not in self._ran:
+            self._waiting[script.number] = script
+        self._paths.pop(script.number, None)
+
+    def _disabled_changed(self, script: Instance, name: str) -> None:
+        other = "Enabled" if name == "Disabled" else "Disabled"
+        script.change(other, not script.read(name))
+
+    def _copied(self, original: Instance, copy: Instance) -> None:
+        path = self._paths.get(original.number)
+        if path is not None:
+            self._paths[copy.number] = path
+        if copy.spec.name == "Script" and copy.read("Source"):
+            self._waiting[copy.number] = copy
+
+    def _forget(self, script: Instance) -> None:
+        for kept in (self._waiting, self._ran, self._paths):
+            kept.pop(script.number, None)
+
+    # Snapshots
+
+    def document(self, slots: Slots) -> dict[str, Any]:
+        """Return what a snapshot holds of it."""
+        return {
+            "waiting": [slots.put(script) for script in self._waiting.values()],
+            "ran": list(self._ran),
+            "results": [[number, slots.put(value)] for number, value in self._results.items()],
+            "paths": [[number, path] for number, path in self._paths.items()],
+        }
+
+    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+        """Take over the state of a snapshot.
+
+        Raises:
+            ValueError: It is damaged.
+        """
+        scripts = [slots.take(slot) for slot in document["waiting"]]
+        self._waiting = {script.number: script for script in scripts}
+        self._ran = dict.fromkeys(document["ran"])
+        self._results = {number: slots.take(slot) for number, slot in document["results"]}
+        self._paths = {number: str(path) for number, path in document["paths"]}
+
+
+def _full_name(instance: Instance) -> str:
+    """Return the names from below the root down to an instance, joined by dots."""
+    names = [instance.name]
+    parent = instance.parent
+    while parent is not None and parent.parent is not None:
+        names.append(parent.name)
+        parent = parent.parent
+    return ".".join(reversed(names))

@@ -1,0 +1,74 @@
+"""A data model with parts and a VM, ticked without characters, players or services."""
+
+import json
+
+from clawblox.engine.instances.classes import ROWS, SERVICES
+from clawblox.engine.instances.document import fill_tree, make_tree, tree_document
+from clawblox.engine.instances.library import make_instance_library
+from clawblox.engine.instances.members import add_members
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.spec import ClassSpec, ClassTable
+from clawblox.engine.parts.parts import Parts
+from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.services.physics_groups import CollisionGroups
+from clawblox.engine.slots import Slots
+from clawblox.engine.values.libraries import lend_values, make_default
+from clawblox.engine.values.vector3 import VECTOR_TYPE
+from clawblox.luau import VM, Host
+
+
+class Bench:
+    def __init__(self, document=None, **options):
+        self.warnings = []
+        self.host = Host()
+        self.vm = VM(vectors=VECTOR_TYPE)
+        self.scheduler = Scheduler(self.vm, self.warnings.append)
+        libraries = lend_values(self.host)
+        classes = ClassTable(
+            (*ROWS, ClassSpec("PlayerGui", creatable=False)), self.host, make_default
+        )
+        add_members(classes)
+        self.model = DataModel(self.host, self.scheduler, classes)
+        self.groups = CollisionGroups()
+        self.parts = Parts(self.model, self.groups, **options)
+        self.groups.changed = self.parts.update_groups
+        if document is None:
+            self.model.build(SERVICES)
+        else:
+            kept = make_tree(self.model, document["tree"])
+            fill_tree(self.model, document["tree"])
+            self.parts.restore(document["parts"], Slots())
+            self.scheduler.tick = document["tick"]
+            del kept
+        libraries["Instance"] = make_instance_library(self.host, self.model)
+        services = {"workspace": self.model.workspace, "game": self.model.game}
+        self.vm.globals.update({**libraries, **services})
+
+    def run(self, source):
+        """Run Luau; return what it returns."""
+        with self.vm.entered():
+            function = self.vm.load(source)
+            results = []
+            self.vm.globals["report"] = self.host.raw(f"report{id(results)}")(
+                lambda *values: results.append(values) or ()
+            )
+            self.scheduler.run(function)
+        return results[0] if results else None
+
+    def tick(self, count=1):
+        for _ in range(count):
+            with self.vm.entered():
+                self.parts.sync()
+                self.parts.step()
+                self.parts.report_touches()
+                self.parts.write_back()
+                self.parts.apply_welds()
+            self.scheduler.tick += 1
+
+    def document(self):
+        document = {
+            "tick": self.scheduler.tick,
+            "tree": tree_document(self.model, ()),
+            "parts": self.parts.document(Slots()),
+        }
+        return json.loads(json.dumps(document))

@@ -1,0 +1,8 @@
+import pytest
+
+from .bench import Bench
+
+
+@pytest.fixture
+def bench():
+    return Bench()

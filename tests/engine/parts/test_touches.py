@@ -1,0 +1,132 @@
+"""Touches, with the characters' bodies driven by hand."""
+
+import pytest
+
+from clawblox.engine.errors import WorldHalted
+
+from .test_parts import FLOOR
+
+WATCH = """
+log = {}
+local function watch(part)
+    part.Touched:Connect(function(other) table.insert(log, part.Name .. "+" .. other.Name) end)
+    part.TouchEnded:Connect(function(other) table.insert(log, part.Name .. "-" .. other.Name) end)
+end
+"""
+
+
+def log(bench):
+    return bench.run("report(table.concat(log, ' '))")[0]
+
+
+def make_character(bench, x, y, z):
+    bench.run(FLOOR + f'watch = function() end part("Root", {x}, {y}, {z})')
+    root = bench.model.workspace.find_child("Root")
+    bench.parts.make_character(root)
+    return root
+
+
+def test_n6_a_pair_begins_and_ends_the_smaller_number_first(bench):
+    bench.run(FLOOR + WATCH + 'watch(floor) watch(part("A", 0, 3, 0))')
+    bench.tick(60)
+    assert log(bench) == "Floor+A A+Floor"
+    bench.run("workspace.A.Position = Vector3.new(0, 50, 0)")
+    bench.tick(2)
+    assert log(bench) == "Floor+A A+Floor Floor-A A-Floor"
+
+
+def test_n6_pairs_come_sorted_and_begun_before_ended(bench):
+    bench.run(
+        FLOOR + WATCH + "workspace.Gravity = 0 "
+        'part("B", 0, 9, 0, {Anchored = true}) part("C", 20, 9, 0, {Anchored = true}) '
+        'local a = part("A", 0, 9.5, 0, {CanCollide = false}) '
+        'local d = part("D", 1, 9, 0, {CanCollide = false}) '
+        "for _, each in {workspace.B, workspace.C, a, d} do watch(each) end"
+    )
+    bench.tick(2)
+    assert log(bench) == "B+A A+B B+D D+B A+D D+A"
+    bench.run("log = {} workspace.A.Position = Vector3.new(20, 9, 0)")
+    bench.tick(2)
+    assert log(bench) == "C+A A+C B-A A-B A-D D-A"
+
+
+def test_n6_both_need_can_touch(bench):
+    bench.run(FLOOR + WATCH + 'watch(floor) watch(part("A", 0, 1, 0, {CanTouch = false}))')
+    bench.tick(10)
+    assert log(bench) == ""
+    bench.run("workspace.A.CanTouch = true")
+    bench.tick()
+    assert log(bench) == "Floor+A A+Floor"
+
+
+def test_n6_two_anchored_parts_never_begin(bench):
+    bench.run(FLOOR + WATCH + 'watch(floor) watch(part("A", 0, 0, 0, {Anchored = true}))')
+    for _ in range(5):
+        bench.run("workspace.A.Position += Vector3.new(0.1, 0, 0)")
+        bench.tick()
+    assert log(bench) == ""
+
+
+def test_n6_the_pairs_of_a_destroyed_part_end_silently(bench):
+    bench.run(FLOOR + WATCH + 'watch(floor) watch(part("A", 0, 1, 0))')
+    bench.tick(10)
+    bench.run("workspace.A:Destroy()")
+    bench.tick(3)
+    assert log(bench) == "Floor+A A+Floor"
+
+
+def test_n6_a_handler_may_destroy_what_touches(bench):
+    bench.run(
+        FLOOR + WATCH + 'part("A", 0, 1, 0) '
+        "floor.Touched:Connect(function(other) other:Destroy() end) watch(workspace.A)"
+    )
+    bench.tick(5)
+    assert log(bench) == ""
+    assert bench.model.workspace.find_child("A") is None
+
+
+def test_n6_a_character_touches_the_floor_above_which_it_floats(bench):
+    root = make_character(bench, 0, 2.55, 0)
+    bench.run(WATCH + "watch(workspace.Root)")
+    bench.tick()
+    assert log(bench) == "Root+Floor"
+    bench.parts.space.place(root.number, (0.0, 2.65, 0.0))
+    bench.tick()
+    assert log(bench) == "Root+Floor Root-Floor"
+
+
+def test_n6_characters_touch_each_other_and_anchored_sensors(bench):
+    make_character(bench, 0, 9, 0)
+    bench.run(
+        'workspace.Root.Name = "First" local coin = Instance.new("Part") coin.Name = "Coin" '
+        "coin.Anchored, coin.CanCollide, coin.Position = true, false, Vector3.new(0, 9, 1) "
+        "coin.Parent = workspace"
+    )
+    make_character(bench, 1, 9, 0)
+    bench.run(WATCH + "watch(workspace.First)")
+    bench.tick()
+    assert log(bench) == "First+Coin First+Root"
+
+
+def test_n3_a_failing_handler_halts_as_touch_event(bench):
+    bench.run(FLOOR + 'part("A", 0, 1, 0).Touched:Connect(function() error("ouch") end)')
+    with pytest.raises(WorldHalted, match=r"Touch event: .*ouch"):
+        bench.tick(5)
+
+
+def test_parts_whose_groups_do_not_collide_pass_and_do_not_touch(bench):
+    bench.groups.register("Ghosts")
+    bench.groups.set_collidable("Ghosts", "Default", False)
+    bench.run(FLOOR + WATCH + 'watch(part("A", 0, 1, 0, {CollisionGroup = "Ghosts"}))')
+    bench.tick(60)
+    assert log(bench) == ""
+    assert bench.model.workspace.find_child("A").read("Position").y < -20
+
+
+def test_a_group_that_stops_colliding_lets_a_sleeping_part_fall(bench):
+    bench.groups.register("Ghosts")
+    bench.run(FLOOR + 'part("A", 0, 1, 0, {CollisionGroup = "Ghosts"})')
+    bench.tick(120)
+    bench.groups.set_collidable("Ghosts", "Default", False)
+    bench.tick(60)
+    assert bench.model.workspace.find_child("A").read("Position").y < -20

@@ -1,0 +1,80 @@
+"""The script tree on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawblox.engine.errors import SettingsError
+from clawblox.engine.scripts.files import WorldScripts, read_scripts
+from tests.engine.scripts.support import write_world
+
+
+def read(directory: Path, main: str = "main.lua") -> WorldScripts:
+    return read_scripts(directory, main, "scripts")
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "class_name"),
+    [
+        ("Rules.module.lua", "Rules", "ModuleScript"),
+        ("Rules.module.luau", "Rules", "ModuleScript"),
+        ("Rules.server.lua", "Rules", "Script"),
+        ("Rules.script.lua", "Rules", "Script"),
+        ("Rules.lua", "Rules", "Script"),
+        ("Rules.luau", "Rules", "Script"),
+        ("Big.Rules.lua", "Big.Rules", "Script"),
+        (".module.lua", ".module", "Script"),
+        ("Zoë.lua", "ZoÃ«", "Script"),
+    ],
+)
+def test_n15_names_say_the_class(tmp_path: Path, file: str, name: str, class_name: str) -> None:
+    write_world(tmp_path, **{f"Workspace__{file}": "return 1"})
+    (found,) = read(tmp_path).tree
+    assert (found.name, found.class_name, found.folders) == (name, class_name, ("Workspace",))
+    assert found.path == f"scripts/Workspace/{file}"
+    assert found.source == "return 1"
+
+
+def test_scripts_are_sorted_by_path_and_other_files_are_left_alone(tmp_path: Path) -> None:
+    names = ["Workspace__b__c.lua", "Workspace__b-b__a.lua", "ServerScriptService__z.lua",
+             "Workspace__a.lua", "Workspace__notes.txt", "notes.md"]  # fmt: skip
+    write_world(tmp_path, **dict.fromkeys(names, ""))
+    assert [each.path.removeprefix("scripts/") for each in read(tmp_path).tree] == [
+        "ServerScriptService/z.lua", "Workspace/a.lua", "Workspace/b/c.lua", "Workspace/b-b/a.lua",
+    ]  # fmt: skip
+
+
+def test_n15_a_script_outside_a_service_is_refused(tmp_path: Path) -> None:
+    write_world(tmp_path, **{"loose.lua": ""})
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path)
+    assert str(caught.value) == "Invalid script path 'loose.lua': expected <Service>/<file.lua>"
+
+
+def test_n15_an_unknown_service_is_refused(tmp_path: Path) -> None:
+    write_world(tmp_path, **{"ReplicatedStorage__a.lua": ""})
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path)
+    assert str(caught.value) == (
+        "Unsupported script service root 'ReplicatedStorage' in 'ReplicatedStorage/a.lua'; "
+        "expected ServerScriptService or Workspace"
+    )
+
+
+def test_a_world_needs_no_tree_and_its_main_script_may_lie_there(tmp_path: Path) -> None:
+    write_world(tmp_path, "print(1)")
+    assert read(tmp_path).sources() == [["main.lua", "print(1)"]]
+    write_world(tmp_path, **{"start.lua": "print(2)"})
+    assert read(tmp_path, "scripts/start.lua").sources() == [["scripts/start.lua", "print(2)"]]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "main.lua").write_bytes(b"\xef\xbb\xbfprint('\xc3\xab')")
+    assert read(tmp_path).main.source == "print('\xc3\xab')"
+
+
+def test_a_missing_main_script_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"main\.lua: cannot be read: No such file"):
+        read(tmp_path)

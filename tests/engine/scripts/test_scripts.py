@@ -1,0 +1,232 @@
+"""When scripts run, what they share, and ``require``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.scripts.support import ScriptWorld, write_world
+
+
+def begin(directory: Path, main: str = "", **files: str) -> ScriptWorld:
+    return ScriptWorld().begin(write_world(directory, main, **files))
+
+
+def test_n1_main_runs_first_then_workspace_then_server_scripts_in_tree_order(
+    tmp_path: Path,
+) -> None:
+    say = "print(script.Name)"
+    world = begin(
+        tmp_path,
+        "print('main', Workspace.a.ClassName, ServerScriptService.f.deep.ClassName)",
+        **{
+            "ServerScriptService__x.server.lua": say, "ServerScriptService__f__deep.lua": say,
+            "Workspace__b.lua": say, "Workspace__a.lua": say + "task.wait() print('later')",
+            "Workspace__m.module.lua": "print('never')",
+        },
+    )  # fmt: skip
+    assert world.lines == ["main\tScript\tScript"]
+    world.tick()
+    assert world.lines[1:] == ["a", "b", "deep", "x"]
+    world.tick()
+    assert world.lines[5:] == ["later"]
+
+
+def test_n1_a_disabled_script_runs_once_it_is_enabled_and_only_once(tmp_path: Path) -> None:
+    world = begin(
+        tmp_path,
+        "local s = Workspace.s s.Disabled = true assert(not s.Enabled) "
+        "task.wait(2 / 60) s.Enabled = true assert(not s.Disabled) "
+        "task.wait(2 / 60) s.Disabled = true s.Disabled = false",
+        **{"Workspace__s.lua": "print('runs')"},
+    )
+    world.tick(3)
+    assert world.lines == []
+    world.tick(4)
+    assert world.lines == ["runs"]
+
+
+MAKE = """
+local s = Instance.new("Script")
+s.Name = "New"
+s.Source = "print('new', script.Name)"
+s.Parent = %s
+print("made")
+"""
+
+
+def test_n1_a_script_that_a_script_makes_runs_in_the_next_tick(tmp_path: Path) -> None:
+    world = begin(tmp_path, "", **{"Workspace__s.lua": MAKE % "Workspace"})
+    world.tick()
+    assert world.lines == ["made"]
+    world.tick(3)
+    assert world.lines == ["made", "new\tNew"]
+
+
+def test_n1_a_script_that_has_run_does_not_run_again(tmp_path: Path) -> None:
+    change = "script.Source = 'print(2)' script.Parent = ServerScriptService"
+    world = begin(tmp_path, "", **{"Workspace__s.lua": f"print(1) {change}"})
+    world.tick(3)
+    assert world.lines == ["1"]
+
+
+def test_a_script_waits_until_it_is_in_the_tree_and_each_copy_runs(tmp_path: Path) -> None:
+    world = begin(tmp_path, MAKE % "ServerStorage" + "task.wait(2 / 60)"
+                  "for _ = 1, 2 do s:Clone().Parent = Workspace end s:Destroy()")  # fmt: skip
+    world.tick(2)
+    assert world.lines == ["made"]
+    world.tick(3)
+    assert world.lines == ["made", "new\tNew", "new\tNew"]
+
+
+def test_scripts_have_globals_of_their_own_and_share_two_tables(tmp_path: Path) -> None:
+    world = begin(
+        tmp_path,
+        "own = 1 _G.a = 2 shared.b = 3 print(script.Name, script.ClassName, script.Parent.Name)",
+        **{
+            "Workspace__s.lua": "print(own, _G.a, shared.b, script.Name, "
+            "pcall(function() math.x = 1 end))"
+        },
+    )
+    world.tick()
+    assert world.lines[0] == "main\tScript\tServerScriptService"
+    assert world.lines[1].startswith("nil\t2\t3\ts\tfalse\t")
+
+
+def test_n8_a_module_runs_once_with_its_own_script(tmp_path: Path) -> None:
+    world = begin(
+        tmp_path,
+        "local m = require(ServerScriptService.m) assert(m == require(ServerScriptService.m)) "
+        "print(m.name, _G.runs)",
+        **{
+            "ServerScriptService__m.module.lua":
+            "_G.runs = (_G.runs or 0) + 1 return {name = script.Name}",
+            "Workspace__s.lua": "print(require(ServerScriptService.m).name, _G.runs)",
+        },
+    )  # fmt: skip
+    world.tick()
+    assert world.lines == ["m\t1", "m\t1"]
+
+
+@pytest.mark.parametrize("value", ["nil", "false", ""])
+def test_a_module_that_returns_nothing_runs_once_as_well(tmp_path: Path, value: str) -> None:
+    world = begin(
+        tmp_path,
+        "for _ = 1, 2 do print(require(Workspace.m), _G.runs) end",
+        **{"Workspace__m.module.lua": f"_G.runs = (_G.runs or 0) + 1 return {value}"},
+    )
+    assert world.lines == [f"{value or 'nil'}\t1"] * 2
+
+
+REQUIRE = "print(pcall(require, Workspace.a))"
+
+
+@pytest.mark.parametrize(
+    ("call", "module", "error"),
+    [
+        ("require(Workspace)", "", "require expects a ModuleScript"),
+        ("require('a')", "", "require expects a ModuleScript"),
+        ("require()", "", "require expects a ModuleScript"),
+        ("require(Workspace.a)", "return require(Workspace.a)",
+         "cyclic module dependency detected"),
+        ("require(Workspace.a)", "task.wait()",
+         "ModuleScript yielded during require (not yet supported)"),
+        ("require(Workspace.a)", "coroutine.yield()",
+         "ModuleScript yielded during require (not yet supported)"),
+        ("require(Workspace.a)", "Workspace.ChildAdded:Wait()",
+         "ModuleScript yielded during require (not yet supported)"),
+        ("require(Workspace.a)", "error('broken')", "broken"),
+        ("require(Workspace.a)", "return +", "Expected identifier when parsing expression"),
+    ],
+)  # fmt: skip
+def test_errors_of_require(tmp_path: Path, call: str, module: str, error: str) -> None:
+    main = f"for _ = 1, 2 do print(pcall(function() return {call} end)) end"
+    world = begin(tmp_path, main, **{"Workspace__a.module.lua": module})
+    assert len(world.lines) == 2
+    for line in world.lines:
+        assert line.startswith("false\t")
+        assert error in line
+    world.tick(3)  # no thread of the module goes on
+
+
+def test_a_module_that_waits_never_goes_on(tmp_path: Path) -> None:
+    world = begin(
+        tmp_path,
+        "print(pcall(require, Workspace.m))",
+        **{"Workspace__m.module.lua": "task.wait() print('goes on')"},
+    )
+    world.tick(3)
+    assert world.lines == ["false\tModuleScript yielded during require (not yet supported)"]
+
+
+def test_a_module_may_wait_for_a_child_that_is_there(tmp_path: Path) -> None:
+    source = "return script.Parent:WaitForChild('b').ClassName"
+    world = begin(tmp_path, "print(require(Workspace.a))",
+                  **{"Workspace__a.module.lua": source, "Workspace__b.module.lua": ""})  # fmt: skip
+    assert world.lines == ["ModuleScript"]
+
+
+def test_modules_require_each_other(tmp_path: Path) -> None:
+    world = begin(
+        tmp_path,
+        "print(require(Workspace.a))",
+        **{
+            "Workspace__a.module.lua": "return require(script.Parent.f.b) + 1",
+            "Workspace__f__b.module.lua": "return 41",
+        },
+    )
+    assert world.lines == ["42"]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"main": "error('no')"}, "Failed to load script: main.lua:1: no"),
+        ({"main": "x ="}, "Failed to load script: main.lua:1: "),
+        ({"Workspace__s.lua": "\nerror('no')"},
+         "Begin frame error: scripts/Workspace/s.lua:2: no"),
+        ({"Workspace__s.lua": "x ="}, "Begin frame error: scripts/Workspace/s.lua:1: "),
+        ({"Workspace__m.module.lua": "error('no')", "main": "require(Workspace.m)"},
+         "Failed to load script: scripts/Workspace/m.module.lua:1: no"),
+        ({"main": MAKE.replace("print('new', script.Name)", "error('no')") % "Workspace"},
+         "Begin frame error: Workspace.New:1: no"),
+    ],
+)  # fmt: skip
+def test_n3_an_uncaught_error_halts_and_names_the_file(
+    tmp_path: Path, files: dict[str, str], expected: str
+) -> None:
+    assert ScriptWorld().halted(write_world(tmp_path, **files)).startswith(expected)
+
+
+def test_n3_warn_joins_values_with_a_tab(tmp_path: Path) -> None:
+    world = begin(tmp_path, "warn('a', nil, true, 2, 1.5, Workspace, 'ë')")
+    assert world.warnings == ["a\tnil\ttrue\t2\t1.5\tWorkspace\të"]
+
+
+def test_a_script_that_never_ends_to_load_halts_the_world(tmp_path: Path) -> None:
+    world = ScriptWorld(steps=100_000)
+    found = world.halted(write_world(tmp_path, **{"Workspace__s.lua": "while true do end"}))
+    assert "Begin frame error" in found
+
+
+def test_scripts_and_modules_go_on_after_a_restore(tmp_path: Path) -> None:
+    world = begin(
+        tmp_path,
+        "local m = require(Workspace.m) Workspace.off.Disabled = true "
+        + MAKE % "ServerStorage"
+        + "task.wait(3 / 60) assert(require(Workspace.m) == m and _G.runs == 1) "
+        "s.Parent = Workspace Workspace.off.Disabled = false",
+        **{
+            "Workspace__m.module.lua": "_G.runs = (_G.runs or 0) + 1 return {}",
+            "Workspace__on.lua": "print('on')",
+            "Workspace__off.lua": "print('off') task.wait() error('here')",
+        },
+    )
+    world.tick(2)
+    assert world.lines == ["made", "on"]
+    restored = world.again()
+    restored.tick(3)
+    assert restored.lines == ["off", "new\tNew"]
+    with pytest.raises(Exception, match=r"scripts/Workspace/off\.lua:1: here"):
+        restored.tick(1)

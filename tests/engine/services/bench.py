@@ -1,0 +1,161 @@
+"""A world with services and nothing else: no physics, no HTTP, no characters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from clawblox.engine.datastore.store import Store
+from clawblox.engine.datastore.worker import Worker
+from clawblox.engine.gui.classes import ROWS as GUI_ROWS
+from clawblox.engine.instances.classes import ROWS, SERVICES
+from clawblox.engine.instances.document import (
+    fill_tree,
+    make_tree,
+    restore_signals,
+    signals_document,
+    tree_document,
+)
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.library import make_instance_library
+from clawblox.engine.instances.members import add_members
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.services.data_stores import DataStores
+from clawblox.engine.services.every import Services, add_services
+from clawblox.engine.services.players import Players
+from clawblox.engine.services.run_service import fire_heartbeat, fire_stepped
+from clawblox.engine.slots import Slots
+from clawblox.engine.values.enums import find_enum_object
+from clawblox.engine.values.libraries import lend_values, make_default
+from clawblox.engine.values.vector3 import VECTOR_TYPE
+from clawblox.engine.world.document import find_instances
+from clawblox.luau import VM, Host, HostObject
+
+AGENT = "00000000-0000-4000-8000-0000000000{:02}"
+
+
+class BenchHost(Host):
+    model: DataModel
+
+    def find_object(self, ident: str) -> HostObject | None:
+        return find_enum_object(ident) or self.model.find_object(ident)
+
+
+class Bench:
+    """One such world; `lines` are what it prints and logs."""
+
+    def __init__(self, store: Store | None = None, *, afk_timeout_s: float = 0.0) -> None:
+        self.lines: list[str] = []
+        self.worker = None if store is None else Worker(store)
+        self._host = BenchHost()
+        self._options: dict[str, Any] = {
+            "output": self.lines.append,
+            "vectors": VECTOR_TYPE,
+            "steps": 5_000_000,
+        }
+        self.vm = VM(**self._options)
+        self.scheduler = Scheduler(self.vm, self.lines.append)
+        self.vm.globals.update(lend_values(self._host))
+        classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
+        add_members(classes)
+        add_services(classes)
+        self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
+        self.vm.globals["Instance"] = make_instance_library(self._host, self.model)
+        players = Players(
+            self.model,
+            max_players=3,
+            afk_timeout_s=afk_timeout_s,
+            spawn=self._spawn,
+            leave=lambda player: self.services.inputs.remove_player(player),
+            log=self.lines.append,
+        )
+        data_stores = DataStores(self.model, self.worker, "game")
+        self.services = Services.make(self.model, players, data_stores)
+
+    def _spawn(self, player: Instance) -> None:
+        character = self.model.make("Model")
+        character.name = player.name
+        player.store("Character", character)
+        self.model.set_parent(character, self.model.workspace)
+
+    def begin(self) -> Bench:
+        self.model.build(SERVICES)
+        self.services.begin()
+        self._set_globals()
+        return self
+
+    def _set_globals(self) -> None:
+        self.vm.globals["game"] = self.model.game
+        for name, service in self.model.services.items():
+            self.vm.globals[name] = service
+
+    def run(self, source: str) -> None:
+        """Run a script, up to its first wait."""
+        self.scheduler.run(self.vm.load(source, "=script"))
+
+    def tick(self, times: int = 1) -> None:
+        """Run the phases of a tick that concern services."""
+        for _ in range(times):
+            with self.vm.entered(), self.scheduler.phase("Begin frame error"):
+                self.services.players.begin_tick()
+                self.services.debris.collect()
+                self.services.data_stores.deliver()
+                self.scheduler.resume_due()
+                fire_stepped(self.model)
+                self.services.inputs.process()
+                fire_heartbeat(self.model)
+                self.services.remote_events.publish()
+                self.services.inputs.end_tick()
+                self.services.data_stores.submit()
+            self.scheduler.tick += 1
+
+    def printed(self) -> list[str]:
+        lines, self.lines[:] = list(self.lines), []
+        return lines
+
+    def document(self) -> str:
+        """Return a snapshot as text."""
+        slots = Slots()
+        model = self.model
+        tree = find_instances(model, self.services.held())
+        document: dict[str, Any] = {
+            "tree": tree_document(model, tree),
+            "signals": signals_document(tree, slots),
+            "scheduler": model.scheduler.document(slots),
+            "services": self.services.document(slots),
+        }
+        slots.store(self.vm)
+        document["vm"] = self.vm.snapshot()
+        slots.clear(self.vm)
+        return json.dumps(document)
+
+    def restore(self, text: str) -> Bench:
+        """Take over a snapshot instead of `begin`."""
+        document = json.loads(text)
+        kept = make_tree(self.model, document["tree"])
+        self._set_globals()
+        self.vm = self.scheduler.vm = VM.restore(document["vm"], host=self._host, **self._options)
+        slots = Slots.load(self.vm)
+        fill_tree(self.model, document["tree"])
+        restore_signals(self.model, document["signals"], slots)
+        self.scheduler.restore(document["scheduler"], slots)
+        self.services.restore(document["services"], slots)
+        slots.clear(self.vm)
+        del kept
+        return self
+
+    def close(self) -> None:
+        if self.worker is not None:
+            self.worker.close()
+
+
+def bench(source: str, *, players: Sequence[str] = (), **options: Any) -> Bench:
+    """Return a world without a database that has run a script, after players have joined."""
+    made = Bench(**options).begin()
+    made.run(source)
+    for number, name in enumerate(players, 1):
+        made.services.players.add(AGENT.format(number), name)
+    return made

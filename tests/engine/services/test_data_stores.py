@@ -1,0 +1,312 @@
+"""DataStoreService: N13, answers at fixed ticks, and requests in a snapshot."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from clawblox.engine.datastore import worker as worker_module
+from clawblox.engine.datastore.sqlite import SqliteStore
+from clawblox.engine.datastore.store import Answer, Read, Request, Store, StoreError
+from clawblox.engine.errors import WorldHalted
+from tests.engine.services.bench import Bench
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    yield made
+    made.close()
+
+
+def script(world: Bench, source: str) -> None:
+    world.run(f"local d = DataStoreService:GetDataStore('d')\n{source}")
+
+
+def test_n13_a_request_of_tick_t_is_answered_at_the_start_of_tick_t_plus_1(world: Bench) -> None:
+    script(world, "d:SetAsync('k', {a = 1, b = {2, 'x'}}) print('set') print(d:GetAsync('k').b[2])")
+    assert world.printed() == []
+    world.tick()
+    assert world.printed() == []  # begun before tick 0, so a part of it
+    world.tick()
+    assert world.printed() == ["set"]
+    world.tick()
+    assert world.printed() == ["x"]
+
+
+def test_n13_update_async_gets_calls_and_sets_in_two_ticks(world: Bench) -> None:
+    script(
+        world,
+        """
+        RunService.Stepped:Once(function()
+            print(d:UpdateAsync('n', function(old) print('old', old) return (old or 0) + 5 end))
+            print(d:GetAsync('n'))
+        end)
+        """,
+    )
+    world.tick()
+    assert world.printed() == []
+    world.tick()
+    assert world.printed() == ["old\tnil"]
+    world.tick()
+    assert world.printed() == ["5"]
+    world.tick()
+    assert world.printed() == ["5"]
+
+
+def test_updates_of_one_tick_do_not_lose_each_other(world: Bench) -> None:
+    script(
+        world,
+        """
+        RunService.Stepped:Once(function() d:SetAsync('n', 1) end)
+        for i = 1, 3 do
+            RunService.Stepped:Once(function()
+                d:UpdateAsync('n', function(old) return old * 10 + i end)
+            end)
+        end
+        RunService.Stepped:Once(function() d:SetAsync('n', 7) end)
+        """,
+    )
+    world.tick(4)
+    script(world, "print(d:GetAsync('n'))")
+    world.tick(2)
+    assert world.printed() == ["7123"]
+
+
+def test_an_update_that_returns_nil_writes_nothing(world: Bench) -> None:
+    script(world, "d:SetAsync('n', 1) print(d:UpdateAsync('n', function() end), d:GetAsync('n'))")
+    world.tick(5)
+    assert world.printed() == ["nil\t1"]
+
+
+def test_n13_remove_async_leaves_a_null_that_reads_as_nil(world: Bench, tmp_path: Path) -> None:
+    script(world, "d:SetAsync('k', 1) d:RemoveAsync('k') print(d:GetAsync('k'))")
+    world.tick(5)
+    assert world.printed() == ["nil"]
+    world.close()
+    store = SqliteStore(tmp_path / "rows.db")
+    assert store.execute("game", [Read("d", "k")]) == ["null"]
+    store.close()
+
+
+def test_n13_sorted_entries_have_key_and_value(world: Bench) -> None:
+    world.run(
+        """
+        local o = DataStoreService:GetOrderedDataStore('o')
+        for i, key in {'c', 'a', 'b'} do
+            RunService.Stepped:Once(function() o:SetAsync(key, {score = i // 2, n = i}) end)
+        end
+        RunService.Stepped:Once(function()
+            o:RemoveAsync('word')
+            o:SetAsync('word', {score = 'x'})
+        end)
+        RunService.Heartbeat:Wait()
+        RunService.Heartbeat:Wait()
+        RunService.Heartbeat:Wait()
+        for _, ascending in {true, false} do
+            local line = {}
+            for i, entry in o:GetSortedAsync(ascending, 4) do
+                table.insert(line, `{i} {entry.key} {entry.value.score}`)
+            end
+            print(table.concat(line, ', '))
+        end
+        print(#o:GetSortedAsync(false, 2), #o:GetSortedAsync(true))
+        """
+    )
+    world.tick(9)
+    assert world.printed() == [
+        "1 c 0, 2 a 1, 3 b 1, 4 word x",
+        "1 a 1, 2 b 1, 3 c 0, 4 word x",
+        "2\t4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("d:SetAsync('k', print)", "Failed to serialize value to JSON: function has no JSON form"),
+        ("d:SetAsync('k', {0/0})", "Failed to serialize value to JSON: nan has no JSON form"),
+        ("o:SetAsync('k', 5)", "OrderedDataStore value must have a 'score' field"),
+        ("o:SetAsync('k', {points = 5})", "OrderedDataStore value must have a 'score' field"),
+        ("o:UpdateAsync('k', function() return {} end)", "OrderedDataStore value must have a"),
+        ("d:UpdateAsync('k', function() error('mine', 0) end)", "mine"),
+        ("d:GetAsync('\\xff')", "Database error in GetAsync: a string is not valid UTF-8"),
+        ("d:GetAsync(5)", "invalid argument #1 to 'GetAsync' (string expected, got number)"),
+        ("d:GetDataStore('x')", "attempt to call missing method 'GetDataStore' of"),
+    ],
+)  # fmt: skip
+def test_n13_texts_of_wrong_calls(world: Bench, call: str, message: str) -> None:
+    script(
+        world,
+        f"""
+        local o = DataStoreService:GetOrderedDataStore('o')
+        print(pcall(function() {call} end))
+        """,
+    )
+    world.tick(4)
+    (line,) = world.printed()
+    assert line.startswith("false\t")
+    assert message in line
+
+
+def test_n13_without_a_database_requests_fail_and_handles_do_not() -> None:
+    world = Bench().begin()
+    script(world, "print(pcall(d.GetAsync, d, 'k'))")
+    assert world.printed() == ["false\tDataStoreService not available (no database connection)"]
+
+
+class Failing:
+    """A database that fails while `reason` is set."""
+
+    def __init__(self, store: Store) -> None:
+        self.reason: str | None = None
+        self.executed: list[Request] = []
+        self._store = store
+
+    def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
+        if self.reason is not None:
+            raise StoreError(self.reason)
+        self.executed += requests
+        return self._store.execute(game_id, requests)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Failing:
+    return Failing(SqliteStore(tmp_path / "rows.db"))
+
+
+def test_n13_a_lost_database_is_an_error_of_the_script_and_a_line_in_the_log(
+    store: Failing, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Bench(store).begin()
+    script(world, "local n = 0\nwhile true do n += 1\nprint(pcall(function()\nreturn "
+           "d:GetAsync(`{n}`) end)) end")  # fmt: skip
+    store.reason = "gone"
+    world.tick(3)
+    assert world.printed() == ["false\tscript:5: Database error in GetAsync: gone"] * 2
+    assert caplog.messages == ["data store 'd': Database error in GetAsync: gone"] * 2
+    store.reason = None
+    world.tick(2)
+    assert world.printed() == ["true\tnil"] * 2
+    world.close()
+
+
+def test_a_tick_waits_for_a_stuck_database_once_and_requests_fail_until_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "MAX_WAIT_S", 0.01)
+    free = threading.Event()
+
+    class Stuck:
+        def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
+            free.wait()
+            return ["1"] * len(requests)
+
+        def close(self) -> None:
+            return
+
+    world = Bench(Stuck()).begin()
+    script(world, "while true do print(pcall(d.GetAsync, d, 'k')) end")
+    world.tick(4)
+    reasons = ["no answer within 0.01 s", *["the database has not answered an earlier request"] * 2]
+    for line, reason in zip(world.printed(), reasons, strict=True):
+        assert line.startswith(f"false\tDatabase error in GetAsync: {reason}")
+    free.set()
+    world.worker.close()  # by now the first request is answered, too late
+    world.tick(2)
+    assert world.printed()[-1] == "true\t1"
+    world.close()
+
+
+def test_a_database_error_that_no_script_catches_halts_the_world(store: Failing) -> None:
+    world = Bench(store).begin()
+    store.reason = "gone"
+    script(world, "\nd:SetAsync('k', 1)")
+    world.tick()
+    with pytest.raises(WorldHalted) as caught:
+        world.tick()
+    assert str(caught.value) == "Begin frame error: script:3: Database error in SetAsync: gone"
+    assert caught.value.traceback == "script:3\n"
+    world.close()
+
+
+SHARED = """
+local d = DataStoreService:GetDataStore('d')
+local same = DataStoreService:GetDataStore('d')
+local log = {}
+local function count()
+    while true do
+        local ok, value = pcall(function()
+            return d:UpdateAsync('n', function(old) return (old or 0) + 1 end)
+        end)
+        print(ok, value, d == same, DataStoreService:GetDataStore('d') == d)
+        print(d:GetAsync('n'))
+        d:SetAsync('other', {value})
+    end
+end
+coroutine.wrap(count)()
+coroutine.wrap(function() while true do print(#(d:GetAsync('other') or {})) end end)()
+game:BindToClose(function() print('closed', d ~= nil) end)
+"""
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_requests_in_flight_go_on_in_another_world_exactly(tmp_path: Path, at: int) -> None:
+    first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    first.run(SHARED)
+    first.tick(at)
+    text = first.document()
+    first.close()  # nothing is carried out after the snapshot
+    (tmp_path / "copy.db").write_bytes((tmp_path / "rows.db").read_bytes() if at else b"")
+    worlds = [Bench(SqliteStore(tmp_path / name)).restore(text) for name in ("rows.db", "copy.db")]
+    assert worlds[0].document() == text
+    for world in worlds:
+        world.tick(6)
+    documents = [world.document() for world in worlds]
+    lines = [world.printed() for world in worlds]
+    for world in worlds:
+        world.close()
+    assert lines[0] == lines[1]
+    assert len(lines[0]) > 6
+    assert all(line.startswith(("true", "closed")) or line.isdigit() for line in lines[0])
+    assert documents[0] == documents[1]
+
+
+def test_a_request_that_the_database_has_carried_out_is_not_carried_out_again(
+    store: Failing,
+) -> None:
+    first = Bench(store).begin()
+    script(first, "print(d:GetAsync('k')) d:SetAsync('k', 2) print(d:GetAsync('k'))")
+    script(first, "d:SetAsync('k', 1) print('set')")
+    first.tick()
+    text = first.document()
+    done = len(store.executed)
+    assert json.loads(text)["services"]["data_stores"]["answers"] == [None, None]
+    first.tick(2)
+    first.close()
+    assert len(store.executed) > done
+    second = Bench(store).restore(text)
+    store.executed.clear()
+    second.tick()  # the row is 2 by now, but the answer is the one of the snapshot
+    assert second.printed() == ["nil", "set"]
+    second.close()
+    assert [type(request).__name__ for request in store.executed] == ["Write"]
+
+
+def test_closing_carries_out_what_bind_to_close_asks_for(tmp_path: Path) -> None:
+    world = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    script(world, "game:BindToClose(function() d:SetAsync('k', 'end') end)")
+    world.tick()
+    world = Bench(SqliteStore(tmp_path / "rows.db")).restore(world.document())
+    assert world.services.game.close() == []
+    world.services.data_stores.close()
+    store = SqliteStore(tmp_path / "rows.db")
+    assert store.execute("game", [Read("d", "k")]) == ['"end"']
+    store.close()

@@ -1,0 +1,193 @@
+"""Threads that wait, and the library ``task``."""
+
+from __future__ import annotations
+
+from tests.engine.playing import play, printed, say
+
+
+def test_n2_wait_resumes_at_the_first_tick_at_or_after_its_time(tmp_path):
+    lines = say(
+        tmp_path,
+        """
+        for _, seconds in {0, 1 / 60, 0.017, 0.1, 1 / 30} do
+            task.spawn(function()
+                local elapsed = task.wait(seconds)
+                print(seconds, math.round(time() * 60), math.round(elapsed * 60))
+            end)
+        end
+        """,
+        10,
+    )
+    assert [line.split("\t")[1:] for line in lines] == [
+        ["1", "1"],
+        ["1", "1"],
+        ["2", "2"],
+        ["2", "2"],
+        ["6", "6"],
+    ]
+
+
+def test_n2_due_threads_resume_in_the_order_in_which_they_were_scheduled(tmp_path):
+    lines = say(
+        tmp_path,
+        """
+        task.delay(2 / 60, print, "delayed")
+        task.spawn(function() task.wait(2 / 60) print("waited") end)
+        task.spawn(function() task.wait() task.wait() print("waited twice") end)
+        task.spawn(function() coroutine.yield() coroutine.yield() print("yielded") end)
+        task.defer(function() print("deferred") task.defer(print, "deferred again") end)
+        """,
+        3,
+    )
+    assert lines == [
+        "deferred",
+        "delayed",
+        "waited",
+        "waited twice",
+        "yielded",
+        "deferred again",
+    ]
+
+
+def test_n2_a_thread_resumed_by_another_no_longer_waits_for_its_old_time(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        local waits = task.spawn(function()
+            print(math.round(time() * 60), task.wait(3 / 60))
+            print(math.round(time() * 60), task.wait(5 / 60))
+            print(math.round(time() * 60))
+        end)
+        task.delay(1 / 60, function() task.spawn(waits, "early") end)
+        """,
+        9,
+    ) == ["0\tearly", f"1\t{5 / 60}", "6"]
+
+
+def test_n2_spawn_runs_at_once_up_to_its_first_wait_and_returns_the_thread(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        local thread = task.spawn(function(a, b) print(a, b) task.wait() print("later") end, 1, 2)
+        print(typeof(thread), coroutine.status(thread))
+        task.spawn(coroutine.create(function(...) print("thread", ...) end), "x")
+        print(task.defer(print, "d") ~= nil, task.delay(0, print, "e") ~= nil)
+        """,
+        2,
+    ) == ["1\t2", "thread\tsuspended", "thread\tx", "true\ttrue", "later", "d", "e"]
+
+
+def test_n2_an_error_in_the_first_run_of_spawn_is_a_warning(tmp_path):
+    run = play(tmp_path, 'task.spawn(function() error("lost") end) print("goes on")', 1)
+    assert run.lines == ["err [Lua WARN] task.spawn error: main.lua:1: lost", "out [Lua] goes on"]
+    assert run.world.halted_error is None
+
+
+def test_n2_an_error_after_the_first_wait_halts(tmp_path):
+    run = play(tmp_path, 'task.spawn(function() task.wait() error("lost") end)', 2)
+    assert run.world.halted_error == "Begin frame error: main.lua:1: lost"
+
+
+def test_n2_cancel_drops_a_thread_that_waits_and_does_nothing_to_a_dead_one(tmp_path):
+    assert (
+        say(
+            tmp_path,
+            """
+            local thread = task.delay(1 / 60, print, "never")
+            task.cancel(thread)
+            task.cancel(thread)
+            local waiting = task.spawn(function() workspace.ChildAdded:Wait() print("never") end)
+            task.cancel(waiting)
+            Instance.new("Part").Parent = workspace
+            """,
+            3,
+        )
+        == []
+    )
+
+
+def test_n2_wait_and_tick_warn_once_for_each_world(tmp_path):
+    run = play(tmp_path, "wait() wait() print(tick()) tick()", 3)
+    assert run.lines == [
+        "err [Lua WARN] wait() is legacy; prefer task.wait()",
+        "err [Lua WARN] tick() is legacy; prefer task.wait() and RunService events",
+        f"out [Lua] {2 / 60}",
+    ]
+
+
+def test_n2_all_clocks_are_simulation_time(tmp_path):
+    lines = say(
+        tmp_path,
+        "task.wait(2) print(time() == 2, os.clock() == 2, os.time() == 2, elapsedTime() == 2)",
+        121,
+    )
+    assert lines == ["true\ttrue\ttrue\ttrue"]
+
+
+def test_n8_wait_for_child_returns_at_once_looks_each_tick_and_gives_up(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        local there = Instance.new("Folder") there.Name = "There" there.Parent = workspace
+        print(workspace:WaitForChild("There"), math.round(time() * 60))
+        task.delay(3 / 60, function()
+            local late = Instance.new("Folder") late.Name = "Late" late.Parent = workspace
+        end)
+        print(workspace:WaitForChild("Late"), math.round(time() * 60))
+        print(workspace:WaitForChild("Never", 5 / 60), math.round(time() * 60))
+        """,
+        12,
+    ) == ["There\t0", "Late\t3", "nil\t8"]
+
+
+def test_wrong_arguments_of_task_are_errors_of_the_script(tmp_path):
+    lines = say(
+        tmp_path,
+        """
+        print(pcall(task.wait, "soon"))
+        print(pcall(task.spawn, 5))
+        print(pcall(task.delay, 1))
+        print(pcall(task.cancel, print))
+        """,
+    )
+    assert lines == [
+        "false\tinvalid argument #1 to 'wait' (number expected, got string)",
+        "false\tinvalid argument #1 to 'spawn' (function or thread expected, got number)",
+        "false\tinvalid argument #2 to 'delay' (function or thread expected, got nil)",
+        "false\tinvalid argument #1 to 'cancel' (thread expected, got function)",
+    ]
+
+
+def test_n3_an_endless_loop_halts_the_world_with_a_clear_text(tmp_path):
+    run = play(tmp_path, "task.wait()\nwhile true do end", 3, steps_per_tick=100_000)
+    assert run.world.halted_error is not None
+    assert run.world.halted_error.startswith("Begin frame error: main.lua:2: ")
+    assert printed(run) == []
+
+
+def test_n3_the_log_of_a_halted_world_shows_the_source_and_the_stack(tmp_path):
+    run = play(
+        tmp_path,
+        "local function fail()\n    error('no')\nend\nworkspace.ChildAdded:Connect(function()\n"
+        "    fail()\nend)\ntask.wait()\nInstance.new('Part').Parent = workspace\n",
+        2,
+    )
+    assert run.lines == [
+        "err [Lua Error] Begin frame error: main.lua:2: no",
+        "err       1 | local function fail()",
+        "err >     2 |     error('no')",
+        "err       3 | end",
+        "err       4 | workspace.ChildAdded:Connect(function()",
+        "err main.lua:2 function fail",
+        "err main.lua:5",
+        "err [Halted] Instance stopped due to Lua error. Fix the script and restart.",
+    ]
+
+
+def test_n3_a_world_whose_main_does_not_compile_or_fails_is_halted(tmp_path):
+    run = play(tmp_path, "local = 1")
+    assert run.world.halted_error is not None
+    assert run.world.halted_error.startswith("Failed to load script: main.lua:1: ")
+    assert play(tmp_path, "error('x')").world.halted_error == (
+        "Failed to load script: main.lua:1: x"
+    )

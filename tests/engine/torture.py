@@ -1,0 +1,282 @@
+"""Runs a directory as a world without HTTP, and checks that restored worlds go on exactly.
+
+A `Plan` says what agents do in which tick. `torture` runs the world once, saves it at some ticks,
+restores these snapshots in a new process and compares everything at every tick on: the document of
+the world, what the agents and spectators see, and the lines it writes.
+
+    plan = Plan().join(0, "Rocky").act(5, "Rocky", "MoveTo", {"position": [4, 0, 4]})
+    torture(Path("tests/engine/worlds/race"), plan, ticks=120, saves=(1, 30, 77))
+
+To look at a world by hand: ``python -m tests.engine.torture DIR [TICKS]``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox.engine.datastore.settings import Backend, open_store
+from clawblox.engine.errors import WorldHalted
+from clawblox.engine.settings import EngineSettings, read_settings
+from clawblox.engine.world.console import Console
+from clawblox.engine.world.engine_world import EngineWorld
+from clawblox.luau import run_deep
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 300.0
+
+
+def agent_id(name: str) -> str:
+    """Return the id of an agent, the same for the same name."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+
+
+@attrs.define
+class Plan:
+    """What agents do before which tick.
+
+    Attributes:
+        steps: ``[tick, verb, name, *more]``, in the order in which they happen.
+    """
+
+    steps: list[list[Any]] = attrs.field(factory=list)
+
+    def join(self, tick: int, name: str) -> Plan:
+        """Let an agent join."""
+        self.steps.append([tick, "join", name])
+        return self
+
+    def leave(self, tick: int, name: str) -> Plan:
+        """Let an agent leave."""
+        self.steps.append([tick, "leave", name])
+        return self
+
+    def act(self, tick: int, name: str, action: str, data: Any = None) -> Plan:
+        """Let an agent send an input."""
+        self.steps.append([tick, "act", name, action, data])
+        return self
+
+
+class Run:
+    """A world under a plan.
+
+    Attributes:
+        world: The world.
+        lines: What it has written, each line with the stream in front.
+        names: The agents in the world.
+    """
+
+    def __init__(
+        self, settings: EngineSettings, plan: Plan, datastore: Backend = Backend.NONE
+    ) -> None:
+        self.lines: list[str] = []
+        self.names: list[str] = []
+        store = open_store(datastore, settings.directory, 0)
+        console = Console(
+            lambda line: self.lines.append(f"out {line}"),
+            lambda line: self.lines.append(f"err {line}"),
+        )
+        self.world = EngineWorld(settings, console, store=store)
+        self._plan = plan
+
+    def start(self) -> Run:
+        """Begin the world."""
+        self.world.start()
+        return self
+
+    def restore(self, state: Any, names: Iterable[str]) -> Run:
+        """Continue a snapshot with its agents."""
+        self.world.restore(state)
+        self.names = list(names)
+        return self
+
+    def step(self) -> None:
+        """Do what the plan says, then run a tick; a halted world stays as it is."""
+        try:
+            for tick, verb, name, *more in self._plan.steps:
+                if tick == self.world.tick:
+                    self._do(verb, name, more)
+            self.world.step()
+        except WorldHalted:
+            return
+        gone = self.world.removed()
+        self.names = [name for name in self.names if agent_id(name) not in gone]
+
+    def _do(self, verb: str, name: str, more: list[Any]) -> None:
+        ident = agent_id(name)
+        if verb == "join":
+            self.names.append(name)
+            self.world.join(ident, name)
+        elif name in self.names and verb == "leave":
+            self.names.remove(name)
+            self.world.leave(ident)
+        elif name in self.names:
+            self.world.act(ident, *more)
+
+    def record(self) -> dict[str, Any]:
+        """Return everything that must be equal in a world that goes on exactly."""
+        if self.world.halted_error is not None:
+            return {"halted": self.world.halted_error, "lines": self.lines}
+        return {
+            "document": self.world.snapshot(),
+            "agents": {name: self.world.observe(agent_id(name)) for name in self.names},
+            "spectator": self.world.spectate(),
+            "lines": self.lines,
+        }
+
+
+def digest(record: dict[str, Any]) -> str:
+    """Return a fingerprint of a record."""
+    return hashlib.sha256(json.dumps(record).encode()).hexdigest()
+
+
+def torture(
+    directory: Path,
+    plan: Plan,
+    *,
+    ticks: int,
+    saves: Iterable[int],
+    datastore: Backend = Backend.NONE,
+) -> Run:
+    """Check that the snapshots of a world go on exactly in a new process.
+
+    Args:
+        directory: The world.
+        plan: What its agents do.
+        ticks: How many ticks it runs.
+        saves: The ticks before which it is saved.
+        datastore: Where data stores keep their rows.
+
+    Returns:
+        The run that was never interrupted.
+    """
+    return run_deep(lambda: _torture(directory, plan, ticks, sorted(set(saves)), datastore))
+
+
+def _torture(directory: Path, plan: Plan, ticks: int, saves: list[int], datastore: Backend) -> Run:
+    untouched = Run(read_settings(directory), plan, datastore).start()
+    run = Run(read_settings(directory), plan, datastore).start()
+    states: list[dict[str, Any]] = []
+    digests = [digest(run.record())]
+    for tick in range(ticks):
+        if tick in saves and run.world.halted_error is None:
+            states.append({"tick": tick, "state": run.world.snapshot(), "names": run.names[:]})
+            states[-1]["lines"] = len(run.lines)
+        run.step()
+        untouched.step()
+        digests.append(digest(run.record()))
+    assert untouched.record() == run.record(), "saving has changed what happened after"
+    job = {
+        "directory": str(directory),
+        "datastore": str(datastore),
+        "plan": plan.steps,
+        "states": states,
+        "ticks": ticks,
+        "lines": run.lines,
+    }
+    for state, others in zip(states, _ask(job), strict=True):
+        expected = digests[state["tick"] :]
+        if others != expected:
+            at = next(
+                at
+                for at, pair in enumerate(zip(others, expected, strict=False))
+                if pair[0] != pair[1]
+            )
+            _explain(job, state, at)
+    return run
+
+
+def _ask(job: dict[str, Any]) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.engine.torture"],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _explain(job: dict[str, Any], state: dict[str, Any], at: int) -> None:
+    """Fail with the first differences between a restored world and the original."""
+    (restored,) = _ask({**job, "states": [state], "dump": at})
+    run = Run(read_settings(Path(job["directory"])), Plan(job["plan"]), Backend(job["datastore"]))
+    run.start()
+    for _ in range(state["tick"] + at):
+        run.step()
+    expected = json.loads(json.dumps(run.record()))
+    found = [line for _, line in zip(range(20), differences(expected, restored), strict=False)]
+    raise AssertionError(
+        f"saved at tick {state['tick']}, the restored world differs {at} ticks on:\n"
+        + "\n".join(found or ["(the difference went away when it was looked for)"])
+    )
+
+
+def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
+    """Iterate over the places at which two JSON values differ."""
+    if type(expected) is not type(found):
+        yield f"{path}: {expected!r} became {found!r}"
+    elif isinstance(expected, dict):
+        if list(expected) != list(found):
+            yield f"{path}: keys {list(expected)} became {list(found)}"
+        for key in expected:
+            if key in found:
+                yield from differences(expected[key], found[key], f"{path}.{key}")
+    elif isinstance(expected, list):
+        if len(expected) != len(found):
+            yield f"{path}: {len(expected)} entries became {len(found)}"
+        for at, pair in enumerate(zip(expected, found, strict=False)):
+            yield from differences(*pair, f"{path}[{at}]")
+    elif expected != found:
+        yield f"{path}: {expected!r} became {found!r}"
+
+
+def _continue(job: dict[str, Any]) -> list[Any]:
+    """Return the digests of each restored world, or one of its records."""
+    answers: list[Any] = []
+    for state in job["states"]:
+        settings = read_settings(Path(job["directory"]))
+        run = Run(settings, Plan(job["plan"]), Backend(job["datastore"]))
+        run.restore(state["state"], state["names"])
+        run.lines[:] = job["lines"][: state["lines"]]
+        digests = [digest(run.record())]
+        dump = job.get("dump", job["ticks"] - state["tick"])
+        for _ in range(dump):
+            run.step()
+            digests.append(digest(run.record()))
+        answers.append(run.record() if "dump" in job else digests)
+    return answers
+
+
+def _look(directory: Path, ticks: int) -> None:
+    """Run a world by hand, with one agent."""
+    run = Run(read_settings(directory), Plan().join(0, "Rocky")).start()
+    for _ in range(ticks):
+        run.step()
+    print("\n".join(run.lines))
+    record = run.record()
+    print(json.dumps({**record.get("agents", {}), "halted": record.get("halted")}, indent=1))
+
+
+def main() -> None:
+    """Continue the snapshots of a job, or run a world by hand."""
+    if len(sys.argv) > 1:
+        ticks = int(sys.argv[2]) if len(sys.argv) > 2 else 60
+        run_deep(lambda: _look(Path(sys.argv[1]), ticks))
+    else:
+        job = json.load(sys.stdin)
+        json.dump(run_deep(lambda: _continue(job)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+table.insert(_G.order, script.Name)

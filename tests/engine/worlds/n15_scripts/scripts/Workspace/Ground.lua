@@ -1,0 +1,2 @@
+_G.order = { script.Name }
+_G.sawGlobal = tostring(mine)
