@@ -5,6 +5,8 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 
 - ``instances``: the data model, objects in a tree.
 - ``values``: the value types of scripts, such as CFrame and Enum.
+- ``characters``: models that walk.
+- ``animations``: the tracks that play on them.
 - ``gui``: what players see on the screen.
 - ``signals``: events of instances.
 - ``scripts``: the scripts of a world, and when they run.

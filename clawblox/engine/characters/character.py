@@ -14,7 +14,7 @@ from clawblox.engine.values.enums import EnumItem, enum_item
 from clawblox.engine.values.singles import singles
 from clawblox.luau import Vector, make_vector
 
-__all__ = ["Character", "find_root", "state_item"]
+__all__ = ["Character", "find_root", "state_item", "state_name"]
 
 ROOT_NAME: Final = "HumanoidRootPart"
 AIRBORNE: Final = ("Jumping", "Freefall")
@@ -39,6 +39,12 @@ def find_root(humanoid: Instance) -> Instance | None:
     model = humanoid.parent
     root = None if model is None else model.find_child(ROOT_NAME)
     return root if root is not None and "BasePart" in root.spec.lineage else None
+
+
+def state_name(humanoid: Instance) -> str:
+    """Return the name of a Humanoid's state; ``None`` outside Workspace."""
+    character: Character | None = humanoid.extra
+    return "None" if character is None else character.state
 
 
 def state_item(name: str) -> EnumItem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clawblox.engine.characters.character import Character, find_root, state_item
+from clawblox.engine.characters.character import Character, find_root, state_item, state_name
 from clawblox.engine.characters.walker import Triple
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import wrong_argument
@@ -92,8 +92,7 @@ def cancel_move_to(humanoid: Instance) -> Any:
 
 def get_state(humanoid: Instance) -> Any:
     """``GetState()``; ``None`` outside Workspace."""
-    character: Character | None = humanoid.extra
-    return state_item("None" if character is None else character.state)
+    return state_item(state_name(humanoid))
 
 
 def change_state(humanoid: Instance, state: Any) -> Any:
