@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.scripted import play, say
+from tests.engine.playing import play, say
 
 
 def test_n8_ids_count_from_one_and_equality_is_identity(tmp_path):

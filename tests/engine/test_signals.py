@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.scripted import play, say
+from tests.engine.playing import play, say
 
 EVENT = """
 local event = workspace.ChildAdded

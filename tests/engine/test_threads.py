@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.scripted import play, printed, say
+from tests.engine.playing import play, printed, say
 
 
 def test_n2_wait_resumes_at_the_first_tick_at_or_after_its_time(tmp_path):

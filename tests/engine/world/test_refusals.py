@@ -12,7 +12,7 @@ from clawblox.engine.errors import SettingsError, SnapshotMismatch
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
-from tests.engine.scripted import play
+from tests.engine.playing import play
 
 MAIN = 'local part = Instance.new("Part", workspace) part.Anchored = true task.wait(9)'
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clawblox.luau import run_deep
-from tests.engine.scripted import play
+from tests.engine.playing import play
 from tests.engine.torture import Plan, agent_id
 
 ROCKY = agent_id("Rocky")

@@ -9,7 +9,7 @@ from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import InputError
-from tests.engine.scripted import play, printed, say
+from tests.engine.playing import play, printed, say
 from tests.engine.torture import Plan, agent_id
 
 
