@@ -175,22 +175,6 @@ class EngineWorld:
                 self._console.error(f"[Lua Error] {failure}")
         services.data_stores.close()
 
-    def close(self) -> None:
-        """End the world in order; nothing else may be called afterwards.
-
-        Scripts are told as ``BindToClose`` has arranged, unless the world has halted, and data
-        stores carry out what they were asked.
-        """
-        run_deep(self._close)
-
-    def _close(self) -> None:
-        services = self._parts.services
-        if self.halted_error is None:
-            with self._parts.vm.entered():
-                for failure in services.game.close():
-                    self._console.error(f"[Lua Error] {failure}")
-        services.data_stores.close()
-
     def _run(self, function: Callable[[], Result]) -> Result:
         return run_deep(lambda: self._enter(function))
 
