@@ -112,6 +112,7 @@ class Assembly:
             solver_iterations=settings.solver_iterations,
             logical_restore=logical_restore,
         )
+        self.parts.space.characters_push = settings.player_object_physics
         groups.changed = self.parts.update_groups
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
