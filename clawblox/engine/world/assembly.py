@@ -112,6 +112,7 @@ class Assembly:
             logical_restore=logical_restore,
         )
         groups.changed = self.parts.update_groups
+        self.parts.space.characters_push = settings.player_object_physics
         self.characters = Characters(self.model, self.parts)
         self.systems: dict[str, System] = {
             "parts": self.parts,

@@ -11,6 +11,7 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.task_library import make_task_globals
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
@@ -62,7 +63,7 @@ class SmallWorld:
         self.model = DataModel(host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(host, self.model)
         self.vm.globals.update(libraries)
-        self.parts = Parts(self.model)
+        self.parts = Parts(self.model, CollisionGroups())
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
         self.systems = {
