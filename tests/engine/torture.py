@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -110,6 +112,10 @@ class Run:
         gone = self.world.removed()
         self.names = [name for name in self.names if agent_id(name) not in gone]
 
+    def close(self) -> None:
+        """End the world; a test must do that if it has a data store."""
+        self.world.close()
+
     def _do(self, verb: str, name: str, more: list[Any]) -> None:
         ident = agent_id(name)
         if verb == "join":
@@ -162,20 +168,36 @@ def torture(
 
 
 def _torture(directory: Path, plan: Plan, ticks: int, saves: list[int], datastore: Backend) -> Run:
-    untouched = Run(read_settings(directory), plan, datastore).start()
+    with tempfile.TemporaryDirectory() as copies:
+        return _compare(directory, plan, ticks, saves, datastore, Path(copies))
+
+
+def _compare(
+    directory: Path, plan: Plan, ticks: int, saves: list[int], datastore: Backend, copies: Path
+) -> Run:
+    def copy(name: str) -> Path:
+        """Return a copy of the directory, with the rows that data stores have now."""
+        if datastore is Backend.NONE:
+            return directory
+        return Path(shutil.copytree(directory, copies / name))
+
+    untouched = Run(read_settings(copy("untouched")), plan, datastore).start()
+    started = copy("started")
     run = Run(read_settings(directory), plan, datastore).start()
     states: list[dict[str, Any]] = []
     digests = [digest(run.record())]
     for tick in range(ticks):
         if tick in saves and run.world.halted_error is None:
             states.append({"tick": tick, "state": run.world.snapshot(), "names": run.names[:]})
-            states[-1]["lines"] = len(run.lines)
+            states[-1] |= {"lines": len(run.lines), "directory": str(copy(f"tick-{tick}"))}
         run.step()
         untouched.step()
         digests.append(digest(run.record()))
     assert untouched.record() == run.record(), "saving has changed what happened after"
+    run.close()
+    untouched.close()
     job = {
-        "directory": str(directory),
+        "directory": str(started),
         "datastore": str(datastore),
         "plan": plan.steps,
         "states": states,
@@ -215,6 +237,7 @@ def _explain(job: dict[str, Any], state: dict[str, Any], at: int) -> None:
     for _ in range(state["tick"] + at):
         run.step()
     expected = json.loads(json.dumps(run.record()))
+    run.close()
     found = [line for _, line in zip(range(20), differences(expected, restored), strict=False)]
     raise AssertionError(
         f"saved at tick {state['tick']}, the restored world differs {at} ticks on:\n"
@@ -245,7 +268,7 @@ def _continue(job: dict[str, Any]) -> list[Any]:
     """Return the digests of each restored world, or one of its records."""
     answers: list[Any] = []
     for state in job["states"]:
-        settings = read_settings(Path(job["directory"]))
+        settings = read_settings(Path(state["directory"]))
         run = Run(settings, Plan(job["plan"]), Backend(job["datastore"]))
         run.restore(state["state"], state["names"])
         run.lines[:] = job["lines"][: state["lines"]]
@@ -255,6 +278,7 @@ def _continue(job: dict[str, Any]) -> list[Any]:
             run.step()
             digests.append(digest(run.record()))
         answers.append(run.record() if "dump" in job else digests)
+        run.close()
     return answers
 
 

@@ -16,7 +16,7 @@ from rapier3d import (
     QueryFilterFlags,
 )
 
-from clawblox.engine.physics.bodies import Bodies, Body, interaction
+from clawblox.engine.physics.bodies import DYNAMIC, Bodies, Body, interaction
 from clawblox.engine.physics.numbers import DT, Triple, checked
 from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, capsule
 
@@ -86,7 +86,7 @@ class Walking:
             what,
             met.append,
         )
-        if met and self.pushes:
+        if self.pushes and any(map(self._is_dynamic, met)):
             self._controller.solve_character_collision_impulses(
                 DT,
                 world.rigid_bodies,
@@ -125,6 +125,12 @@ class Walking:
                 if abs(x - at[0]) < beside and abs(z - at[2]) < beside and abs(y - at[1]) < above:
                     return True
         return False
+
+    def _is_dynamic(self, collision: CharacterCollision) -> bool:
+        bodies = self._bodies
+        body = bodies.by_number[bodies.numbers[collision.handle.index]]
+        root = bodies.by_number[body.fixed_to] if body.fixed_to else body
+        return root.traits.motion is DYNAMIC
 
     def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
         return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])
