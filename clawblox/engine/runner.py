@@ -17,7 +17,7 @@ from clawblox.engine.errors import SettingsError
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.settings import read_settings as read_world
 from clawblox.engine.simulation import EngineSimulation
-from clawblox.engine.watch import Watch, begin_anew, keep_from_children
+from clawblox.engine.watch import NextStart, Watch, keep_from_children, plan_next_start
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import Settings, StopSignals, read_settings, serve_with
@@ -98,12 +98,16 @@ def _serve(
         settings = attrs.evolve(settings, resume_path=world.directory / settings.resume_path)
     watch = Watch(world, partial(_hash_now, flags), _announce) if flags.watch else None
     keep_from_children(settings.resume_path)
+    following: NextStart | None = None
     try:
         served = serve_with(settings, simulation, signals, watch.wait if watch else None)
+        if watch is not None and watch.changed and not signals.has_received:
+            following = plan_next_start(served, watch, environment, _announce)
     finally:
-        simulation.close()
-    if watch is not None and watch.changed:
-        begin_anew(served, watch, environment, _announce)
+        if following is None or not following.keeps_state:
+            simulation.close()
+    if following is not None:
+        following.begin()
 
 
 def _hash_now(flags: argparse.Namespace) -> str:

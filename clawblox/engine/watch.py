@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
 import anyio
+import attrs
 from anyio import to_thread
 
 from clawblox.engine.settings import CONFIG_NAME, SCRIPT_SUFFIXES, EngineSettings
@@ -29,7 +30,7 @@ from clawblox.server import HostedWorld
 from clawblox.server.payload import encode_large_json
 from clawblox.server.snapshot_document import make_snapshot
 
-__all__ = ["Watch", "begin_anew", "keep_from_children", "strip_flags"]
+__all__ = ["NextStart", "Watch", "keep_from_children", "plan_next_start", "strip_flags"]
 
 INTERVAL_S: Final = 0.5
 _ONCE: Final = ("--resume", "--reseed")
@@ -122,13 +123,32 @@ def _stat(path: Path) -> os.stat_result | None:
         return None
 
 
-def begin_anew(
+@attrs.frozen
+class NextStart:
+    """A start of the program in place of this one.
+
+    Attributes:
+        command: Its command.
+        environment: Its environment.
+        keeps_state: Whether the world goes on where it is.
+    """
+
+    command: list[str]
+    environment: dict[str, str] = attrs.field(repr=False)
+    keeps_state: bool
+
+    def begin(self) -> NoReturn:
+        """Replace this process."""
+        os.execve(sys.executable, self.command, self.environment)  # noqa: S606 - what started us
+
+
+def plan_next_start(
     world: HostedWorld,
     watch: Watch,
     environment: Mapping[str, str],
     announce: Callable[[str], None],
-) -> NoReturn:
-    """Replace this process by a new start of the world, with its state where that is possible.
+) -> NextStart:
+    """Return the next start of a world, with its state where that is possible.
 
     Args:
         world: The world, which is served no more.
@@ -145,7 +165,7 @@ def begin_anew(
     else:
         announce(f"[Watch] {changed} changed: the world begins anew, {reason}")
     inherited = {key: value for key, value in environment.items() if key not in _ONCE_ENV}
-    os.execve(sys.executable, command, inherited)  # noqa: S606 - the command that started us
+    return NextStart(command, inherited, keeps_state=reason is None)
 
 
 def _reason_to_begin_fresh(world: HostedWorld, content_hash: str) -> str | None:
