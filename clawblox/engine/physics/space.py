@@ -160,8 +160,10 @@ class Space:
         at = checked("A position", position)
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         traits = Traits(motion, shape, solid, group, mask, density, friction, restitution)
-        self._sort_by_motion(self._bodies.add(number, traits, at, turn))
+        self._bodies.add(number, traits, at, turn)
         self._fresh[number] = None
+        if motion is DYNAMIC:
+            self._awake[number] = None
         self._unseen = True
 
     def fix(
@@ -211,13 +213,6 @@ class Space:
         pose = Isometry3(checked("A position", position), to_quaternion(rotation))
         self._bodies.by_number[number].collider.position_wrt_parent = pose
         self._unseen = True
-
-    def _sort_by_motion(self, body: Body) -> None:
-        number, motion = body.number, body.traits.motion
-        self._bodies.dynamic.pop(number, None)
-        if motion is DYNAMIC:
-            self._bodies.dynamic[number] = body
-            self._awake[number] = None
 
     def remove(self, number: int) -> None:
         """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
@@ -287,10 +282,12 @@ class Space:
             number: The body.
             point: A point in the world that moves with the body.
         """
-        target = self._targets.get(number)
+        body = self._bodies.by_number[number]
+        root = body.fixed_to or number
+        target = self._targets.get(root)
         if target is None:
             return (0.0, 0.0, 0.0)
-        at, turn = self._before.get(number) or self._rapier_pose(self._bodies.by_number[number])
+        at, turn = self._before.get(root) or self._rapier_pose(body)
         return shift(point, at, turn, *target)
 
     @property
@@ -309,10 +306,13 @@ class Space:
         body.traits.motion = motion
         body.rigid.body_type = rapier_type(motion, moved=True)
         body.collider.shape = body_shape(body.traits)
-        self._sort_by_motion(body)
+        if motion is CHARACTER:
+            body.rigid.position = Isometry3(body.rigid.translation)
+        self._bodies.sort(body)
         self._unseen = True
         if motion is DYNAMIC:
-            body.rigid.wake_up()
+            self._awake[number] = None
+        body.rigid.wake_up()
 
     def _land(self, number: int) -> None:
         """Let an anchored body be where it is to be."""

@@ -10,15 +10,16 @@ from rapier3d import (
     CharacterCollision,
     Collider,
     ColliderHandle,
+    EffectiveCharacterMovement,
     Isometry3,
     KinematicCharacterController,
     QueryFilter,
     QueryFilterFlags,
 )
 
-from clawblox.engine.physics.bodies import Bodies, Body, interaction
+from clawblox.engine.physics.bodies import DYNAMIC, Bodies, Body, interaction
 from clawblox.engine.physics.numbers import DT, Triple, checked
-from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
+from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, capsule
 
 OFFSET = 0.05
 """The gap a character keeps to what it stands on, in studs."""
@@ -29,10 +30,14 @@ meets the edge of a step as a slope that is too steep."""
 CLIMB_ANGLE = math.radians(45.0)
 SLIDE_ANGLE = math.radians(30.0)
 SNAP = 0.2
+LIFT = 1e-3
+"""So far up a character that cannot move is tried again, in studs: within the gap to its floor, the
+controller may take the floor for a wall."""
 MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 """With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
-_NEAR = 8.0
+_BESIDE = 2.0 * CAPSULE_RADIUS + 0.5
+_ABOVE = 2.0 * (CAPSULE_HALF_HEIGHT + CAPSULE_RADIUS) + STEP_HEIGHT + 0.5
 """Characters further apart than this plus their wish cannot meet in a step."""
 
 
@@ -72,20 +77,14 @@ class Walking:
         body = self._bodies.characters[number]
         at = body.rigid.translation
         pose = Isometry3(at)
-        met: list[CharacterCollision] = []
         what = self._filter(body, at.to_tuple(), wish)
-        moved = self._controller.move_shape(
-            DT,
-            world.rigid_bodies,
-            world.colliders,
-            world.query_pipeline,
-            capsule(),
-            pose,
-            wish,
-            what,
-            met.append,
-        )
-        if met and self.pushes:
+        moved, met = self._try(pose, wish, what)
+        if (wish[0] or wish[2]) and not (moved.translation.x or moved.translation.z):
+            lifted = (wish[0], max(wish[1], 0.0) + LIFT, wish[2])
+            freed, met_then = self._try(pose, lifted, what)
+            if freed.translation.x or freed.translation.z:
+                moved, met = freed, met_then
+        if self.pushes and any(map(self._is_dynamic, met)):
             self._controller.solve_character_collision_impulses(
                 DT,
                 world.rigid_bodies,
@@ -101,6 +100,25 @@ class Walking:
         body.rigid.set_next_kinematic_translation((at.x + x, at.y + y, at.z + z))
         return Movement(x, y, z, moved.grounded)
 
+    def _try(
+        self, pose: Isometry3, wish: Triple, what: QueryFilter
+    ) -> tuple[EffectiveCharacterMovement, list[CharacterCollision]]:
+        """Return how far a capsule gets, and what it meets."""
+        world = self._bodies.world
+        met: list[CharacterCollision] = []
+        moved = self._controller.move_shape(
+            DT,
+            world.rigid_bodies,
+            world.colliders,
+            world.query_pipeline,
+            capsule(),
+            pose,
+            wish,
+            what,
+            met.append,
+        )
+        return moved, met
+
     def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
         """Return a filter for solid bodies of groups that the character collides with."""
         predicate = self._is_no_character if self._is_near_another(body, at, wish) else None
@@ -113,13 +131,23 @@ class Walking:
 
     def _is_near_another(self, body: Body, at: Triple, wish: Triple) -> bool:
         """Return whether the costly test of single bodies is needed."""
-        reach = _NEAR + abs(wish[0]) + abs(wish[1]) + abs(wish[2])
-        for other in self._bodies.characters.values():
+        bodies = self._bodies
+        if any(each.fixed_to in bodies.characters for each in bodies.fixed.values()):
+            return True
+        far = abs(wish[0]) + abs(wish[1]) + abs(wish[2])
+        beside, above = _BESIDE + far, _ABOVE + far
+        for other in bodies.characters.values():
             if other is not body:
                 x, y, z = other.rigid.translation.to_tuple()
-                if max(abs(x - at[0]), abs(y - at[1]), abs(z - at[2])) < reach:
+                if abs(x - at[0]) < beside and abs(z - at[2]) < beside and abs(y - at[1]) < above:
                     return True
         return False
+
+    def _is_dynamic(self, collision: CharacterCollision) -> bool:
+        bodies = self._bodies
+        body = bodies.by_number[bodies.numbers[collision.handle.index]]
+        root = bodies.by_number[body.fixed_to] if body.fixed_to else body
+        return root.traits.motion is DYNAMIC
 
     def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
         return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])

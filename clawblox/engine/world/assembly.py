@@ -114,6 +114,7 @@ class Assembly:
         )
         self.parts.space.characters_push = settings.player_object_physics
         groups.changed = self.parts.update_groups
+        self.parts.space.characters_push = settings.player_object_physics
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
         self.systems: dict[str, System] = {
