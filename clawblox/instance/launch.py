@@ -36,6 +36,7 @@ __all__ = [
     "Launch",
     "Past",
     "find_variables",
+    "has_engine",
     "new_run_id",
     "plan_attach",
     "plan_launch",
@@ -418,7 +419,7 @@ def require_command(config: WorldConfig) -> None:
             hint='add [run] command = ["…"], or set [runtime] mode = "clawblox" for a world of '
             "Luau scripts",
         )
-    if config.is_engine_world and not _has_engine():
+    if config.is_engine_world and not has_engine():
         raise ConfigError(
             "the built-in engine is not installed, and the world has no [run] command",
             path=config.dir / CONFIG_NAME,
@@ -428,7 +429,8 @@ def require_command(config: WorldConfig) -> None:
 
 
 @functools.cache
-def _has_engine() -> bool:
+def has_engine() -> bool:
+    """Return whether the packages of the built-in engine are installed. Blocks."""
     return all(map(find_spec, ENGINE_PACKAGES))
 
 

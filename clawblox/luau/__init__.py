@@ -23,6 +23,7 @@ from clawblox.luau.core.values import (
     Vector,
 )
 from clawblox.luau.core.vectors import make_vector
+from clawblox.luau.runtime.failed_call import fail_call
 from clawblox.luau.runtime.host import Host, HostObject, HostType, suspend
 from clawblox.luau.runtime.host_value import HostValue
 from clawblox.luau.runtime.raw import suspend_raw
@@ -49,6 +50,7 @@ __all__ = [
     "Userdata",
     "Vector",
     "VectorType",
+    "fail_call",
     "make_vector",
     "run_deep",
     "suspend",

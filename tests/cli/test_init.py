@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import clawblox.cli
+from clawblox.luau import VM
 from tests.cli.conftest import Command, Start, only_run
 from tests.support import ask, free_port
 
@@ -116,3 +118,27 @@ def test_an_empty_directory_is_filled_and_a_full_one_is_left_alone(
 def test_the_suggested_command_works_for_every_directory_name(call: Start, tmp_path: Path) -> None:
     written = call("init", "--", "-x y", cwd=tmp_path)
     assert written.out.endswith("\nRun it: clawblox run -- '-x y'\n")
+
+
+def test_an_engine_world_has_the_files_that_its_world_toml_names(
+    call: Start, tmp_path: Path
+) -> None:
+    written = call("init", "--engine", 'worlds/"isle"', cwd=tmp_path)
+    world = tmp_path / "worlds" / '"isle"'
+    config = tomllib.loads((world / "world.toml").read_text())
+    assert config["name"] == '"isle"'
+    assert config["renderer"]["name"] == "Coin Island"
+    named = [config["scripts"]["main"], config["scripts"]["skill"]]
+    named.append(f"renderer/{config['renderer']['entry']}")
+    files = {str(path.relative_to(world)) for path in world.rglob("*") if path.is_file()}
+    assert files == {"world.toml", ".gitignore", *named}
+    assert (world / "assets").is_dir()
+    ignored = (world / ".gitignore").read_text().split()
+    assert ignored == [".clawblox/", ".clawblox.log"]
+    assert written.out.count("Wrote ") == len(files)
+    assert written.out.endswith("\nRun it: clawblox run 'worlds/\"isle\"'\n")
+
+
+def test_the_script_of_an_engine_world_compiles() -> None:
+    starter = Path(clawblox.cli.__file__).with_name("starter") / "engine"
+    VM().load((starter / "main.lua").read_text(), "main")

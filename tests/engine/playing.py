@@ -1,13 +1,42 @@
-"""Runs a script as a world, for tests of one thing each."""
+"""Runs a script as a world, for tests of one thing each, and the worlds of ``worlds``."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from clawblox.engine.settings import EngineSettings
 from clawblox.luau import run_deep
 from tests.engine.torture import Plan, Run
+
+HOME = Path(__file__).parent / "worlds"
+WORLDS = sorted(path.parent.name for path in HOME.glob("*/world.toml"))
+"""The worlds that check the engine."""
+
+
+def copy_world(name: str, directory: Path) -> Path:
+    """Return a copy of a world of the tests, with the module that it reports with."""
+    copy = directory / name
+    shutil.copytree(HOME / name, copy)
+    scripts = copy / "scripts" / "ServerScriptService"
+    scripts.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HOME / "Check.module.lua", scripts)
+    return copy
+
+
+def read_plan(directory: Path) -> Plan:
+    """Return what the agents of a world do, from its ``play.json``."""
+    path = directory / "play.json"
+    return Plan(json.loads(path.read_text()) if path.is_file() else [])
+
+
+def report(run: Run) -> dict[str, Any]:
+    """Return the attributes with which a world reports."""
+    folder = run.world._parts.model.workspace.find_child("Report")
+    assert folder is not None, "\n".join(run.lines)
+    return folder.attributes
 
 
 def play(

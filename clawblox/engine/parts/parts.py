@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from clawblox.engine.errors import WorldHalted
@@ -15,7 +14,7 @@ from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, MOTION, POSE, Groups, Marks
 from clawblox.engine.parts.touches import Touches
-from clawblox.engine.physics import Space, restore_space, space_document
+from clawblox.engine.physics import LIBRARY, Space, restore_space, space_document
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 
@@ -35,10 +34,11 @@ class Parts:
         groups: The collision groups; call `update_groups` after a change of them.
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
         logical_restore: Whether a restore builds the bodies anew from poses, velocities and
-            shapes. It does not go on exactly.
+            shapes where it cannot take over their exact state. It does not go on exactly then.
 
     Attributes:
         space: The bodies, by the numbers of the parts.
+        is_rebuilt: Whether a restore had to build the bodies anew.
         written: For each character what scripts wrote, as `POSE` and `VELOCITY`.
     """
 
@@ -52,6 +52,7 @@ class Parts:
     ) -> None:
         self.space = Space(solver_iterations=solver_iterations)
         self._model = model
+        self.is_rebuilt = False
         self._logical_restore = logical_restore
         self._marks = Marks(self.space, groups, lambda: model.workspace)
         self._members = self._marks.members
@@ -183,10 +184,6 @@ class Parts:
 
     # snapshots
 
-    def held(self) -> Iterable[Instance]:
-        """Return instances that it refers to by number: none outside the tree."""
-        return ()
-
     def document(self, slots: Slots) -> Any:
         """Return what a snapshot holds of it."""
         return {
@@ -202,7 +199,9 @@ class Parts:
             ValueError: Another version of the physics library wrote it, and `logical_restore` is
                 not set; or it is damaged.
         """
-        restore_space(self.space, document["space"], logical=self._logical_restore)
+        space = document["space"]
+        self.is_rebuilt = self._logical_restore and space["library"] != LIBRARY
+        restore_space(self.space, space, logical=self.is_rebuilt)
         for instance in self._model.workspace.descendants():
             self._move(instance)
         self._marks.restore(document["marks"])

@@ -26,9 +26,8 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import read_text, to_text, write_text
 from clawblox.engine.slots import Slots
-from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault
+from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
 from clawblox.luau.core.values import is_function
-from clawblox.luau.runtime.failed_call import fail_call
 
 __all__ = ["DataStores", "add_data_stores"]
 

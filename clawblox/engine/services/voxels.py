@@ -138,6 +138,7 @@ class Voxels:
         kept = [key for key in self.chunks() if any(self._chunks[key].occupancy)]
         return {
             "materials": list(materials),
+            "changed": [list(key) for key in self.changed],
             "chunks": [
                 [
                     *key,
@@ -162,7 +163,7 @@ class Voxels:
         table = bytes([*numbers, *[AIR] * (256 - len(numbers))])
         for x, y, z, materials, occupancy in document["chunks"]:
             self._chunks[x, y, z] = _Chunk(_unpack(materials).translate(table), _unpack(occupancy))
-            self.changed[x, y, z] = None
+        self.changed = dict.fromkeys((x, y, z) for x, y, z in document["changed"])
 
 
 def _place(cell: Cell) -> tuple[Cell, int]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from clawblox.engine.animations import Animations
 from clawblox.engine.characters.crowd import Characters
 from clawblox.engine.characters.humanoid import add_humanoid
 from clawblox.engine.characters.spawning import add_spawning, spawn_character
@@ -111,12 +112,15 @@ class Assembly:
             solver_iterations=settings.solver_iterations,
             logical_restore=logical_restore,
         )
+        self.parts.space.characters_push = settings.player_object_physics
         groups.changed = self.parts.update_groups
         self.parts.space.characters_push = settings.player_object_physics
         self.characters = Characters(self.model, self.parts)
+        self.animations = Animations(self.model)
         self.systems: dict[str, System] = {
             "parts": self.parts,
             "characters": self.characters,
+            "animations": self.animations,
             "services": self.services,
             "scripts": self.scripts,
         }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from clawblox.engine.animations import Animations
 from clawblox.engine.errors import to_text
 from clawblox.engine.gui.gui_json import billboard_json, color_json, gui_json
 from clawblox.engine.instances.attributes import attribute_json, attributes_json
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.rounding import hundredths_of_vector, shortest
 from clawblox.engine.world.observation import (
+    find_humanoid,
     find_root,
     health_of,
     is_identity,
@@ -28,8 +30,8 @@ _TOLERANCE: Final = 0.001  # within which a rotation is left out
 Json = Any
 
 
-def spectate_player(player: Instance, agent_id: str) -> dict[str, Json]:
-    """Return what a spectator sees of a player, without animations."""
+def spectate_player(player: Instance, agent_id: str, animations: Animations) -> dict[str, Json]:
+    """Return what a spectator sees of a player."""
     root = find_root(player)
     seen: dict[str, Json] = {
         "id": agent_id,
@@ -39,12 +41,18 @@ def spectate_player(player: Instance, agent_id: str) -> dict[str, Json]:
     if root is not None:
         seen["root_part_id"] = root.number
     seen["health"] = health_of(player)
+    humanoid = find_humanoid(player)
+    if humanoid is not None and humanoid.extra is not None:
+        seen["humanoid_state"] = humanoid.extra.state
     attributes = {**attributes_json(player.attributes), **view_attributes(player)}
     seen["attributes"] = dict(sorted(attributes.items()))
     player_gui = player.read("PlayerGui")
     gui = [] if player_gui is None else gui_json(player_gui)
     if gui:
         seen["gui"] = gui
+    tracks = [] if humanoid is None else animations.spectate(humanoid)
+    if tracks:
+        seen["active_animations"] = tracks
     return seen
 
 

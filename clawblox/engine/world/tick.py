@@ -18,6 +18,7 @@ def run_tick(world: Assembly) -> None:
     with scheduler.phase("Begin frame error"):
         services.players.begin_tick()
         world.scripts.begin_tick()
+        world.animations.advance()
         services.data_stores.deliver()
         services.debris.collect()
         scheduler.resume_due()

@@ -9,6 +9,7 @@ Nothing here knows source code, generated code or libraries.
 - `values`: nil, tables, userdata, vectors and buffers as Python objects
 - `border`: the length of a table
 - `numbers`: arithmetic, and numbers as text
+- `vectors`: arithmetic of vectors
 - `operators`: what generated code calls for operands its fast paths do not handle
 - `iteration`: what loops go through
 - `random`: the random stream of a VM

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -223,20 +223,6 @@ class Host:
                 f"{cls.type_name}: a type of values with this name is registered already"
             )
         return cls
-
-    def make_value(self, name: str, contents: Iterable[Any]) -> HostValue:
-        """Return a value of a registered type with these contents.
-
-        Raises:
-            HostError: No type has this name.
-            TypeError, ValueError: The type refuses the contents.
-        """
-        cls = self.value_types.get(name)
-        if cls is None:
-            raise HostError(f"the host has no type of values {name!r}")
-        made = cls.empty()
-        made.fill(*contents)
-        return made
 
     def type(self, host_type: HostType) -> HostType:
         """Register a type of objects, with its methods and operators; return it.

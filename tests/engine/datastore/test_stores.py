@@ -14,6 +14,7 @@ from clawblox.engine.datastore.postgres import PostgresStore
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import Read, ReadSorted, Request, Store, StoreError, Write
 from tests.engine.datastore.postgres_server import PostgresServer, postgres_server
+from tests.engine.services.bench import Bench
 
 GAME = "8f0b1a3c-0000-4000-8000-000000000001"
 
@@ -86,6 +87,28 @@ def test_n13_sorted_by_number_ties_by_key_without_a_number_last(
             json.loads(value, parse_float=float, parse_int=float) == rows[key]
             for key, value in answer
         )
+
+
+def test_scripts_see_the_same_values_in_the_same_order(store: Store) -> None:
+    world = Bench(store).begin()
+    world.run(
+        """
+        local d = DataStoreService:GetDataStore('seen')
+        local s = '\\u{2603}'
+        d:SetAsync('k', {zebra = 1, b = {true, 'x'}, aa = {}, c = -2.5, big = 1e300, s = s})
+        local line = {}
+        for key, value in d:GetAsync('k') do table.insert(line, `{key}={typeof(value)}`) end
+        print(table.concat(line, ' '))
+        local value = d:GetAsync('k')
+        print(value.b[1], value.b[2], #value.aa, value.c, value.big, value.s)
+        """
+    )
+    world.tick(4)
+    assert world.printed() == [
+        "aa=table b=table big=number c=number s=string zebra=number",
+        "true\tx\t0\t-2.5\t1e+300\t\xe2\x98\x83",
+    ]
+    world.close()
 
 
 def test_a_refused_request_does_not_undo_the_others(store: Store) -> None:

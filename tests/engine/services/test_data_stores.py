@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from clawblox.engine.datastore import worker as worker_module
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import Answer, Read, Request, Store, StoreError
 from clawblox.engine.errors import WorldHalted
@@ -193,6 +195,33 @@ def test_n13_a_lost_database_is_an_error_of_the_script_and_a_line_in_the_log(
     store.reason = None
     world.tick(2)
     assert world.printed() == ["true\tnil"] * 2
+    world.close()
+
+
+def test_a_tick_waits_for_a_stuck_database_once_and_requests_fail_until_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "MAX_WAIT_S", 0.01)
+    free = threading.Event()
+
+    class Stuck:
+        def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
+            free.wait()
+            return ["1"] * len(requests)
+
+        def close(self) -> None:
+            return
+
+    world = Bench(Stuck()).begin()
+    script(world, "while true do print(pcall(d.GetAsync, d, 'k')) end")
+    world.tick(4)
+    reasons = ["no answer within 0.01 s", *["the database has not answered an earlier request"] * 2]
+    for line, reason in zip(world.printed(), reasons, strict=True):
+        assert line.startswith(f"false\tDatabase error in GetAsync: {reason}")
+    free.set()
+    world.worker.close()  # by now the first request is answered, too late
+    world.tick(2)
+    assert world.printed()[-1] == "true\t1"
     world.close()
 
 

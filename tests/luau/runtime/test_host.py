@@ -8,7 +8,6 @@ import pytest
 
 from clawblox.luau.core.errors import HostError, LuaError
 from clawblox.luau.runtime.host import Host, HostObject, HostType, suspend, to_luau
-from clawblox.luau.runtime.host_value import HostValue
 from clawblox.luau.vm import VM
 from tests.luau.support import round_trip
 
@@ -216,27 +215,3 @@ def test_a_script_with_objects_continues_in_restored_vms() -> None:
     plain = finish(every_time=False)
     assert len(plain) == 8
     assert finish(every_time=True) == plain
-
-
-def test_a_host_makes_values_of_its_types() -> None:
-    host = Host()
-
-    @host.value_type
-    class Pair(HostValue):
-        __slots__ = ("both",)
-        type_name = "Pair"
-
-        def contents(self) -> tuple[Any, ...]:
-            return self.both
-
-        def fill(self, *values: Any) -> None:
-            a, b = values
-            self.both = a, b
-
-    made = host.make_value("Pair", [1.0, "x"])
-    assert isinstance(made, Pair)
-    assert made.contents() == (1.0, "x")
-    with pytest.raises(ValueError, match="not enough"):
-        host.make_value("Pair", [1.0])
-    with pytest.raises(HostError, match="no type of values 'Triple'"):
-        host.make_value("Triple", [])

@@ -6,7 +6,6 @@ local RunService = game:GetService("RunService")
 local AgentInputService = game:GetService("AgentInputService")
 
 local START = Vector3.new(0, 3, 26)
-local STEPS = 5
 local COIN_BACK_AFTER = 8 -- seconds
 local BEACON_REWARD = 10
 local LOST_BELOW = -15
@@ -19,11 +18,11 @@ local function part(name, size, position, color, material)
 	return new
 end
 
--- The island -------------------------------------------------------------------------------------
+-- The island. Agents do not see parts tagged Static in observations; API.md describes them.
 
-local function scenery(name, size, position, color, material)
-	local new = part(name, size, position, color, material)
-	new:AddTag("Static") -- agents do not see it in observations; API.md describes it
+local function scenery(...)
+	local new = part(...)
+	new:AddTag("Static")
 	return new
 end
 
@@ -31,44 +30,32 @@ scenery("Ground", Vector3.new(64, 2, 64), Vector3.new(0, -1, 0), Color3.fromRGB(
 scenery("Rock", Vector3.new(58, 5, 58), Vector3.new(0, -4.5, 0), Color3.fromRGB(128, 112, 98), Enum.Material.Slate)
 scenery("Tower", Vector3.new(8, 18, 8), Vector3.new(0, 9, 0), Color3.fromRGB(186, 108, 84), Enum.Material.Brick)
 for i = 1, 6 do
-	local angle = i * 1.05 + 0.3
-	local at = Vector3.new(math.cos(angle) * 27, 0, math.sin(angle) * 27)
-	local trunk = scenery("Trunk", Vector3.new(1.4, 6, 1.4), at + Vector3.new(0, 3, 0), Color3.fromRGB(120, 84, 56), Enum.Material.Wood)
+	local at = Vector3.new(math.cos(i * math.pi / 3) * 28, 3, math.sin(i * math.pi / 3) * 28)
+	local trunk = scenery("Trunk", Vector3.new(1.4, 6, 1.4), at, Color3.fromRGB(120, 84, 56), Enum.Material.Wood)
 	trunk.Shape = Enum.PartType.Cylinder
-	local crown = scenery("Crown", Vector3.new(6, 6, 6), at + Vector3.new(0, 7.5, 0), Color3.fromRGB(70, 140, 74), Enum.Material.Grass)
+	local crown = scenery("Crown", Vector3.new(6, 6, 6), at + Vector3.new(0, 4.5, 0), Color3.fromRGB(70, 140, 74), Enum.Material.Grass)
 	crown.Shape, crown.CanCollide = Enum.PartType.Ball, false
 end
 
 local beacon = part("Beacon", Vector3.new(3, 3, 3), Vector3.new(0, 20.5, 0), Color3.fromRGB(255, 170, 60), Enum.Material.Neon)
 beacon.Shape, beacon.CanCollide = Enum.PartType.Ball, false
 local sign = Instance.new("BillboardGui")
-sign.StudsOffset = Vector3.new(0, 4, 0)
-sign.Parent = beacon
+sign.StudsOffset, sign.Parent = Vector3.new(0, 4, 0), beacon
 local signText = Instance.new("TextLabel")
 signText.Text, signText.TextSize = "Touch me: 10 coins", 20
-signText.TextColor3 = Color3.fromRGB(255, 236, 170)
-signText.Parent = sign
+signText.TextColor3, signText.Parent = Color3.fromRGB(255, 236, 170), sign
 
-local steps = {}
-for i = 1, STEPS do
-	steps[i] = part("Step" .. i, Vector3.new(8, 1, 8), Vector3.new(0, 3.2 * i, 12), Color3.fromHSV(0.5 + i * 0.07, 0.55, 0.95), Enum.Material.SmoothPlastic)
-end
-
--- The score --------------------------------------------------------------------------------------
+-- The score.
 
 local state = Instance.new("Folder")
-state.Name = "GameState"
+state.Name, state.Parent = "GameState", workspace
 state:SetAttribute("BestPlayer", "")
 state:SetAttribute("BestCoins", 0)
-state.Parent = workspace
 
 local function give(player, coins)
 	local total = math.max(0, (player:GetAttribute("Coins") or 0) + coins)
 	player:SetAttribute("Coins", total)
-	local screen = player.PlayerGui:FindFirstChild("Score")
-	if screen then
-		screen.Panel.Coins.Text = `Coins: {total}`
-	end
+	player.PlayerGui.Score.Panel.TextLabel.Text = `Coins: {total}`
 	if total > state:GetAttribute("BestCoins") then
 		state:SetAttribute("BestPlayer", player.Name)
 		state:SetAttribute("BestCoins", total)
@@ -77,19 +64,29 @@ local function give(player, coins)
 end
 
 local function goHome(player)
-	local root = player.Character and player.Character:FindFirstChild("HumanoidRootPart")
-	if root then
-		root.Position = START
-	end
+	player.Character.HumanoidRootPart.Position = START
 end
 
-local function addCoin(name, position, worth)
-	local coin = part(name, Vector3.new(2.4, 0.4, 2.4), position, Color3.fromRGB(255, 204, 64), Enum.Material.Neon)
+local function onTouch(thing, reward)
+	thing.Touched:Connect(function(other)
+		local player = Players:GetPlayerFromCharacter(other.Parent)
+		if player then
+			reward(player)
+		end
+	end)
+end
+
+onTouch(beacon, function(player)
+	give(player, BEACON_REWARD)
+	goHome(player)
+end)
+
+local function addCoin(name, worth)
+	local coin = part(name, Vector3.new(2.4, 0.4, 2.4), Vector3.zero, Color3.fromRGB(255, 204, 64), Enum.Material.Neon)
 	coin.Shape, coin.CanCollide = Enum.PartType.Cylinder, false
 	coin:SetAttribute("Worth", worth)
-	coin.Touched:Connect(function(other)
-		local player = Players:GetPlayerFromCharacter(other.Parent)
-		if player and coin.Transparency == 0 then
+	onTouch(coin, function(player)
+		if coin.Transparency == 0 then
 			coin.Transparency = 1
 			give(player, worth)
 			task.wait(COIN_BACK_AFTER)
@@ -99,46 +96,32 @@ local function addCoin(name, position, worth)
 	return coin
 end
 
-local coins, stepCoins = {}, {}
+local coins, steps, stepCoins = {}, {}, {}
 for i = 1, 10 do
-	local angle = i * math.pi / 5
-	coins[i] = addCoin("Coin" .. i, Vector3.new(math.cos(angle) * 21, 2, math.sin(angle) * 21), 1)
+	coins[i] = addCoin("Coin" .. i, 1)
 end
-for i, step in steps do
-	stepCoins[i] = addCoin("StepCoin" .. i, step.Position, 3)
+for i = 1, 5 do
+	local color = Color3.fromRGB(70 + 25 * i, 210 - 22 * i, 235)
+	steps[i] = part("Step" .. i, Vector3.new(8, 1, 8), Vector3.zero, color, Enum.Material.SmoothPlastic)
+	stepCoins[i] = addCoin("StepCoin" .. i, 3)
 end
 
-beacon.Touched:Connect(function(other)
-	local player = Players:GetPlayerFromCharacter(other.Parent)
-	if player then
-		give(player, BEACON_REWARD)
-		goHome(player)
-	end
-end)
-
--- Players ----------------------------------------------------------------------------------------
-
-local function label(class, name, text, y, parent)
-	local new = Instance.new(class)
-	new.Name, new.Text, new.TextSize = name, text, 18
-	new.Position, new.Size = UDim2.new(0, 10, 0, y), UDim2.new(1, -20, 0, 28)
-	new.TextColor3, new.Parent = Color3.new(1, 1, 1), parent
-	return new
-end
+-- Players: their score and a button on the screen, and what they do.
 
 Players.PlayerAdded:Connect(function(player)
-	local screen = Instance.new("ScreenGui")
-	screen.Name = "Score"
-	local panel = Instance.new("Frame")
-	panel.Name = "Panel"
+	local screen, panel = Instance.new("ScreenGui"), Instance.new("Frame")
+	screen.Name, panel.Name, panel.Parent = "Score", "Panel", screen
 	panel.Position, panel.Size = UDim2.new(0.5, -90, 0, 14), UDim2.new(0, 180, 0, 78)
-	panel.BackgroundTransparency = 0.3
-	panel.BackgroundColor3, panel.BorderSizePixel = Color3.fromRGB(20, 28, 44), 0
-	panel.Parent = screen
-	label("TextLabel", "Coins", "Coins: 0", 6, panel)
-	local home = label("TextButton", "Home", "Back to the start", 40, panel)
-	home.BackgroundColor3, home.BackgroundTransparency = Color3.fromRGB(255, 150, 60), 0
-	home.MouseButton1Click:Connect(function()
+	panel.BackgroundColor3, panel.BackgroundTransparency = Color3.fromRGB(20, 28, 44), 0.3
+	for i, class in { "TextLabel", "TextButton" } do
+		local line = Instance.new(class)
+		line.Name, line.Text, line.TextSize = class, "Back to the start", 18
+		line.Position, line.Size = UDim2.new(0, 10, 0, 34 * i - 28), UDim2.new(1, -20, 0, 28)
+		line.TextColor3, line.Parent = Color3.new(1, 1, 1), panel
+	end
+	panel.TextButton.BackgroundColor3 = Color3.fromRGB(200, 90, 30)
+	panel.TextButton.BackgroundTransparency = 0
+	panel.TextButton.MouseButton1Click:Connect(function()
 		goHome(player)
 	end)
 	screen.Parent = player.PlayerGui
@@ -147,35 +130,37 @@ Players.PlayerAdded:Connect(function(player)
 end)
 
 AgentInputService.InputReceived:Connect(function(player, kind, data)
-	local humanoid = player.Character and player.Character:FindFirstChild("Humanoid")
-	if kind == "MoveTo" and humanoid then
+	local humanoid = player.Character.Humanoid
+	if kind == "MoveTo" then
 		humanoid:MoveTo(Vector3.new(data.position[1], data.position[2], data.position[3]))
-	elseif kind == "Stop" and humanoid then
+	elseif kind == "Stop" then
 		humanoid:CancelMoveTo()
-	elseif kind == "Jump" and humanoid then
+	elseif kind == "Jump" then
 		humanoid.Jump = true
 	elseif kind == "Home" then
 		goHome(player)
 	end
 end)
 
--- What moves -------------------------------------------------------------------------------------
+-- What moves: steps and coins; and who falls into the sea comes back.
+
+local function onCircle(radius, angle, height)
+	return Vector3.new(math.cos(angle) * radius, height, math.sin(angle) * radius)
+end
 
 local seconds = 0
 RunService.Heartbeat:Connect(function(dt)
 	seconds += dt
-	for i, step in steps do
-		local angle = seconds * 0.15 + i * math.pi / 3
-		local height = 3.2 * i + 0.6 * math.sin(seconds + i)
-		step.Position = Vector3.new(math.cos(angle) * 12, height, math.sin(angle) * 12)
-		stepCoins[i].Position = step.Position + Vector3.new(0, 2.5, 0)
-	end
+	local spin = CFrame.Angles(0, seconds * 2, 0) * CFrame.Angles(math.pi / 2, 0, 0)
 	for i, coin in coins do
-		coin.CFrame = CFrame.new(coin.Position) * CFrame.Angles(0, seconds * 2 + i, 0) * CFrame.Angles(math.pi / 2, 0, 0)
+		coin.CFrame = CFrame.new(onCircle(21, i * math.pi / 5, 2)) * spin
+	end
+	for i, step in steps do
+		step.Position = onCircle(12, seconds * 0.15 + i * math.pi / 3, 3.2 * i + 0.6 * math.sin(seconds + i))
+		stepCoins[i].CFrame = CFrame.new(step.Position + Vector3.new(0, 2.5, 0)) * spin
 	end
 	for _, player in Players:GetPlayers() do
-		local root = player.Character and player.Character:FindFirstChild("HumanoidRootPart")
-		if root and root.Position.Y < LOST_BELOW then
+		if player.Character.HumanoidRootPart.Position.Y < LOST_BELOW then
 			give(player, -1)
 			goHome(player)
 		end
