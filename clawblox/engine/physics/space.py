@@ -60,6 +60,9 @@ class Space:
 
     Args:
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
+
+    Attributes:
+        changes: A number that grows when something other than a character has moved or changed.
     """
 
     def __init__(self, *, solver_iterations: int = 4) -> None:
@@ -74,6 +77,7 @@ class Space:
         self._before: dict[int, Pose] = {}
         self._unseen = False
         self._untold = False
+        self.changes = 0
         self.queries = Queries(self._bodies)
         self.overlaps = Overlaps(self._bodies, self.queries)
         self.forces = Forces(self._bodies)
@@ -105,6 +109,7 @@ class Space:
             "targets": [[number, *pose] for number, pose in self._targets.items()],
             "before": [[number, *pose] for number, pose in self._before.items()],
             "unseen": self._unseen,
+            "changes": self.changes,
             "untold": self._untold,
         }
 
@@ -125,6 +130,11 @@ class Space:
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
         self._unseen, self._untold = document["unseen"], document["untold"]
+        self.changes = document["changes"]
+
+    def _note_change(self) -> None:
+        self._unseen = True
+        self.changes += 1
 
     # bodies
 
@@ -168,7 +178,7 @@ class Space:
         self._fresh[number] = self._changed[number] = None
         if motion is DYNAMIC:
             self._awake[number] = None
-        self._unseen = True
+        self._note_change()
 
     def fix(
         self,
@@ -206,7 +216,7 @@ class Space:
         at, turn = checked("A position", position), to_quaternion(rotation)
         traits = Traits(FIXED, shape, solid, group, mask, density, friction, restitution)
         self._bodies.fix(number, to, traits, at, turn)
-        self._unseen = True
+        self._note_change()
 
     def move_fixed(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
         """Give a fixed body another place in the space of the body that it goes with.
@@ -216,10 +226,11 @@ class Space:
         """
         pose = Isometry3(checked("A position", position), to_quaternion(rotation))
         self._bodies.by_number[number].collider.position_wrt_parent = pose
-        self._unseen = True
+        self._note_change()
 
     def remove(self, number: int) -> None:
         """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
+        self._note_change()
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
             for kept in (
@@ -256,9 +267,10 @@ class Space:
         if motion is ANCHORED and number not in self._fresh:
             self._targets[number] = (at, turn)
             self._untold = True
+            self.changes += 1
             return
         body.rigid.position = Isometry3(at, turn)
-        self._unseen = True
+        self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
 
@@ -279,6 +291,8 @@ class Space:
                 self._awake[number] = None
             turn = to_matrix(rigid.rotation.to_tuple())
             moved.append((number, rigid.translation.to_tuple(), turn))
+        if moved:
+            self.changes += 1
         return moved
 
     def shift(self, number: int, point: Triple) -> Triple:
@@ -316,7 +330,7 @@ class Space:
             body.rigid.position = Isometry3(body.rigid.translation)
         self._bodies.sort(body)
         self._changed[number] = None
-        self._unseen = True
+        self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
         body.rigid.wake_up()
@@ -342,10 +356,11 @@ class Space:
             body.traits.shape = before
             raise
         self._changed[number] = None
-        self._unseen = True
+        self._note_change()
 
     def set_solid(self, number: int, solid: bool) -> None:
         """Let a body collide, or let everything pass through it."""
+        self._note_change()
         body = self._bodies.by_number[number]
         body.traits.solid = solid
         body.collider.is_sensor = not solid
@@ -358,6 +373,7 @@ class Space:
             group: The bit of the group.
             mask: The bits of the groups that it collides with.
         """
+        self._note_change()
         body = self._bodies.by_number[number]
         traits = body.traits
         if (traits.group, traits.mask) != (group, mask):
@@ -438,6 +454,8 @@ class Space:
         """
         self.prepare()
         check_crowding(self._bodies, self._changed, len(self.overlaps.reported))
+        if self._targets:
+            self.changes += 1
         for number, (at, turn) in self._targets.items():
             rigid = self._bodies.by_number[number].rigid
             if rigid.body_type == RigidBodyType.FIXED:
