@@ -258,7 +258,7 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: {len(expected)} entries became {len(found)}"
         for at, pair in enumerate(zip(expected, found, strict=False)):
             yield from differences(*pair, f"{path}[{at}]")
-    elif expected != found:
+    elif repr(expected) != repr(found):  # tells -0.0 from 0.0
         yield f"{path}: {expected!r} became {found!r}"
 
 
