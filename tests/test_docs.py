@@ -27,8 +27,8 @@ SPAN = re.compile(r"`([^`]+)`")
 DOTTED = re.compile(r"clawblox(?:\.[A-Za-z_]\w*)+")
 IMPORT = re.compile(r"from (clawblox[\w.]*) import ([\w, ]+)")
 NAME = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)(?=$|\(|\.)")
-HOMONYMS = {"Host", "boot_id", "state_dir"}
-"""A header of HTTP and two keys of documents: they mean no name of the package."""
+HOMONYMS = {"DATABASE_URL", "Host", "boot_id", "state_dir"}
+"""A variable, a header of HTTP and two keys of documents: they mean no name of the package."""
 
 
 @functools.cache

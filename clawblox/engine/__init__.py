@@ -5,20 +5,26 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 
 - ``instances``: the data model, objects in a tree.
 - ``values``: the value types of scripts, such as CFrame and Enum.
+- ``physics``: bodies that move and collide; the only user of rapier3d.
+- ``parts``: parts and their bodies, touches, welds, movers, queries.
 - ``characters``: models that walk.
 - ``animations``: the tracks that play on them.
 - ``gui``: what players see on the screen.
 - ``signals``: events of instances.
 - ``scripts``: the scripts of a world, and when they run.
 - ``scheduler``: threads that wait, and what happens when a script fails.
+- ``task_library``: ``task.wait`` and what else scripts wait with.
 - ``slots``: Luau values that the engine holds, in a snapshot.
 - ``services``: what ``game:GetService`` returns.
 - ``datastore``: rows that outlive a world.
+- ``world``: all of it put together: ticks, what is seen, snapshots.
 - ``json_text``: Luau values as JSON text.
+- ``rounding``: numbers as observations show them.
 - ``errors``: exceptions, and text at the edges.
 - ``page``: the host page and renderers for people, static files.
 - ``settings``: the ``world.toml`` of a world.
 - ``simulation``: a world as the server kit runs it.
 - ``routes``: what people look at: the page, the feed of spectators, files.
+- ``watch``: begins the program anew when a script changes.
 - ``runner``: the program.
 """

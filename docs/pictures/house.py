@@ -24,7 +24,7 @@ _ROOT: Final = _HERE.parent.parent
 PICTURE: Final = _HERE / "house.svg"
 _ROW: Final = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
-ANNEXES: Final = ("server", "luau")
+ANNEXES: Final = ("engine", "server", "luau")
 _GROUND: Final = ("errors", "results", "protocol")
 _COLOURS: Final[dict[str, Colour]] = {"cli": "third", "world": "first", "checkpoint": "first"}
 _HOUSE: Final = (20.0, 520.0)
@@ -61,7 +61,7 @@ def draw() -> Canvas:
         740,
         bottom + 82,
         f"The rooms of clawblox from the top floor down: {names}; beside them "
-        f"{' and '.join(ANNEXES)}; below them {', '.join(_GROUND)}.",
+        f"{', '.join(ANNEXES)}; below them {', '.join(_GROUND)}.",
     )
     left, width = _HOUSE
     canvas.path((left - 10, _TOP - 6), (left + width / 2, 16), (left + width + 10, _TOP - 6),

@@ -26,7 +26,7 @@ def test_a_world_finds_no_failure(name: str, tmp_path: Path) -> None:
             run.step()
             if report(run)["Done"]:
                 break
-        run.world.close()
+        run.close()
         return run
 
     run = run_deep(play)

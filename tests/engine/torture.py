@@ -111,6 +111,10 @@ class Run:
         gone = self.world.removed()
         self.names = [name for name in self.names if agent_id(name) not in gone]
 
+    def close(self) -> None:
+        """End the world; a test must do that if it has a data store."""
+        self.world.close()
+
     def _do(self, verb: str, name: str, more: list[Any]) -> None:
         ident = agent_id(name)
         if verb == "join":
@@ -185,8 +189,8 @@ def _torture(job: dict[str, Any], saves: list[int]) -> Run:
         untouched.step()
         digests.append(digest(run.record()))
     assert untouched.record() == run.record(), "saving has changed what happened after"
-    run.world.close()
-    untouched.world.close()
+    run.close()
+    untouched.close()
     for state in states:
         state["expected"] = digests[state["tick"] : state["tick"] + job["on"] + 1]
     job |= {"states": states, "lines": run.lines}
@@ -230,7 +234,7 @@ def _explain(job: dict[str, Any], state: dict[str, Any], at: int, restored: Any)
     for _ in range(state["tick"] + at):
         run.step()
     expected = json.loads(json.dumps(run.record()))
-    run.world.close()
+    run.close()
     found = [line for _, line in zip(range(20), differences(expected, restored), strict=False)]
     raise AssertionError(
         f"saved at tick {state['tick']}, the restored world differs {at} ticks on:\n"
@@ -258,7 +262,7 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def _continue(job: dict[str, Any]) -> list[Any]:
-    """Return for each restored world when it first differs, and its record; None if it never does."""
+    """Return when and how each restored world first differs; None if it does not."""
     return [_find_difference(job, state) for state in job["states"]]
 
 
@@ -274,7 +278,7 @@ def _find_difference(job: dict[str, Any], state: dict[str, Any]) -> tuple[int, A
             if digest(record) != expected:
                 return at, record
     finally:
-        run.world.close()
+        run.close()
     return None
 
 

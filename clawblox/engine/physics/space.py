@@ -34,6 +34,7 @@ from clawblox.engine.physics.bodies import (
     interaction,
     rapier_type,
 )
+from clawblox.engine.physics.crowding import check_crowding
 from clawblox.engine.physics.forces import Forces
 from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
@@ -68,6 +69,7 @@ class Space:
         self._bodies = Bodies(world)
         self._awake: dict[int, None] = {}
         self._fresh: dict[int, None] = {}
+        self._changed: dict[int, None] = {}
         self._targets: dict[int, Pose] = {}
         self._before: dict[int, Pose] = {}
         self._unseen = False
@@ -99,6 +101,7 @@ class Space:
             "dynamic": list(self._bodies.dynamic),
             "awake": list(self._awake),
             "fresh": list(self._fresh),
+            "changed": list(self._changed),
             "targets": [[number, *pose] for number, pose in self._targets.items()],
             "before": [[number, *pose] for number, pose in self._before.items()],
             "unseen": self._unseen,
@@ -118,6 +121,7 @@ class Space:
         self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
+        self._changed = dict.fromkeys(document["changed"])
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
         self._unseen, self._untold = document["unseen"], document["untold"]
@@ -160,8 +164,10 @@ class Space:
         at = checked("A position", position)
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         traits = Traits(motion, shape, solid, group, mask, density, friction, restitution)
-        self._sort_by_motion(self._bodies.add(number, traits, at, turn))
-        self._fresh[number] = None
+        self._bodies.add(number, traits, at, turn)
+        self._fresh[number] = self._changed[number] = None
+        if motion is DYNAMIC:
+            self._awake[number] = None
         self._unseen = True
 
     def fix(
@@ -212,13 +218,6 @@ class Space:
         self._bodies.by_number[number].collider.position_wrt_parent = pose
         self._unseen = True
 
-    def _sort_by_motion(self, body: Body) -> None:
-        number, motion = body.number, body.traits.motion
-        self._bodies.dynamic.pop(number, None)
-        if motion is DYNAMIC:
-            self._bodies.dynamic[number] = body
-            self._awake[number] = None
-
     def remove(self, number: int) -> None:
         """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
         for gone in self._bodies.remove(number):
@@ -227,6 +226,7 @@ class Space:
                 self._bodies.dynamic,
                 self._awake,
                 self._fresh,
+                self._changed,
                 self._targets,
                 self._before,
             ):
@@ -250,6 +250,7 @@ class Space:
         """
         body = self._bodies.by_number[number]
         at = checked("A position", position)
+        self._changed[number] = None
         motion = body.traits.motion
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         if motion is ANCHORED and number not in self._fresh:
@@ -287,10 +288,12 @@ class Space:
             number: The body.
             point: A point in the world that moves with the body.
         """
-        target = self._targets.get(number)
+        body = self._bodies.by_number[number]
+        root = body.fixed_to or number
+        target = self._targets.get(root)
         if target is None:
             return (0.0, 0.0, 0.0)
-        at, turn = self._before.get(number) or self._rapier_pose(self._bodies.by_number[number])
+        at, turn = self._before.get(root) or self._rapier_pose(body)
         return shift(point, at, turn, *target)
 
     @property
@@ -309,10 +312,14 @@ class Space:
         body.traits.motion = motion
         body.rigid.body_type = rapier_type(motion, moved=True)
         body.collider.shape = body_shape(body.traits)
-        self._sort_by_motion(body)
+        if motion is CHARACTER:
+            body.rigid.position = Isometry3(body.rigid.translation)
+        self._bodies.sort(body)
+        self._changed[number] = None
         self._unseen = True
         if motion is DYNAMIC:
-            body.rigid.wake_up()
+            self._awake[number] = None
+        body.rigid.wake_up()
 
     def _land(self, number: int) -> None:
         """Let an anchored body be where it is to be."""
@@ -334,6 +341,7 @@ class Space:
         except ValueError:
             body.traits.shape = before
             raise
+        self._changed[number] = None
         self._unseen = True
 
     def set_solid(self, number: int, solid: bool) -> None:
@@ -424,8 +432,12 @@ class Space:
 
         Returns:
             The bodies whose state is no longer finite. rapier has disabled them; remove them.
+
+        Raises:
+            TooCrowdedError: Too many bodies are in one place.
         """
         self.prepare()
+        check_crowding(self._bodies, self._changed, len(self.overlaps.reported))
         for number, (at, turn) in self._targets.items():
             rigid = self._bodies.by_number[number].rigid
             if rigid.body_type == RigidBodyType.FIXED:
@@ -441,6 +453,7 @@ class Space:
         self.forces.end()
         self._targets.clear()
         self._fresh.clear()
+        self._changed.clear()
         self._untold = False
         self.overlaps.take(self._events.drain_collision_events())
         return self._quarantined()

@@ -17,9 +17,9 @@ from rapier3d import (
     QueryFilterFlags,
 )
 
-from clawblox.engine.physics.bodies import Bodies, Body, interaction
+from clawblox.engine.physics.bodies import DYNAMIC, Bodies, Body, interaction
 from clawblox.engine.physics.numbers import DT, Triple, checked
-from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
+from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, capsule
 
 OFFSET = 0.05
 """The gap a character keeps to what it stands on, in studs."""
@@ -36,7 +36,8 @@ controller may take the floor for a wall."""
 MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 """With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
-_NEAR = 8.0
+_BESIDE = 2.0 * CAPSULE_RADIUS + 0.5
+_ABOVE = 2.0 * (CAPSULE_HALF_HEIGHT + CAPSULE_RADIUS) + STEP_HEIGHT + 0.5
 """Characters further apart than this plus their wish cannot meet in a step."""
 
 
@@ -83,7 +84,7 @@ class Walking:
             freed, met_then = self._try(pose, lifted, what)
             if freed.translation.x or freed.translation.z:
                 moved, met = freed, met_then
-        if met and self.pushes:
+        if self.pushes and any(map(self._is_dynamic, met)):
             self._controller.solve_character_collision_impulses(
                 DT,
                 world.rigid_bodies,
@@ -130,13 +131,23 @@ class Walking:
 
     def _is_near_another(self, body: Body, at: Triple, wish: Triple) -> bool:
         """Return whether the costly test of single bodies is needed."""
-        reach = _NEAR + abs(wish[0]) + abs(wish[1]) + abs(wish[2])
-        for other in self._bodies.characters.values():
+        bodies = self._bodies
+        if any(each.fixed_to in bodies.characters for each in bodies.fixed.values()):
+            return True
+        far = abs(wish[0]) + abs(wish[1]) + abs(wish[2])
+        beside, above = _BESIDE + far, _ABOVE + far
+        for other in bodies.characters.values():
             if other is not body:
                 x, y, z = other.rigid.translation.to_tuple()
-                if max(abs(x - at[0]), abs(y - at[1]), abs(z - at[2])) < reach:
+                if abs(x - at[0]) < beside and abs(z - at[2]) < beside and abs(y - at[1]) < above:
                     return True
         return False
+
+    def _is_dynamic(self, collision: CharacterCollision) -> bool:
+        bodies = self._bodies
+        body = bodies.by_number[bodies.numbers[collision.handle.index]]
+        root = bodies.by_number[body.fixed_to] if body.fixed_to else body
+        return root.traits.motion is DYNAMIC
 
     def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
         return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])

@@ -112,7 +112,9 @@ class Assembly:
             solver_iterations=settings.solver_iterations,
             logical_restore=logical_restore,
         )
+        self.parts.space.characters_push = settings.player_object_physics
         groups.changed = self.parts.update_groups
+        self.parts.space.characters_push = settings.player_object_physics
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
         self.systems: dict[str, System] = {

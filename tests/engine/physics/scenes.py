@@ -95,17 +95,18 @@ def digest(space):
     return hashlib.sha256(json.dumps(space_document(space)).encode()).hexdigest()
 
 
-def go_on(space, seed, first, last):
-    """Return a digest of the document and of all that was reported, for each tick."""
+def go_on(space, seed, first, last, every):
+    """Return digests of all that was reported, and of the document after some of the ticks."""
     digests = []
     for number in range(first, last):
         seen = hashlib.sha256(repr(tick(space, seed, number)).encode()).hexdigest()
-        digests.append([seen, digest(space)])
+        is_shown = (number + 1) % every == 0
+        digests.append([seen, digest(space) if is_shown else None])
     return digests
 
 
 if __name__ == "__main__":
-    seed, first, last = map(int, sys.argv[1:])
+    seed, first, last, every = map(int, sys.argv[1:])
     space = Space()
     restore_space(space, json.load(sys.stdin))
-    print(json.dumps(go_on(space, seed, first, last)))
+    print(json.dumps(go_on(space, seed, first, last, every)))
