@@ -17,7 +17,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -150,6 +149,7 @@ def torture(
     *,
     ticks: int,
     saves: Iterable[int],
+    on: int | None = None,
     datastore: Backend = Backend.NONE,
 ) -> Run:
     """Check that the snapshots of a world go on exactly in a new process.
@@ -159,53 +159,41 @@ def torture(
         plan: What its agents do.
         ticks: How many ticks it runs.
         saves: The ticks before which it is saved.
+        on: How many ticks a restored world runs at most; None means to the end.
         datastore: Where data stores keep their rows.
 
     Returns:
         The run that was never interrupted.
     """
-    return run_deep(lambda: _torture(directory, plan, ticks, sorted(set(saves)), datastore))
+    job = {
+        "directory": str(directory),
+        "datastore": str(datastore),
+        "plan": plan.steps,
+        "ticks": ticks,
+        "on": ticks if on is None else on,
+    }
+    return run_deep(lambda: _torture(job, sorted(set(saves))))
 
 
-def _torture(directory: Path, plan: Plan, ticks: int, saves: list[int], datastore: Backend) -> Run:
-    with tempfile.TemporaryDirectory() as copies:
-        return _compare(directory, plan, ticks, saves, datastore, Path(copies))
-
-
-def _compare(
-    directory: Path, plan: Plan, ticks: int, saves: list[int], datastore: Backend, copies: Path
-) -> Run:
-    def copy(name: str) -> Path:
-        """Return a copy of the directory, with the rows that data stores have now."""
-        if datastore is Backend.NONE:
-            return directory
-        return Path(shutil.copytree(directory, copies / name))
-
-    untouched = Run(read_settings(copy("untouched")), plan, datastore).start()
-    started = copy("started")
-    run = Run(read_settings(directory), plan, datastore).start()
+def _torture(job: dict[str, Any], saves: list[int]) -> Run:
+    untouched = _make_run(job, _copy(job, "untouched")).start()
+    run = _make_run(job, _copy(job, "run")).start()
     states: list[dict[str, Any]] = []
     digests = [digest(run.record())]
-    for tick in range(ticks):
+    for tick in range(job["ticks"]):
         if tick in saves and run.world.halted_error is None:
             states.append({"tick": tick, "state": run.world.snapshot(), "names": run.names[:]})
-            states[-1] |= {"lines": len(run.lines), "directory": str(copy(f"tick-{tick}"))}
+            states[-1]["lines"] = len(run.lines)
+            states[-1]["directory"] = str(_copy(job, f"save-{tick}", "run"))
         run.step()
         untouched.step()
         digests.append(digest(run.record()))
     assert untouched.record() == run.record(), "saving has changed what happened after"
     run.close()
     untouched.close()
-    job = {
-        "directory": str(started),
-        "datastore": str(datastore),
-        "plan": plan.steps,
-        "states": states,
-        "ticks": ticks,
-        "lines": run.lines,
-    }
+    job |= {"states": states, "lines": run.lines}
     for state, others in zip(states, _ask(job), strict=True):
-        expected = digests[state["tick"] :]
+        expected = digests[state["tick"] : state["tick"] + job["on"] + 1]
         if others != expected:
             at = next(
                 at
@@ -214,6 +202,21 @@ def _compare(
             )
             _explain(job, state, at)
     return run
+
+
+def _copy(job: dict[str, Any], name: str, of: str | None = None) -> Path:
+    """Return a copy of the world with rows of its own."""
+    directory = Path(job["directory"])
+    if job["datastore"] == Backend.NONE:
+        return directory
+    source = directory if of is None else directory.with_name(f"{directory.name}-{of}")
+    copy = directory.with_name(f"{directory.name}-{name}")
+    shutil.copytree(source, copy)
+    return copy
+
+
+def _make_run(job: dict[str, Any], directory: Path) -> Run:
+    return Run(read_settings(directory), Plan(job["plan"]), Backend(job["datastore"]))
 
 
 def _ask(job: dict[str, Any]) -> Any:
@@ -232,8 +235,7 @@ def _ask(job: dict[str, Any]) -> Any:
 def _explain(job: dict[str, Any], state: dict[str, Any], at: int) -> None:
     """Fail with the first differences between a restored world and the original."""
     (restored,) = _ask({**job, "states": [state], "dump": at})
-    run = Run(read_settings(Path(job["directory"])), Plan(job["plan"]), Backend(job["datastore"]))
-    run.start()
+    run = _make_run(job, _copy(job, "explained")).start()
     for _ in range(state["tick"] + at):
         run.step()
     expected = json.loads(json.dumps(run.record()))
@@ -260,7 +262,7 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: {len(expected)} entries became {len(found)}"
         for at, pair in enumerate(zip(expected, found, strict=False)):
             yield from differences(*pair, f"{path}[{at}]")
-    elif expected != found:
+    elif repr(expected) != repr(found):  # tells -0.0 from 0.0
         yield f"{path}: {expected!r} became {found!r}"
 
 
@@ -268,12 +270,11 @@ def _continue(job: dict[str, Any]) -> list[Any]:
     """Return the digests of each restored world, or one of its records."""
     answers: list[Any] = []
     for state in job["states"]:
-        settings = read_settings(Path(state["directory"]))
-        run = Run(settings, Plan(job["plan"]), Backend(job["datastore"]))
+        run = _make_run(job, Path(state["directory"]))
         run.restore(state["state"], state["names"])
         run.lines[:] = job["lines"][: state["lines"]]
         digests = [digest(run.record())]
-        dump = job.get("dump", job["ticks"] - state["tick"])
+        dump = job.get("dump", min(job["ticks"] - state["tick"], job["on"]))
         for _ in range(dump):
             run.step()
             digests.append(digest(run.record()))

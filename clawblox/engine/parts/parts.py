@@ -123,8 +123,8 @@ class Parts:
 
     def update_groups(self) -> None:
         """Bring a change of the collision groups to the bodies."""
-        for part in self._members.values():
-            self._marks.mark(part, COLLIDE)
+        for number in sorted(self._members):  # the order of a restored tree is another
+            self._marks.mark(self._members[number], COLLIDE)
 
     # phases of a tick
 

@@ -10,6 +10,7 @@ from rapier3d import (
     CharacterCollision,
     Collider,
     ColliderHandle,
+    EffectiveCharacterMovement,
     Isometry3,
     KinematicCharacterController,
     QueryFilter,
@@ -29,6 +30,9 @@ meets the edge of a step as a slope that is too steep."""
 CLIMB_ANGLE = math.radians(45.0)
 SLIDE_ANGLE = math.radians(30.0)
 SNAP = 0.2
+LIFT = 1e-3
+"""So far up a character that cannot move is tried again, in studs: within the gap to its floor, the
+controller may take the floor for a wall."""
 MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 """With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
@@ -73,19 +77,13 @@ class Walking:
         body = self._bodies.characters[number]
         at = body.rigid.translation
         pose = Isometry3(at)
-        met: list[CharacterCollision] = []
         what = self._filter(body, at.to_tuple(), wish)
-        moved = self._controller.move_shape(
-            DT,
-            world.rigid_bodies,
-            world.colliders,
-            world.query_pipeline,
-            capsule(),
-            pose,
-            wish,
-            what,
-            met.append,
-        )
+        moved, met = self._try(pose, wish, what)
+        if (wish[0] or wish[2]) and not (moved.translation.x or moved.translation.z):
+            lifted = (wish[0], max(wish[1], 0.0) + LIFT, wish[2])
+            freed, met_then = self._try(pose, lifted, what)
+            if freed.translation.x or freed.translation.z:
+                moved, met = freed, met_then
         if self.pushes and any(map(self._is_dynamic, met)):
             self._controller.solve_character_collision_impulses(
                 DT,
@@ -101,6 +99,25 @@ class Walking:
         x, y, z = moved.translation.to_tuple()
         body.rigid.set_next_kinematic_translation((at.x + x, at.y + y, at.z + z))
         return Movement(x, y, z, moved.grounded)
+
+    def _try(
+        self, pose: Isometry3, wish: Triple, what: QueryFilter
+    ) -> tuple[EffectiveCharacterMovement, list[CharacterCollision]]:
+        """Return how far a capsule gets, and what it meets."""
+        world = self._bodies.world
+        met: list[CharacterCollision] = []
+        moved = self._controller.move_shape(
+            DT,
+            world.rigid_bodies,
+            world.colliders,
+            world.query_pipeline,
+            capsule(),
+            pose,
+            wish,
+            what,
+            met.append,
+        )
+        return moved, met
 
     def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
         """Return a filter for solid bodies of groups that the character collides with."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from clawblox.cli import main
 from tests.engine.page.chromium import Chromium, Page
 from tests.engine.page.conftest import Serve, World
 from tests.support import wait_until
 
 pytestmark = pytest.mark.thorough
 
+START = (0, 3, 26)
+"""Where players of the starter world begin."""
 RENDERER = Path(__file__).with_name("renderer")
 
 
@@ -272,3 +277,25 @@ def test_parts_have_the_shapes_that_the_engine_gives_them(browser: Chromium, ser
         assert extents["wedge"] == pytest.approx([2, 1, 3])
         assert boxes["wedge"]["top"] == -2, "a wedge is high at -X"
         assert extents["ring"] == pytest.approx([2, 1, 2], abs=0.01)
+
+
+def test_the_starter_world_of_the_engine_is_seen_and_played(
+    browser: Chromium, serve: Serve, tmp_path: Path
+) -> None:
+    CliRunner().invoke(main, ["init", "--engine", str(tmp_path / "isle")], catch_exceptions=False)
+    world = serve(world=tmp_path / "isle")
+    with browser.open(world.url) as page:
+        page.wait_for("window.__frames > 3")
+        assert page.evaluate("document.title") == "Coin Island"
+        page.evaluate("document.querySelector('#play').requestSubmit()")
+        page.wait_for("document.querySelector('#gui').textContent.includes('Coins: 0')")
+        wait_until(lambda: math.dist(world.position(), START) < 1, what="the start")
+        page.evaluate("document.querySelector('canvas').focus()")
+        page.press("KeyS", "s", hold=True)
+        wait_until(lambda: math.dist(world.position(), START) > 5, what="a walk")
+        page.release("KeyS", "s")
+        page.click("#gui button")
+        wait_until(lambda: math.dist(world.position(), START) < 1, what="the way back")
+        check(page, world)
+        world.end()
+        page.wait_for("document.querySelector('#connection').dataset.state === 'lost'")

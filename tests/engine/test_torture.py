@@ -1,0 +1,49 @@
+"""Every world of the tests goes on exactly from its snapshots, in a new process."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from clawblox.engine.datastore.settings import Backend
+from tests.engine.playing import WORLDS, copy_world, read_plan
+from tests.engine.torture import torture
+
+ON = 300
+"""How many ticks a restored world runs."""
+SAMPLES = {"n02_threads": (1, 29), "n06_touches": (29,), "n13_store": (7, 31)}
+SHORT = ("n02_threads", "n10_inputs", "n13_store")
+LONGEST = 500
+
+
+def check(name: str, directory: Path, *, saves: list[int], on: int) -> None:
+    world = copy_world(name, directory)
+    torture(
+        world,
+        read_plan(world),
+        ticks=max(saves) + on,
+        saves=saves,
+        on=on,
+        datastore=Backend.SQLITE,
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_world_goes_on_exactly(name: str, tmp_path: Path) -> None:
+    check(name, tmp_path, saves=list(SAMPLES[name]), on=60)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_world_goes_on_exactly_from_random_ticks(name: str, tmp_path: Path) -> None:
+    chance = random.Random(name)
+    saves = [chance.randint(0, 10), chance.randint(10, 100), chance.randint(100, LONGEST)]
+    check(name, tmp_path, saves=saves, on=ON)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SHORT)
+def test_a_short_world_goes_on_exactly_from_each_tick(name: str, tmp_path: Path) -> None:
+    check(name, tmp_path, saves=list(range(40)), on=100)
