@@ -461,7 +461,8 @@ class Space:
             if rigid.body_type == RigidBodyType.FIXED:
                 rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
             rigid.set_next_kinematic_translation(at)
-            rigid.set_next_kinematic_rotation(turn)
+            if rigid.rotation.to_tuple() != turn:
+                rigid.set_next_kinematic_rotation(turn)
         world = self._bodies.world
         gravity = Vec3(0.0, -self.gravity, 0.0)
         if world.gravity != gravity:
