@@ -17,7 +17,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -167,7 +166,7 @@ def torture(
         The run that was never interrupted.
     """
     job = {
-        "directory": str(started),
+        "directory": str(directory),
         "datastore": str(datastore),
         "plan": plan.steps,
         "ticks": ticks,
@@ -263,7 +262,7 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: {len(expected)} entries became {len(found)}"
         for at, pair in enumerate(zip(expected, found, strict=False)):
             yield from differences(*pair, f"{path}[{at}]")
-    elif expected != found:
+    elif repr(expected) != repr(found):  # tells -0.0 from 0.0
         yield f"{path}: {expected!r} became {found!r}"
 
 

@@ -34,6 +34,7 @@ from clawblox.engine.physics.bodies import (
     interaction,
     rapier_type,
 )
+from clawblox.engine.physics.crowding import check_crowding
 from clawblox.engine.physics.forces import Forces
 from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
@@ -72,6 +73,7 @@ class Space:
         self._bodies = Bodies(world)
         self._awake: dict[int, None] = {}
         self._fresh: dict[int, None] = {}
+        self._changed: dict[int, None] = {}
         self._targets: dict[int, Pose] = {}
         self._before: dict[int, Pose] = {}
         self._unseen = False
@@ -104,6 +106,7 @@ class Space:
             "dynamic": list(self._bodies.dynamic),
             "awake": list(self._awake),
             "fresh": list(self._fresh),
+            "changed": list(self._changed),
             "targets": [[number, *pose] for number, pose in self._targets.items()],
             "before": [[number, *pose] for number, pose in self._before.items()],
             "unseen": self._unseen,
@@ -124,6 +127,7 @@ class Space:
         self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
+        self._changed = dict.fromkeys(document["changed"])
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
         self._unseen, self._untold = document["unseen"], document["untold"]
@@ -172,7 +176,7 @@ class Space:
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         traits = Traits(motion, shape, solid, group, mask, density, friction, restitution)
         self._bodies.add(number, traits, at, turn)
-        self._fresh[number] = None
+        self._fresh[number] = self._changed[number] = None
         if motion is DYNAMIC:
             self._awake[number] = None
         self._note_change()
@@ -234,6 +238,7 @@ class Space:
                 self._bodies.dynamic,
                 self._awake,
                 self._fresh,
+                self._changed,
                 self._targets,
                 self._before,
             ):
@@ -257,6 +262,7 @@ class Space:
         """
         body = self._bodies.by_number[number]
         at = checked("A position", position)
+        self._changed[number] = None
         motion = body.traits.motion
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         if motion is ANCHORED and number not in self._fresh:
@@ -323,6 +329,7 @@ class Space:
         if motion is CHARACTER:
             body.rigid.position = Isometry3(body.rigid.translation)
         self._bodies.sort(body)
+        self._changed[number] = None
         self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
@@ -348,6 +355,7 @@ class Space:
         except ValueError:
             body.traits.shape = before
             raise
+        self._changed[number] = None
         self._note_change()
 
     def set_solid(self, number: int, solid: bool) -> None:
@@ -440,8 +448,12 @@ class Space:
 
         Returns:
             The bodies whose state is no longer finite. rapier has disabled them; remove them.
+
+        Raises:
+            TooCrowdedError: Too many bodies are in one place.
         """
         self.prepare()
+        check_crowding(self._bodies, self._changed, len(self.overlaps.reported))
         for number, (at, turn) in self._targets.items():
             rigid = self._bodies.by_number[number].rigid
             if rigid.body_type == RigidBodyType.FIXED:
@@ -458,6 +470,7 @@ class Space:
         self.forces.end()
         self._targets.clear()
         self._fresh.clear()
+        self._changed.clear()
         self._untold = False
         self.overlaps.take(self._events.drain_collision_events())
         return self._quarantined()
