@@ -19,7 +19,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.config.arguments import check_path
-from clawblox.config.options import InstanceSpec, ManyOptions, StartOptions
+from clawblox.config.options import InstanceSpec, ManyOptions, SharedOptions, StartOptions
 from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.protocol import SECRET_ENV, SEEDS
@@ -208,7 +208,7 @@ def plan_launch(
     """
     require_command(config)
     _require_reseed(config, options.reseed, 1)
-    _require_engine_world(config, options.datastore)
+    _require_engine_world(config, options)
     resume_path, digest = find_resume(options.resume, config.dir)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
         _require_parent(key, path)
@@ -253,7 +253,7 @@ def plan_many(
     """
     require_command(config)
     _require_reseed(config, options.reseed, len(specs))
-    _require_engine_world(config, options.datastore)
+    _require_engine_world(config, options)
     resume_path, digest = find_resume(options.resume, config.dir)  # once for all of them
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
@@ -434,15 +434,18 @@ def has_engine() -> bool:
     return all(map(find_spec, ENGINE_PACKAGES))
 
 
-def _require_engine_world(config: WorldConfig, datastore: str | None) -> None:
-    if datastore is not None and not config.is_engine_world:
-        raise ConfigError(
-            "only worlds of the built-in engine have data stores",
-            path=config.dir / CONFIG_NAME,
-            key="datastore",
-            value=datastore,
-            hint="leave it out",
-        )
+def _require_engine_world(config: WorldConfig, options: SharedOptions) -> None:
+    """Refuse what only worlds of the built-in engine can do."""
+    for key in ("datastore", "watch"):
+        value = getattr(options, key, None)
+        if value and not config.is_engine_world:
+            raise ConfigError(
+                "only for worlds of the built-in engine, which have no [run] command",
+                path=config.dir / CONFIG_NAME,
+                key=key,
+                value=value,
+                hint="leave it out",
+            )
 
 
 def _require_reseed(config: WorldConfig, first: int | None, count: int) -> None:

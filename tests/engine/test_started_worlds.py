@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import World
+from clawblox.engine.watch import strip_flags
 from clawblox.errors import ConfigError
 from clawblox.instance import launch
 from tests.support import ask, free_port, wait_until
@@ -160,9 +161,56 @@ def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir, tmp_path)
     )
 
 
-def test_only_engine_worlds_have_data_stores(tmp_path):
+@pytest.mark.parametrize("option", [{"datastore": "none"}, {"watch": True}])
+def test_only_engine_worlds_take_the_options_of_the_engine(tmp_path, option):
     (tmp_path / "world.toml").write_text('name = "w"\nrun.command = ["true"]\n')
-    with World(dir=tmp_path) as world, pytest.raises(ConfigError, match="have data stores"):
-        world.start(datastore="none")
-    with World(dir=tmp_path) as world, pytest.raises(ConfigError, match="sqlite, postgres, none"):
+    with World(dir=tmp_path) as world, pytest.raises(ConfigError, match="only for worlds of the"):
+        world.start(**option)
+
+
+def test_an_unknown_backend_of_data_stores_is_refused(world_dir):
+    with World(dir=world_dir) as world, pytest.raises(ConfigError, match="sqlite, postgres, none"):
         world.start(datastore="mysql")  # type: ignore[arg-type]
+
+
+def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path):
+    def wait_for_lines(count: int) -> None:
+        wait_until(
+            lambda: started.log_file.read_text().count("Spectator frontend") == count,
+            what=f"start {count} of the world",
+        )
+
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=tmp_path / "run", watch=True)
+        access = world.connect(agent="Rocky")
+        (world_dir / "API.md").write_text("# How to count")
+        wait_for_lines(2)
+        answer = ask(started.port, "GET", "/observe", headers=access["headers"])
+        assert answer.json()["player"]["id"] == access["agent_id"]
+        assert ask(started.port, "GET", "/api.md").body == b"# How to count"
+        world.save()  # the token is the same
+        (world_dir / "world.toml").write_text('name = ""')
+        wait_until(lambda: "[Watch] The world runs on" in started.log_file.read_text())
+        (world_dir / "world.toml").write_text('name = "counting"')
+        (world_dir / "main.lua").write_text(MAIN.replace("joined", "came"))
+        wait_for_lines(3)
+        answer = ask(started.port, "GET", "/observe", headers=access["headers"])
+        assert (answer.status, answer.body) == (401, b"Invalid session")
+        log = started.log_file.read_text()
+    assert "[Watch] API.md changed: the world goes on where it was\n" in log
+    assert "main.lua changed: the world begins anew, because its state belongs to" in log
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        (
+            ["python", "-m", "x", "--resume", "a", "--port", "1"],
+            ["python", "-m", "x", "--port", "1"],
+        ),
+        (["x", "--resume=a", "--reseed=1", "--record"], ["x", "--record"]),
+        (["x", "--resume"], ["x"]),
+    ],
+)
+def test_flags_for_the_first_start_are_left_out(command, kept):
+    assert strip_flags(command, ("--resume", "--reseed")) == kept
