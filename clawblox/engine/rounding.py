@@ -25,10 +25,11 @@ def hundredths_of_vector(vector: object) -> list[float]:
 def shortest(value: float) -> float:
     """Return the number with the fewest digits that has the same 32-bit form.
 
-    So 0.6, kept as a 32-bit float, is 0.6 in JSON and not 0.6000000238418579.
+    So 0.6, kept as a 32-bit float, is 0.6 in JSON and not 0.6000000238418579. It is never minus
+    zero, which the cache could not tell from zero.
     """
     for digits in range(6, 10):
         short = float(f"{value:.{digits}g}")
         if _SINGLE.unpack(_SINGLE.pack(short))[0] == value:
-            return short
+            return short + 0.0
     return value
