@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from clawblox.engine.world.observation import health_of
 from tests.engine.characters.support import SmallWorld
 
 
@@ -122,6 +123,13 @@ def test_n4_take_damage_stops_at_0_and_lowering_max_health_leaves_health(world):
     assert world.ask("take()") == (
         "HealthChanged 70.00, HealthChanged 65.00, HealthChanged 0.00, Died"
     )
+
+
+def test_infinite_health_can_be_shown(world):
+    world.run("humanoid.MaxHealth = math.huge humanoid.Health = math.huge")
+    assert health_of(world.environment.get("ann")) == 1 << 53
+    world.run("humanoid:TakeDamage(math.huge)")
+    assert world.ask("humanoid.Health") == 0.0
 
 
 @pytest.mark.parametrize(
