@@ -259,6 +259,20 @@ def test_n4_running_fires_when_the_speed_in_studs_a_second_changes_by_6(world):
     assert speeds == [16, 24, 0]
 
 
+@pytest.mark.parametrize(("speed", "times"), [(2.9, 0), (3.1, 2)])
+def test_n4_running_fires_when_the_speed_crosses_3_studs_a_second(world, speed, times):
+    stand(world)
+    world.run(f"""
+        hear(humanoid, "Running")
+        humanoid.WalkSpeed = {speed}
+        humanoid:Move(Vector3.new(1, 0, 0))
+    """)
+    world.tick(3)
+    world.run("humanoid:Move(Vector3.zero)")
+    world.tick(3)
+    assert world.ask("#heard") == times
+
+
 def test_n4_states_of_a_fall_and_a_jump(world):
     world.run("hear(humanoid, 'StateChanged')")
     assert world.ask("humanoid:GetState() == Enum.HumanoidStateType.None") is True
