@@ -460,7 +460,8 @@ class Space:
                 rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
                 self.changes += 1
             rigid.set_next_kinematic_translation(at)
-            rigid.set_next_kinematic_rotation(turn)
+            if rigid.rotation.to_tuple() != turn:
+                rigid.set_next_kinematic_rotation(turn)
         world = self._bodies.world
         gravity = Vec3(0.0, -self.gravity, 0.0)
         if world.gravity != gravity:
