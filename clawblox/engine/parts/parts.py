@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.engine.errors import WorldHalted
+from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.parts.members import add_part_members
@@ -14,7 +14,13 @@ from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, MOTION, POSE, Groups, Marks
 from clawblox.engine.parts.touches import Touches
-from clawblox.engine.physics import LIBRARY, Space, restore_space, space_document
+from clawblox.engine.physics import (
+    LIBRARY,
+    Space,
+    TooCrowdedError,
+    restore_space,
+    space_document,
+)
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 
@@ -117,8 +123,8 @@ class Parts:
 
     def update_groups(self) -> None:
         """Bring a change of the collision groups to the bodies."""
-        for part in self._members.values():
-            self._marks.mark(part, COLLIDE)
+        for number in sorted(self._members):  # the order of a restored tree is another
+            self._marks.mark(self._members[number], COLLIDE)
 
     # phases of a tick
 
@@ -131,18 +137,26 @@ class Parts:
         """Put the forces of movers on the bodies and advance them by a tick.
 
         Raises:
-            WorldHalted: A body is no longer anywhere that a number can say.
+            WorldHalted: A body is no longer anywhere that a number can say, or too many bodies
+                are in one place.
         """
         space = self.space
         space.gravity = self._model.workspace.read("Gravity")
         self._movers.push()
-        lost = space.step()
-        if lost:
-            part = self._members.get(lost[0])
-            name = "a part" if part is None else part.name
+        try:
+            lost = space.step()
+        except TooCrowdedError as error:
             raise WorldHalted(
-                "Physics", f"the position or velocity of '{name}' is no longer a finite number"
+                "Physics", f"{error}, one of them {self._name(error.number)}"
+            ) from None
+        if lost:
+            raise WorldHalted(
+                "Physics", f"the pose or velocity of {self._name(lost[0])} is no longer finite"
             )
+
+    def _name(self, number: int) -> str:
+        part = self._members.get(number)
+        return "the ground" if part is None else f"part '{to_text(part.name)}'"
 
     def report_touches(self) -> None:
         """Fire ``Touched`` and ``TouchEnded``.

@@ -34,6 +34,7 @@ from clawblox.engine.physics.bodies import (
     interaction,
     rapier_type,
 )
+from clawblox.engine.physics.crowding import check_crowding
 from clawblox.engine.physics.forces import Forces
 from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
@@ -59,6 +60,10 @@ class Space:
 
     Args:
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
+
+    Attributes:
+        changes: A number that grows when a body comes, goes or changes, but not when one moves that
+            `Queries.has_mover_near` sees.
     """
 
     def __init__(self, *, solver_iterations: int = 4) -> None:
@@ -68,10 +73,12 @@ class Space:
         self._bodies = Bodies(world)
         self._awake: dict[int, None] = {}
         self._fresh: dict[int, None] = {}
+        self._changed: dict[int, None] = {}
         self._targets: dict[int, Pose] = {}
         self._before: dict[int, Pose] = {}
         self._unseen = False
         self._untold = False
+        self.changes = 0
         self.queries = Queries(self._bodies)
         self.overlaps = Overlaps(self._bodies, self.queries)
         self.forces = Forces(self._bodies)
@@ -99,9 +106,11 @@ class Space:
             "dynamic": list(self._bodies.dynamic),
             "awake": list(self._awake),
             "fresh": list(self._fresh),
+            "changed": list(self._changed),
             "targets": [[number, *pose] for number, pose in self._targets.items()],
             "before": [[number, *pose] for number, pose in self._before.items()],
             "unseen": self._unseen,
+            "changes": self.changes,
             "untold": self._untold,
         }
 
@@ -118,9 +127,15 @@ class Space:
         self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
+        self._changed = dict.fromkeys(document["changed"])
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
         self._unseen, self._untold = document["unseen"], document["untold"]
+        self.changes = document["changes"]
+
+    def _note_change(self) -> None:
+        self._unseen = True
+        self.changes += 1
 
     # bodies
 
@@ -161,10 +176,10 @@ class Space:
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         traits = Traits(motion, shape, solid, group, mask, density, friction, restitution)
         self._bodies.add(number, traits, at, turn)
-        self._fresh[number] = None
+        self._fresh[number] = self._changed[number] = None
         if motion is DYNAMIC:
             self._awake[number] = None
-        self._unseen = True
+        self._note_change()
 
     def fix(
         self,
@@ -202,7 +217,7 @@ class Space:
         at, turn = checked("A position", position), to_quaternion(rotation)
         traits = Traits(FIXED, shape, solid, group, mask, density, friction, restitution)
         self._bodies.fix(number, to, traits, at, turn)
-        self._unseen = True
+        self._note_change()
 
     def move_fixed(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
         """Give a fixed body another place in the space of the body that it goes with.
@@ -212,16 +227,18 @@ class Space:
         """
         pose = Isometry3(checked("A position", position), to_quaternion(rotation))
         self._bodies.by_number[number].collider.position_wrt_parent = pose
-        self._unseen = True
+        self._note_change()
 
     def remove(self, number: int) -> None:
         """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
+        self._note_change()
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
             for kept in (
                 self._bodies.dynamic,
                 self._awake,
                 self._fresh,
+                self._changed,
                 self._targets,
                 self._before,
             ):
@@ -245,14 +262,17 @@ class Space:
         """
         body = self._bodies.by_number[number]
         at = checked("A position", position)
+        self._changed[number] = None
         motion = body.traits.motion
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         if motion is ANCHORED and number not in self._fresh:
             self._targets[number] = (at, turn)
             self._untold = True
+            if body.rigid.body_type == RigidBodyType.FIXED:
+                self.changes += 1
             return
         body.rigid.position = Isometry3(at, turn)
-        self._unseen = True
+        self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
 
@@ -309,7 +329,8 @@ class Space:
         if motion is CHARACTER:
             body.rigid.position = Isometry3(body.rigid.translation)
         self._bodies.sort(body)
-        self._unseen = True
+        self._changed[number] = None
+        self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
         body.rigid.wake_up()
@@ -334,10 +355,12 @@ class Space:
         except ValueError:
             body.traits.shape = before
             raise
-        self._unseen = True
+        self._changed[number] = None
+        self._note_change()
 
     def set_solid(self, number: int, solid: bool) -> None:
         """Let a body collide, or let everything pass through it."""
+        self._note_change()
         body = self._bodies.by_number[number]
         body.traits.solid = solid
         body.collider.is_sensor = not solid
@@ -350,6 +373,7 @@ class Space:
             group: The bit of the group.
             mask: The bits of the groups that it collides with.
         """
+        self._note_change()
         body = self._bodies.by_number[number]
         traits = body.traits
         if (traits.group, traits.mask) != (group, mask):
@@ -424,14 +448,20 @@ class Space:
 
         Returns:
             The bodies whose state is no longer finite. rapier has disabled them; remove them.
+
+        Raises:
+            TooCrowdedError: Too many bodies are in one place.
         """
         self.prepare()
+        check_crowding(self._bodies, self._changed, len(self.overlaps.reported))
         for number, (at, turn) in self._targets.items():
             rigid = self._bodies.by_number[number].rigid
             if rigid.body_type == RigidBodyType.FIXED:
                 rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
+                self.changes += 1
             rigid.set_next_kinematic_translation(at)
-            rigid.set_next_kinematic_rotation(turn)
+            if rigid.rotation.to_tuple() != turn:
+                rigid.set_next_kinematic_rotation(turn)
         world = self._bodies.world
         gravity = Vec3(0.0, -self.gravity, 0.0)
         if world.gravity != gravity:
@@ -441,6 +471,7 @@ class Space:
         self.forces.end()
         self._targets.clear()
         self._fresh.clear()
+        self._changed.clear()
         self._untold = False
         self.overlaps.take(self._events.drain_collision_events())
         return self._quarantined()

@@ -10,21 +10,22 @@ from . import scenes
 from .bench import Bench
 from .test_parts import FLOOR, near, position, triple
 
-AFTER = 180
-
 
 @pytest.mark.parametrize(
-    ("seed", "every"),
-    [(1, 60), *(pytest.param(seed, 1, marks=pytest.mark.thorough) for seed in range(2, 22))],
+    ("seed", "after", "every"),
+    [
+        (23, 40, 20),
+        *(pytest.param(seed, 180, 1, marks=pytest.mark.thorough) for seed in range(2, 22)),
+    ],
 )
-def test_parts_go_on_exactly_in_a_new_process(seed, every):
-    saved_at = 12 * (1 + seed % 6)
+def test_parts_go_on_exactly_in_a_new_process(seed, after, every):
+    saved_at = 12 + seed * 37 % 60
     bench = scenes.build(seed)
     scenes.go_on(bench, seed, saved_at, every)
     document = bench.document()
-    here = scenes.go_on(bench, seed, saved_at + AFTER, every)
+    here = scenes.go_on(bench, seed, saved_at + after, every)
     answer = subprocess.run(
-        [sys.executable, "-m", scenes.__name__, str(seed), str(saved_at + AFTER), str(every)],
+        [sys.executable, "-m", scenes.__name__, str(seed), str(saved_at + after), str(every)],
         input=json.dumps(document),
         capture_output=True,
         text=True,
@@ -95,3 +96,18 @@ def test_a_thousand_additions_and_removals_leave_nothing(bench):
     assert document["touching"] == []
     assert document["marks"]["marked"] == []
     assert document["space"]["overlaps"] == []
+
+
+def test_a_body_that_only_a_query_has_made_is_placed_and_does_not_push(bench):
+    bench.run(
+        FLOOR + 'part("A", 0, 1, 0)'
+        'part("B", -3, 1, 0, {Anchored = true}) workspace:Raycast(Vector3.zero, Vector3.one)'
+    )
+    other = Bench(bench.document())
+    for each in (bench, other):
+        each.run("workspace.B.Position = Vector3.new(-2.1, 1, 0)")
+        each.tick()
+        each.run("workspace.B.Position = Vector3.new(-3, 1, 0)")
+        each.tick(30)
+    assert near(position(bench, "A"), (0, 1, 0), 0.1)
+    assert other.document() == bench.document()
