@@ -191,16 +191,12 @@ def _torture(job: dict[str, Any], saves: list[int]) -> Run:
     assert untouched.record() == run.record(), "saving has changed what happened after"
     run.close()
     untouched.close()
+    for state in states:
+        state["expected"] = digests[state["tick"] : state["tick"] + job["on"] + 1]
     job |= {"states": states, "lines": run.lines}
-    for state, others in zip(states, _ask(job), strict=True):
-        expected = digests[state["tick"] : state["tick"] + job["on"] + 1]
-        if others != expected:
-            at = next(
-                at
-                for at, pair in enumerate(zip(others, expected, strict=False))
-                if pair[0] != pair[1]
-            )
-            _explain(job, state, at)
+    for state, differing in zip(states, _ask(job), strict=True):
+        if differing is not None:
+            _explain(job, state, *differing)
     return run
 
 
@@ -232,9 +228,8 @@ def _ask(job: dict[str, Any]) -> Any:
     return json.loads(done.stdout)
 
 
-def _explain(job: dict[str, Any], state: dict[str, Any], at: int) -> None:
+def _explain(job: dict[str, Any], state: dict[str, Any], at: int, restored: Any) -> None:
     """Fail with the first differences between a restored world and the original."""
-    (restored,) = _ask({**job, "states": [state], "dump": at})
     run = _make_run(job, _copy(job, "explained")).start()
     for _ in range(state["tick"] + at):
         run.step()
@@ -267,20 +262,24 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def _continue(job: dict[str, Any]) -> list[Any]:
-    """Return the digests of each restored world, or one of its records."""
-    answers: list[Any] = []
-    for state in job["states"]:
-        run = _make_run(job, Path(state["directory"]))
-        run.restore(state["state"], state["names"])
-        run.lines[:] = job["lines"][: state["lines"]]
-        digests = [digest(run.record())]
-        dump = job.get("dump", min(job["ticks"] - state["tick"], job["on"]))
-        for _ in range(dump):
-            run.step()
-            digests.append(digest(run.record()))
-        answers.append(run.record() if "dump" in job else digests)
+    """Return when and how each restored world first differs; None if it does not."""
+    return [_find_difference(job, state) for state in job["states"]]
+
+
+def _find_difference(job: dict[str, Any], state: dict[str, Any]) -> tuple[int, Any] | None:
+    run = _make_run(job, Path(state["directory"]))
+    run.restore(state["state"], state["names"])
+    run.lines[:] = job["lines"][: state["lines"]]
+    try:
+        for at, expected in enumerate(state["expected"]):
+            if at:
+                run.step()
+            record = run.record()
+            if digest(record) != expected:
+                return at, record
+    finally:
         run.close()
-    return answers
+    return None
 
 
 def _look(directory: Path, ticks: int) -> None:
