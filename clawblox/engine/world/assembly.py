@@ -80,6 +80,8 @@ class Assembly:
         self.settings = settings
         self.console = console
         self._files = read_scripts(settings.directory, settings.main, settings.tree)
+        content = json.dumps([dict(settings.tables), self._files.sources()], sort_keys=True)
+        self._content_hash = hashlib.sha256(content.encode()).hexdigest()
         self._host = _WorldHost()
         self._options: dict[str, Any] = {
             "steps": settings.steps_per_tick,
@@ -127,8 +129,7 @@ class Assembly:
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
-        content = [dict(self.settings.tables), self._files.sources()]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return self._content_hash
 
     def start(self) -> None:
         """Make the tree, with the services and the scripts, and run the main script.

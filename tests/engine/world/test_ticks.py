@@ -171,12 +171,17 @@ def test_n4_leaving_fires_player_removing_while_the_character_is_there(tmp_path)
         ("input:Connect(error)", "Failed to process agent inputs"),
         ("run.Heartbeat:Connect(error)", "End frame error"),
         ("run.Stepped:Connect(error)", "Begin frame error"),
+        ("part.Destroying:Connect(error)", "End frame error"),
+        ("part.Touched:Connect(error)", "Touch event"),
     ],
 )
 def test_n3_a_halted_world_says_where(tmp_path, statement, where):
+    height = -499.9 if "Destroying" in statement else 6
     main = (
         'local run = game:GetService("RunService")\n'
-        'local input = game:GetService("AgentInputService").InputReceived\n' + statement
+        'local input = game:GetService("AgentInputService").InputReceived\n'
+        'local part = Instance.new("Part", workspace)\n'
+        f"part.Position = Vector3.new(0, {height}, 0)\n" + statement
     )
     plan = Plan().join(1, "Rocky").act(2, "Rocky", "Hello").leave(4, "Rocky")
     run = play(tmp_path, main, 6, plan)
@@ -215,3 +220,11 @@ def test_reseeding_changes_random_numbers_and_nothing_else(tmp_path):
 
     assert go_on(5) == go_on(5)
     assert len({tuple(go_on(seed)) for seed in (None, 5, 6)}) == 3
+
+
+def test_n3_print_and_warn_show_values_as_luau_does_and_text_as_it_is(tmp_path):
+    run = play(tmp_path, 'print("héllo", 1, 1.5, nil, true, workspace) warn("wörld", 2)')
+    assert run.lines == [
+        "out [Lua] héllo\t1\t1.5\tnil\ttrue\tWorkspace",
+        "err [Lua WARN] wörld\t2",
+    ]
