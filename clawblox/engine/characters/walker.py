@@ -78,8 +78,8 @@ class Walker:
         thrown: Its horizontal velocity by other causes, as X and Z.
         grounded: Whether it stands on something.
         sinking: How far the floor that carries it went down without it, in studs; not positive.
-        idle_since: `Space.changes` when it wanted nothing and did not move; until that changes, it
-            would not move again. None if it moved.
+        idle_since: `Space.changes` when it wanted nothing, did not move and nothing near could
+            move. As long as all that stays so, it would not move again. None if it moved.
     """
 
     target: Triple | None = None
@@ -136,7 +136,11 @@ class Walker:
             gait: How it moves.
             tick: The current tick.
         """
-        is_idle = self._wants_nothing() and gait.gravity >= 0.0
+        is_idle = (
+            self._wants_nothing()
+            and gait.gravity >= 0.0
+            and not space.queries.has_mover_near(number)
+        )
         if is_idle and self.idle_since == space.changes:
             return STOOD
         at = space.position(number)

@@ -62,7 +62,8 @@ class Space:
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
 
     Attributes:
-        changes: A number that grows when something other than a character has moved or changed.
+        changes: A number that grows when a body comes, goes or changes, but not when one moves that
+            `Queries.has_mover_near` sees.
     """
 
     def __init__(self, *, solver_iterations: int = 4) -> None:
@@ -267,7 +268,8 @@ class Space:
         if motion is ANCHORED and number not in self._fresh:
             self._targets[number] = (at, turn)
             self._untold = True
-            self.changes += 1
+            if body.rigid.body_type == RigidBodyType.FIXED:
+                self.changes += 1
             return
         body.rigid.position = Isometry3(at, turn)
         self._note_change()
@@ -291,8 +293,6 @@ class Space:
                 self._awake[number] = None
             turn = to_matrix(rigid.rotation.to_tuple())
             moved.append((number, rigid.translation.to_tuple(), turn))
-        if moved:
-            self.changes += 1
         return moved
 
     def shift(self, number: int, point: Triple) -> Triple:
@@ -454,12 +454,11 @@ class Space:
         """
         self.prepare()
         check_crowding(self._bodies, self._changed, len(self.overlaps.reported))
-        if self._targets:
-            self.changes += 1
         for number, (at, turn) in self._targets.items():
             rigid = self._bodies.by_number[number].rigid
             if rigid.body_type == RigidBodyType.FIXED:
                 rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
+                self.changes += 1
             rigid.set_next_kinematic_translation(at)
             if rigid.rotation.to_tuple() != turn:
                 rigid.set_next_kinematic_rotation(turn)
