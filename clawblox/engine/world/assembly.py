@@ -9,7 +9,7 @@ from typing import Any
 from clawblox.engine.animations import Animations
 from clawblox.engine.characters.crowd import Characters
 from clawblox.engine.characters.humanoid import add_humanoid
-from clawblox.engine.characters.spawning import add_spawning, spawn_character
+from clawblox.engine.characters.spawning import add_spawning, load_character, spawn_character
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.gui.classes import ROWS as GUI_ROWS
@@ -171,6 +171,7 @@ class Assembly:
         data_stores = DataStores(self.model, worker, self.settings.game_id)
         services = Services.make(self.model, players, data_stores)
         services.inputs.effects["GuiClick"] = _click
+        services.inputs.effects["Reset"] = _reset
         return services
 
     def _forget(self, player: Instance) -> None:
@@ -180,6 +181,11 @@ class Assembly:
     def _equip_vm(self) -> None:
         self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time
         self.vm.held = lambda: (self.model.game, *self.scheduler.held())
+
+
+def _reset(player: Instance, _: Any) -> None:
+    """Give a player who asks for it a new character."""
+    load_character(player)
 
 
 def _click(player: Instance, data: Any) -> None:

@@ -191,6 +191,24 @@ def test_n3_a_halted_world_says_where(tmp_path, statement, where):
     assert run.lines[0] == f"err [Lua Error] {run.world.halted_error}"
 
 
+def test_n1_reset_gives_a_new_character_where_the_world_allows_it(tmp_path):
+    main = """
+        Players.PlayerAdded:Connect(function(player)
+            player.CharacterAdded:Connect(function(new) print("new", new.Parent) end)
+        end)
+        game:GetService("AgentInputService").InputReceived:Connect(function(player, kind)
+            print(kind)
+        end)
+        """
+    run = play(tmp_path, main, 1, Plan().join(0, "Rocky"), allow_reset=True)
+    run_deep(lambda: run.world.act(agent_id("Rocky"), "Reset", None))
+    run.step()
+    assert printed(run) == ["Reset", "new\tWorkspace"]
+    refused = play(tmp_path, main, 1, Plan().join(0, "Rocky"))
+    with pytest.raises(InputError, match="allow_reset"):
+        run_deep(lambda: refused.world.act(agent_id("Rocky"), "Reset", None))
+
+
 def test_n4_a_refused_input_leaves_the_world_as_it_is(tmp_path):
     run = play(tmp_path, "", 1, Plan().join(0, "Rocky"))
     before = run.record()
