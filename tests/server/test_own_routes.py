@@ -238,6 +238,16 @@ def test_spectators_of_a_real_world_come_and_go_and_are_limited(launch):
         socket.close()
 
 
+def test_a_spectator_may_stay_longer_than_a_request_may_take(launch):
+    world = launch(GALLERY, "--clock", "realtime", "--request-timeout", "0.1")
+    with WebSocketClient(world.port, "/watch") as socket:
+        states = socket.states()
+        for _ in range(12):  # 30 a second: four times as long as the limit
+            next(states)
+    assert world.stop() == 0
+    assert "Traceback" not in world.log
+
+
 def can_watch(port: int) -> bool:
     try:
         WebSocketClient(port, "/watch").close()

@@ -43,6 +43,7 @@ EDGE: Final = 1e6
 Triple = tuple[float, float, float]
 Pair = tuple[float, float]
 STILL: Final = (0.0, 0.0, 0.0)
+STOOD: Final = Movement(0.0, 0.0, 0.0, grounded=True)
 
 
 class Gait(NamedTuple):
@@ -77,6 +78,8 @@ class Walker:
         thrown: Its horizontal velocity by other causes, as X and Z.
         grounded: Whether it stands on something.
         sinking: How far the floor that carries it went down without it, in studs; not positive.
+        idle_since: `Space.changes` when it wanted nothing, did not move and nothing near could
+            move. As long as all that stays so, it would not move again. None if it moved.
     """
 
     target: Triple | None = None
@@ -89,6 +92,7 @@ class Walker:
     thrown: Pair = (0.0, 0.0)
     grounded: bool = False
     sinking: float = 0.0
+    idle_since: int | None = None
 
     def halt(self) -> None:
         """Forget what it wants and how fast it goes, as after a teleport."""
@@ -132,6 +136,13 @@ class Walker:
             gait: How it moves.
             tick: The current tick.
         """
+        is_idle = (
+            self._wants_nothing()
+            and gait.gravity >= 0.0
+            and not space.queries.has_mover_near(number)
+        )
+        if is_idle and self.idle_since == space.changes:
+            return STOOD
         at = space.position(number)
         floor = self._find_floor(space, number)
         push = _find_push(space, number, at, floor)
@@ -152,7 +163,21 @@ class Walker:
         moved = space.move_character(number, wish)
         self.sinking = min(carried[1], 0.0)
         self._settle(wish, moved, is_standing=is_carried and self.grounded)
+        self.idle_since = space.changes if is_idle and moved == STOOD else None
         return moved
+
+    def _wants_nothing(self) -> bool:
+        """Return whether it stands still and would go on doing so on a floor that stands still."""
+        return (
+            self.grounded
+            and self.target is None
+            and self.direction is None
+            and self.jump_asked is None
+            and self.walking == (0.0, 0.0)
+            and self.thrown == (0.0, 0.0)
+            and not self.rising
+            and not self.sinking
+        )
 
     def _land_on(self, floor: _Floor, fall: float) -> tuple[float, bool]:
         """Return how far it falls onto a floor that moves, and whether it then stands there.

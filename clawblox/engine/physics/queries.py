@@ -21,6 +21,12 @@ from clawblox.engine.physics.numbers import Rotation, Triple, is_finite
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, to_quaternion
 from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
 
+_BESIDE = 1.5
+_ABOVE = 3.0
+_BELOW = 4.5
+"""What is further away from the centre of a standing character cannot move it in a tick, in studs.
+"""
+
 
 class Hit(NamedTuple):
     """Where a ray meets a body: distance in studs, the body's outward normal there."""
@@ -102,6 +108,20 @@ class Queries:
         shape = capsule(margin) if traits.motion is CHARACTER else collider_shape(traits.shape)
         at, turn = body.collider.translation.to_tuple(), body.collider.rotation.to_tuple()
         return [other for other in self._overlapping(shape, at, turn) if other != number]
+
+    def has_mover_near(self, number: int) -> bool:
+        """Return whether a character stands near a body that may move, or that has moved once.
+
+        Near is what could push or carry it, or what it could stand on, within a tick.
+        """
+        body = self._bodies.by_number[number]
+        x, y, z = body.rigid.translation.to_tuple()
+        box = Aabb((x - _BESIDE, y - _BELOW, z - _BESIDE), (x + _BESIDE, y + _ABOVE, z + _BESIDE))
+        what = QueryFilter(
+            flags=QueryFilterFlags.EXCLUDE_SENSORS | QueryFilterFlags.EXCLUDE_FIXED,
+            exclude_rigid_body=body.body_handle,
+        )
+        return self._bodies.world.query_pipeline.test_aabb(box, what)
 
     def anchored_within(self, number: int) -> list[int]:
         """Return the numbers of the solid anchored bodies that a character overlaps, in order."""

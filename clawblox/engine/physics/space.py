@@ -60,6 +60,10 @@ class Space:
 
     Args:
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
+
+    Attributes:
+        changes: A number that grows when a body comes, goes or changes, but not when one moves that
+            `Queries.has_mover_near` sees.
     """
 
     def __init__(self, *, solver_iterations: int = 4) -> None:
@@ -74,6 +78,7 @@ class Space:
         self._before: dict[int, Pose] = {}
         self._unseen = False
         self._untold = False
+        self.changes = 0
         self.queries = Queries(self._bodies)
         self.overlaps = Overlaps(self._bodies, self.queries)
         self.forces = Forces(self._bodies)
@@ -105,6 +110,7 @@ class Space:
             "targets": [[number, *pose] for number, pose in self._targets.items()],
             "before": [[number, *pose] for number, pose in self._before.items()],
             "unseen": self._unseen,
+            "changes": self.changes,
             "untold": self._untold,
         }
 
@@ -125,6 +131,11 @@ class Space:
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
         self._unseen, self._untold = document["unseen"], document["untold"]
+        self.changes = document["changes"]
+
+    def _note_change(self) -> None:
+        self._unseen = True
+        self.changes += 1
 
     # bodies
 
@@ -168,7 +179,7 @@ class Space:
         self._fresh[number] = self._changed[number] = None
         if motion is DYNAMIC:
             self._awake[number] = None
-        self._unseen = True
+        self._note_change()
 
     def fix(
         self,
@@ -206,7 +217,7 @@ class Space:
         at, turn = checked("A position", position), to_quaternion(rotation)
         traits = Traits(FIXED, shape, solid, group, mask, density, friction, restitution)
         self._bodies.fix(number, to, traits, at, turn)
-        self._unseen = True
+        self._note_change()
 
     def move_fixed(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
         """Give a fixed body another place in the space of the body that it goes with.
@@ -216,10 +227,11 @@ class Space:
         """
         pose = Isometry3(checked("A position", position), to_quaternion(rotation))
         self._bodies.by_number[number].collider.position_wrt_parent = pose
-        self._unseen = True
+        self._note_change()
 
     def remove(self, number: int) -> None:
         """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
+        self._note_change()
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
             for kept in (
@@ -256,9 +268,11 @@ class Space:
         if motion is ANCHORED and number not in self._fresh:
             self._targets[number] = (at, turn)
             self._untold = True
+            if body.rigid.body_type == RigidBodyType.FIXED:
+                self.changes += 1
             return
         body.rigid.position = Isometry3(at, turn)
-        self._unseen = True
+        self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
 
@@ -316,7 +330,7 @@ class Space:
             body.rigid.position = Isometry3(body.rigid.translation)
         self._bodies.sort(body)
         self._changed[number] = None
-        self._unseen = True
+        self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
         body.rigid.wake_up()
@@ -342,10 +356,11 @@ class Space:
             body.traits.shape = before
             raise
         self._changed[number] = None
-        self._unseen = True
+        self._note_change()
 
     def set_solid(self, number: int, solid: bool) -> None:
         """Let a body collide, or let everything pass through it."""
+        self._note_change()
         body = self._bodies.by_number[number]
         body.traits.solid = solid
         body.collider.is_sensor = not solid
@@ -358,6 +373,7 @@ class Space:
             group: The bit of the group.
             mask: The bits of the groups that it collides with.
         """
+        self._note_change()
         body = self._bodies.by_number[number]
         traits = body.traits
         if (traits.group, traits.mask) != (group, mask):
@@ -442,8 +458,10 @@ class Space:
             rigid = self._bodies.by_number[number].rigid
             if rigid.body_type == RigidBodyType.FIXED:
                 rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
+                self.changes += 1
             rigid.set_next_kinematic_translation(at)
-            rigid.set_next_kinematic_rotation(turn)
+            if rigid.rotation.to_tuple() != turn:
+                rigid.set_next_kinematic_rotation(turn)
         world = self._bodies.world
         gravity = Vec3(0.0, -self.gravity, 0.0)
         if world.gravity != gravity:

@@ -17,7 +17,7 @@ from rapier3d import (
     QueryFilterFlags,
 )
 
-from clawblox.engine.physics.bodies import DYNAMIC, Bodies, Body, interaction
+from clawblox.engine.physics.bodies import Bodies, Body, interaction
 from clawblox.engine.physics.numbers import DT, Triple, checked
 from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, capsule
 
@@ -36,7 +36,7 @@ controller may take the floor for a wall."""
 MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 """With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
-_BESIDE = 2.0 * CAPSULE_RADIUS + 0.5
+_BESIDE = 2.0 * CAPSULE_RADIUS + STEP_WIDTH + 0.5
 _ABOVE = 2.0 * (CAPSULE_HALF_HEIGHT + CAPSULE_RADIUS) + STEP_HEIGHT + 0.5
 """Characters further apart than this plus their wish cannot meet in a step."""
 
@@ -146,8 +146,7 @@ class Walking:
     def _is_dynamic(self, collision: CharacterCollision) -> bool:
         bodies = self._bodies
         body = bodies.by_number[bodies.numbers[collision.handle.index]]
-        root = bodies.by_number[body.fixed_to] if body.fixed_to else body
-        return root.traits.motion is DYNAMIC
+        return (body.fixed_to or body.number) in bodies.dynamic
 
     def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
         return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])

@@ -89,7 +89,7 @@ class Assembly:
         }
         self.vm = VM(**self._options)
         self.scheduler = Scheduler(self.vm, console.warn)
-        self._set_clocks()
+        self._equip_vm()
         libraries = {
             **lend_values(self._host),
             **make_task_globals(self._host, self.scheduler),
@@ -153,7 +153,7 @@ class Assembly:
         """
         kept = read_tree(self.model, state)
         self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
-        self._set_clocks()
+        self._equip_vm()
         read_world(self.model, self.vm, self.systems, state)
         del kept
 
@@ -176,8 +176,9 @@ class Assembly:
         """Forget a player who leaves."""
         self.services.inputs.remove_player(player)
 
-    def _set_clocks(self) -> None:
+    def _equip_vm(self) -> None:
         self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time
+        self.vm.held = lambda: (self.model.game, *self.scheduler.held())
 
 
 def _click(player: Instance, data: Any) -> None:

@@ -388,6 +388,25 @@ def test_a_model_that_is_no_players_walks_as_well():
     assert world.ask("root.Position.Y") < 1.0  # a part like others now
 
 
+def test_an_anchored_root_of_a_model_that_is_no_players_is_a_part_like_others(world):
+    stand(world)
+    world.run("""
+        npc = Instance.new("Model")
+        local part = Instance.new("Part")
+        part.Name, part.Anchored, part.Size = "HumanoidRootPart", true, Vector3.new(10, 1, 10)
+        part.Position, part.Parent = Vector3.new(0, 20, 0), npc
+        Instance.new("Humanoid", npc)
+        npc.Parent = workspace
+        root.Position = Vector3.new(0, 23.05, 0)
+    """)
+    world.tick(5)
+    for _ in range(20):
+        world.run("npc.HumanoidRootPart.Position += Vector3.new(0.2, 0, 0)")
+        world.tick()
+    assert world.ask("root.Position.X") == pytest.approx(4.0, abs=0.01)
+    assert world.ask("root.Position.Y") == pytest.approx(23.05, abs=0.01)
+
+
 def test_a_character_that_a_handler_destroys_is_left_alone():
     world = SmallWorld()
     for name in ("a", "b"):

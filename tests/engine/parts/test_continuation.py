@@ -14,7 +14,7 @@ from .test_parts import FLOOR, near, position, triple
 @pytest.mark.parametrize(
     ("seed", "after", "every"),
     [
-        (1, 60, 20),
+        (23, 40, 20),
         *(pytest.param(seed, 180, 1, marks=pytest.mark.thorough) for seed in range(2, 22)),
     ],
 )
@@ -96,3 +96,18 @@ def test_a_thousand_additions_and_removals_leave_nothing(bench):
     assert document["touching"] == []
     assert document["marks"]["marked"] == []
     assert document["space"]["overlaps"] == []
+
+
+def test_a_body_that_only_a_query_has_made_is_placed_and_does_not_push(bench):
+    bench.run(
+        FLOOR + 'part("A", 0, 1, 0)'
+        'part("B", -3, 1, 0, {Anchored = true}) workspace:Raycast(Vector3.zero, Vector3.one)'
+    )
+    other = Bench(bench.document())
+    for each in (bench, other):
+        each.run("workspace.B.Position = Vector3.new(-2.1, 1, 0)")
+        each.tick()
+        each.run("workspace.B.Position = Vector3.new(-3, 1, 0)")
+        each.tick(30)
+    assert near(position(bench, "A"), (0, 1, 0), 0.1)
+    assert other.document() == bench.document()

@@ -149,3 +149,18 @@ def test_a_part_that_has_a_body_becomes_a_character_and_a_part_again(bench):
     bench.parts.forget_character(root)
     bench.tick(60)
     assert root.read("Position").y == pytest.approx(1, abs=0.1)
+
+
+def test_a_position_that_a_touch_handler_writes_holds(bench):
+    bench.run(
+        FLOOR + 'local a = part("A", 0, 1.5, 0) '
+        "a.Touched:Connect(function() a.Position = Vector3.new(0, 40, 0) end)"
+    )
+    root = bench.model.workspace.find_child("A")
+    for _ in range(20):
+        bench.tick()
+        if root.read("Position").y > 30:
+            break
+    assert root.read("Position").y == 40
+    bench.tick()
+    assert root.read("Position").y == pytest.approx(40, abs=0.1)
