@@ -112,9 +112,17 @@ class EngineWorld:
         """Let an agent join, between two ticks.
 
         Raises:
-            WorldHalted: A handler of ``PlayerAdded`` fails.
+            WorldHalted: A handler of ``PlayerAdded`` fails, or a script of the tree that starts
+                now.
         """
-        self._run(lambda: self._parts.services.players.add(agent_id, name))
+        self._run(lambda: self._join(agent_id, name))
+
+    def _join(self, agent_id: str, name: str) -> None:
+        parts = self._parts
+        if self.tick == 0:  # scripts of the tree start in the first tick, but must hear of everyone
+            with parts.scheduler.phase("Begin frame error"):
+                parts.scripts.begin_tick()
+        parts.services.players.add(agent_id, name)
 
     def leave(self, agent_id: str) -> None:
         """Let an agent leave, between two ticks.

@@ -89,6 +89,19 @@ def test_n4_everything_of_a_player_exists_before_player_added_fires(tmp_path):
     ]
 
 
+def test_n1_scripts_of_the_tree_hear_of_players_who_join_before_the_first_tick(tmp_path):
+    server = tmp_path / "scripts" / "ServerScriptService"
+    server.mkdir(parents=True)
+    (server / "Server.lua").write_text(
+        """
+        print("server", time())
+        Players.PlayerAdded:Connect(function(player) print("added", player) end)
+        """
+    )
+    lines = say(tmp_path, "print('main')", 2, Plan().join(0, "Rocky").join(0, "Ada"))
+    assert lines == ["main", "server\t0", "added\tRocky", "added\tAda"]
+
+
 def test_n10_inputs_come_in_the_order_of_joining_and_then_of_arrival(tmp_path):
     assert say(
         tmp_path,
