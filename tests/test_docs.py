@@ -18,6 +18,7 @@ import clawblox
 from benchmarks import plots, report
 
 ROOT = Path(__file__).parent.parent
+LUAU = {"engine.md", "engine-classes.md"}
 INSIDE = "architecture.md"
 """The page about modules, which names what is in them."""
 
@@ -103,6 +104,8 @@ def test_what_the_text_names_can_be_imported_from_where_the_page_says(page: Path
     text = page.read_text()
     if page.name == INSIDE:
         pytest.skip("it tells which module has what")
+    if page.name in LUAU:
+        pytest.skip("its names are those of scripts")
     shown = {name for _, name in shown_imports(text)}
     for module, _ in shown_imports(text):
         shown |= {*getattr(importlib.import_module(module), "__all__", ())}

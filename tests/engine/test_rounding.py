@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from clawblox.engine.rounding import hundredths, shortest
 
 
-@pytest.mark.parametrize("write", [shortest, hundredths])
-def test_minus_zero_is_zero_whatever_was_written_before(write):
-    assert [repr(write(value)) for value in (-0.0, 0.0, -0.0)] == ["0.0"] * 3
+def single(value: float) -> float:
+    return struct.unpack("f", struct.pack("f", value))[0]
 
 
-def test_a_32_bit_number_has_no_more_digits_than_it_needs():
-    assert shortest(0.6000000238418579) == 0.6
-    assert shortest(0.1234) == 0.1234
+@pytest.mark.parametrize("value", [0.0, 0.6, -0.1, 1 / 3, 16777216.0, 1e-30, 3.4e38])
+def test_a_32_bit_float_is_shown_with_the_fewest_digits_that_give_it_back(value):
+    shown = shortest(single(value))
+    assert single(shown) == single(value)
+    assert len(repr(shown)) <= len(repr(single(value)))
+
+
+def test_0_6_is_shown_as_0_6():
+    assert shortest(single(0.6)) == 0.6
+
+
+def test_there_is_no_minus_zero_whichever_zero_comes_first():
+    shortest.cache_clear()
+    assert [str(shortest(-0.0)), str(shortest(0.0)), str(hundredths(-0.004))] == ["0.0"] * 3

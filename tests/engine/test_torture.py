@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clawblox.engine.datastore.settings import Backend
+from clawblox.engine.settings import read_settings
+from clawblox.luau import run_deep
 from tests.engine.playing import WORLDS, copy_world, read_plan
-from tests.engine.torture import torture
+from tests.engine.torture import Run, digest, torture
 
 ON = 300
 """How many ticks a restored world runs."""
@@ -47,3 +50,32 @@ def test_every_world_goes_on_exactly_from_random_ticks(name: str, tmp_path: Path
 @pytest.mark.parametrize("name", SHORT)
 def test_a_short_world_goes_on_exactly_from_each_tick(name: str, tmp_path: Path) -> None:
     check(name, tmp_path, saves=list(range(40)), on=100)
+
+
+def test_eight_forks_with_seeds_of_their_own_differ_from_the_first_draw_and_equal_their_twins(
+    tmp_path: Path,
+) -> None:
+    directory = copy_world("random", tmp_path)
+    settings, plan = read_settings(directory), read_plan(directory)
+
+    def run() -> list[list[str]]:
+        original = Run(settings, plan).start()
+        for _ in range(10):
+            original.step()
+        state = original.world.snapshot()
+        return [go_on(state, seed) for seed in (None, *range(8)) for _ in "ab"]
+
+    def go_on(state: Any, seed: int | None) -> list[str]:
+        fork = Run(settings, plan).restore(state, ())
+        if seed is not None:
+            fork.world.reseed(seed)
+        digests = []
+        for _ in range(5):
+            fork.step()
+            digests.append(digest(fork.record()))
+        return digests
+
+    digests = run_deep(run)
+    assert digests[::2] == digests[1::2]
+    for tick in range(5):
+        assert len({fork[tick] for fork in digests[::2]}) == 9

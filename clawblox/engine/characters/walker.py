@@ -136,16 +136,15 @@ class Walker:
             gait: How it moves.
             tick: The current tick.
         """
-        is_idle = (
-            self._wants_nothing()
-            and gait.gravity >= 0.0
-            and not space.queries.has_mover_near(number)
-        )
+        is_near_mover = space.queries.has_mover_near(number)
+        is_idle = not is_near_mover and gait.gravity >= 0.0 and self._wants_nothing()
         if is_idle and self.idle_since == space.changes:
             return STOOD
         at = space.position(number)
-        floor = self._find_floor(space, number)
-        push = _find_push(space, number, at, floor)
+        floor, push = None, (0.0, 0.0)
+        if is_near_mover:
+            floor = self._find_floor(space, number)
+            push = _find_push(space, number, at, floor)
         self._fall_or_jump(gait, tick)
         self._walk(at, gait.walk_speed)
         is_rising = self.rising > 0.0

@@ -269,6 +269,7 @@ class Space:
             self._targets[number] = (at, turn)
             self._untold = True
             if body.rigid.body_type == RigidBodyType.FIXED:
+                body.rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
                 self.changes += 1
             return
         body.rigid.position = Isometry3(at, turn)
@@ -456,9 +457,6 @@ class Space:
         check_crowding(self._bodies, self._changed, len(self.overlaps.reported))
         for number, (at, turn) in self._targets.items():
             rigid = self._bodies.by_number[number].rigid
-            if rigid.body_type == RigidBodyType.FIXED:
-                rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
-                self.changes += 1
             rigid.set_next_kinematic_translation(at)
             if rigid.rotation.to_tuple() != turn:
                 rigid.set_next_kinematic_rotation(turn)

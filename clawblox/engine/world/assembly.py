@@ -9,7 +9,7 @@ from typing import Any
 from clawblox.engine.animations import Animations
 from clawblox.engine.characters.crowd import Characters
 from clawblox.engine.characters.humanoid import add_humanoid
-from clawblox.engine.characters.spawning import add_spawning, spawn_character
+from clawblox.engine.characters.spawning import add_spawning, load_character, spawn_character
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.gui.classes import ROWS as GUI_ROWS
@@ -80,6 +80,8 @@ class Assembly:
         self.settings = settings
         self.console = console
         self._files = read_scripts(settings.directory, settings.main, settings.tree)
+        content = json.dumps([dict(settings.tables), self._files.sources()], sort_keys=True)
+        self._content_hash = hashlib.sha256(content.encode()).hexdigest()
         self._host = _WorldHost()
         self._options: dict[str, Any] = {
             "steps": settings.steps_per_tick,
@@ -127,8 +129,7 @@ class Assembly:
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
-        content = [dict(self.settings.tables), self._files.sources()]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return self._content_hash
 
     def start(self) -> None:
         """Make the tree, with the services and the scripts, and run the main script.
@@ -170,6 +171,7 @@ class Assembly:
         data_stores = DataStores(self.model, worker, self.settings.game_id)
         services = Services.make(self.model, players, data_stores)
         services.inputs.effects["GuiClick"] = _click
+        services.inputs.effects["Reset"] = _reset
         return services
 
     def _forget(self, player: Instance) -> None:
@@ -179,6 +181,11 @@ class Assembly:
     def _equip_vm(self) -> None:
         self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time
         self.vm.held = lambda: (self.model.game, *self.scheduler.held())
+
+
+def _reset(player: Instance, _: Any) -> None:
+    """Give a player who asks for it a new character."""
+    load_character(player)
 
 
 def _click(player: Instance, data: Any) -> None:

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from clawblox.engine.world.observation import health_of
 from tests.engine.characters.support import SmallWorld
 
 
@@ -122,6 +123,13 @@ def test_n4_take_damage_stops_at_0_and_lowering_max_health_leaves_health(world):
     assert world.ask("take()") == (
         "HealthChanged 70.00, HealthChanged 65.00, HealthChanged 0.00, Died"
     )
+
+
+def test_infinite_health_can_be_shown(world):
+    world.run("humanoid.MaxHealth = math.huge humanoid.Health = math.huge")
+    assert health_of(world.environment.get("ann")) == 1 << 53
+    world.run("humanoid:TakeDamage(math.huge)")
+    assert world.ask("humanoid.Health") == 0.0
 
 
 @pytest.mark.parametrize(
@@ -249,6 +257,20 @@ def test_n4_running_fires_when_the_speed_in_studs_a_second_changes_by_6(world):
     world.tick(5)
     speeds = [round(float(text.split()[1])) for text in world.ask("take()").split(", ")]
     assert speeds == [16, 24, 0]
+
+
+@pytest.mark.parametrize(("speed", "times"), [(2.9, 0), (3.1, 2)])
+def test_n4_running_fires_when_the_speed_crosses_3_studs_a_second(world, speed, times):
+    stand(world)
+    world.run(f"""
+        hear(humanoid, "Running")
+        humanoid.WalkSpeed = {speed}
+        humanoid:Move(Vector3.new(1, 0, 0))
+    """)
+    world.tick(3)
+    world.run("humanoid:Move(Vector3.zero)")
+    world.tick(3)
+    assert world.ask("#heard") == times
 
 
 def test_n4_states_of_a_fall_and_a_jump(world):

@@ -270,6 +270,14 @@ def test_n4_a_thrown_velocity_lasts_in_the_air_and_decays_on_the_ground(scene):
     assert scene.step().x == pytest.approx(0.0, abs=1e-6)
 
 
+def test_a_wall_ends_a_thrown_velocity(scene):
+    add(scene, 3, (1.0, 20.0, 10.0), (3.0, 10.0, 0.0))
+    scene.walker.throw((60.0, 60.0, 0.0))
+    scene.step(6)
+    assert not scene.walker.grounded
+    assert scene.walker.thrown == (0.0, 0.0)
+
+
 @pytest.mark.parametrize("pushes", [True, False])
 def test_characters_push_dynamic_parts_if_the_world_says_so(scene, pushes):
     add(scene, 3, (2.0, 2.0, 2.0), (3.0, 1.0, 0.0), motion=DYNAMIC)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.page.chromium import PROGRAM, Chromium
+from tests.engine.page.chromium import DEADLINE_S, PROGRAM, Chromium
 from tests.support import Answer, ask, free_port, is_listening, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +42,10 @@ class World:
         self.url = f"http://127.0.0.1:{port}/"
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=quiet)
-        wait_until(lambda: is_listening(port), what="the world to listen")
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until something that the page or the world does is seen here."""
+        wait_until(condition, DEADLINE_S, what)
 
     def posted(self, kind: str) -> list[dict[str, object]]:
         """Return the inputs of one type that the page has sent to a stub."""
@@ -81,6 +84,7 @@ def serve() -> Iterator[Serve]:
             files = [str(renderer)] if renderer else []
             words = ["tests.engine.page.stub_world", str(port), *files]
         started.append(World(port, "-m", *words))
+        started[-1].wait_for(lambda: is_listening(port), "the world to listen")
         return started[-1]
 
     yield start

@@ -32,7 +32,7 @@ export function createRenderer(ctx) {
   renderer.shadowMap.enabled = true;
   renderer.shadowMap.type = THREE.PCFSoftShadowMap;
   renderer.toneMapping = THREE.ACESFilmicToneMapping;
-  renderer.toneMappingExposure = 0.85;
+  renderer.toneMappingExposure = 0.8;
 
   const scene = new THREE.Scene();
   const sky = createSky(scene, renderer, { dark, plain });
