@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections.abc import Iterator, Mapping
@@ -68,6 +69,16 @@ class WebSocketClient:
 
     def send(self, text: str) -> None:
         self._socket.sendall(self._connection.send(Message(data=text)))
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes that need not be a frame."""
+        self._socket.sendall(data)
+
+    def read_until_closed(self) -> None:
+        """Read and drop everything until the server closes the connection."""
+        with contextlib.suppress(ConnectionResetError):
+            while self._socket.recv(65536):
+                pass
 
     def states(self) -> Iterator[Any]:
         """Yield the messages, parsed as JSON, until the server closes."""

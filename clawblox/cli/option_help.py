@@ -122,6 +122,11 @@ HELP: Final[Mapping[str, OptionHelp]] = {
         "Where an engine world keeps the rows of its data stores; postgres needs DATABASE_URL.",
         none="sqlite",
     ),
+    "watch": OptionHelp(
+        _STATE,
+        "Start an engine world anew when a script changes, and with its state when only its "
+        "document does.",
+    ),
     "run_dir": OptionHelp(
         _FILES,
         "Run directory.",

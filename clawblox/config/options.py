@@ -227,6 +227,7 @@ class StartOptions(SharedOptions):
         name: Name of the instance; None takes the first free one of ``w000``, ``w001``, …
         command_file: File for the rerunnable launch script; None means one in ``runtime``.
         log_file: File for the output of the world; None means one in ``logs``.
+        watch: Whether an engine world begins anew when its scripts change.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -240,6 +241,7 @@ class StartOptions(SharedOptions):
     name: str | None = attrs.field(default=None, validator=_check_name)
     command_file: Path | None = attrs.field(default=None, converter=_to_command_file)
     log_file: Path | None = attrs.field(default=None, converter=_to_log_file)
+    watch: bool = attrs.field(default=False, converter=bool)
 
 
 @attrs.frozen(kw_only=True)

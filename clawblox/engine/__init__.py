@@ -25,5 +25,6 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``settings``: the ``world.toml`` of a world.
 - ``simulation``: a world as the server kit runs it.
 - ``routes``: what people look at: the page, the feed of spectators, files.
+- ``watch``: begins the program anew when a script changes.
 - ``runner``: the program.
 """

@@ -23,12 +23,12 @@ def hundredths_of_vector(vector: object) -> list[float]:
 
 @lru_cache(4096)
 def shortest(value: float) -> float:
-    """Return the number with the fewest digits that has the same 32-bit form.
+    """Return the number with the fewest digits that has the same 32-bit form, never minus zero.
 
     So 0.6, kept as a 32-bit float, is 0.6 in JSON and not 0.6000000238418579.
     """
     for digits in range(6, 10):
-        short = float(f"{value:.{digits}g}")
+        short = float(f"{value:.{digits}g}") + 0.0  # the cache knows one zero only
         if _SINGLE.unpack(_SINGLE.pack(short))[0] == value:
             return short
     return value

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
+from clawblox.engine.page import PAGE_DIR
 from clawblox.engine.settings import RENDERER_FILES, EngineSettings
 from clawblox.server import Feed, Halted, Json, StaticDirectory, WorldState
 from clawblox.server.payload import encode_json
 
 __all__ = ["make_routes", "renderer_manifest"]
 
-_PAGE: Final = Path(__file__).parent / "page"
+_FIGURE: Final = "player.glb"
+"""What characters look like, `asset://player.glb`: the world's own file, or the page's."""
 _MANIFEST_VERSION: Final = 1
 _FILES: Final = {"/assets": "assets", "/renderer-files": RENDERER_FILES, "/static": "static"}
 """The directories of a world whose files are served, by route."""
@@ -34,7 +36,8 @@ def make_routes(
         world: What the kit knows of the world.
         spectate: Returns what a spectator sees now.
     """
-    page = StaticDirectory(_PAGE)
+    page = StaticDirectory(PAGE_DIR)
+    assets = StaticDirectory(settings.directory / _FILES["/assets"])
     manifest = encode_json(renderer_manifest(settings))
 
     def state() -> dict[str, Json]:
@@ -52,6 +55,12 @@ def make_routes(
     async def show_page(request: Request) -> Response:
         return await page.get_response("index.html", request.scope)
 
+    async def show_figure(request: Request) -> Response:
+        try:
+            return await assets.get_response(_FIGURE, request.scope)
+        except HTTPException:
+            return await page.get_response(_FIGURE, request.scope)
+
     return [
         Route("/renderer/manifest", show_manifest),
         Route("/spectate", show_state),
@@ -59,6 +68,7 @@ def make_routes(
         Route("/", show_page),
         Route("/ui", show_page),
         Mount("/ui", page),
+        Route(f"/assets/{_FIGURE}", show_figure),
         *(
             Mount(route, StaticDirectory(settings.directory / name))
             for route, name in _FILES.items()

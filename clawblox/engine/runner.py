@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ from clawblox.engine.errors import SettingsError
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.settings import read_settings as read_world
 from clawblox.engine.simulation import EngineSimulation
+from clawblox.engine.watch import NextStart, Watch, keep_from_children, plan_next_start
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import Settings, StopSignals, read_settings, serve_with
@@ -36,9 +38,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             `clawblox.server.serve` does.
     """
     flags = argparse.Namespace()
+    environment = dict(os.environ)
     settings = read_settings(argv, os.environ, _make_parser(), flags)
     with StopSignals() as signals:
-        run_deep(lambda: _serve(flags, settings, signals))
+        run_deep(lambda: _serve(flags, settings, signals, environment))
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -68,10 +71,20 @@ def _make_parser() -> argparse.ArgumentParser:
         help="restore positions and velocities where the exact state of the physics cannot be "
         "restored here; the world then goes on a little differently",
     )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="begin anew when a script changes; if only the document has changed, with the state",
+    )
     return parser
 
 
-def _serve(flags: argparse.Namespace, settings: Settings, signals: StopSignals) -> None:
+def _serve(
+    flags: argparse.Namespace,
+    settings: Settings,
+    signals: StopSignals,
+    environment: Mapping[str, str],
+) -> None:
     try:
         world = read_world(flags.directory)
         simulation = _load(world, flags, settings.port)
@@ -83,10 +96,23 @@ def _serve(flags: argparse.Namespace, settings: Settings, signals: StopSignals) 
         simulation.start()
     else:
         settings = attrs.evolve(settings, resume_path=world.directory / settings.resume_path)
+    watch = Watch(world, partial(_hash_now, flags), _announce) if flags.watch else None
+    keep_from_children(settings.resume_path)
+    following: NextStart | None = None
     try:
-        serve_with(settings, simulation, signals)
+        served = serve_with(settings, simulation, signals, watch.wait if watch else None)
+        if watch is not None and watch.changed and not signals.has_received:
+            following = plan_next_start(served, watch, environment, _announce)
     finally:
-        simulation.close()
+        if following is None or not following.keeps_state:
+            simulation.close()
+    if following is not None:
+        following.begin()
+
+
+def _hash_now(flags: argparse.Namespace) -> str:
+    """Return the content hash of the files as they are now."""
+    return EngineWorld(read_world(flags.directory)).content_hash()
 
 
 def _load(world: EngineSettings, flags: argparse.Namespace, port: int) -> EngineSimulation:

@@ -251,6 +251,12 @@ class Scheduler:
         else:
             self._parked.pop(entry.thread, None)
 
+    def held(self) -> Iterator[Any]:
+        """Iterate over the values that it keeps alive, for the limit of memory."""
+        for entry in self._entries.values():
+            yield entry.thread
+            yield from entry.values or ()
+
     # Snapshots
 
     def document(self, slots: Slots) -> dict[str, Any]:

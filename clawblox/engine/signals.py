@@ -44,6 +44,10 @@ class Connection(HostObject):
             return self.function is not None
         return super().__getitem__(key)
 
+    def held(self) -> tuple[Any, ...]:
+        """Return the values that it keeps alive, for the limit of memory."""
+        return (self.function, self.signal)
+
     def disconnect(self) -> None:
         """Remove the handler; it is skipped even in an event under way."""
         if self.function is not None and self.signal is not None:
@@ -70,6 +74,10 @@ class Signal(HostObject):
         self.name = name
         self.connections: list[Connection] = []
         self.waiting: list[Coroutine] = []
+
+    def held(self) -> tuple[Any, ...]:
+        """Return the values that it keeps alive, for the limit of memory."""
+        return (self.owner, *self.connections, *self.waiting)
 
     def connect(self, function: Any, *, once: bool = False) -> Connection:
         """Add a handler.

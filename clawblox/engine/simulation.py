@@ -4,69 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.routes import make_routes
 from clawblox.engine.settings import EngineSettings, read_skill
+from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.server import Halted, Json, Simulation, WorldState
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-__all__ = ["EngineSimulation", "World"]
+__all__ = ["EngineSimulation"]
 
 FORMAT: Final = "clawblox-engine-v1"
-
-
-class World(Protocol):
-    """What an engine world offers to its server; each call happens between two ticks."""
-
-    @property
-    def time(self) -> float:
-        """Simulation time in seconds."""
-
-    def content_hash(self) -> str:
-        """Return a digest of the rules and the scripts."""
-
-    def start(self) -> None:
-        """Make the world and run its main script; either this or `restore` is called first."""
-
-    def restore(self, state: Json) -> None:
-        """Take over what `snapshot` returned, or raise ValueError."""
-
-    def reseed(self, seed: int) -> None:
-        """Begin the random numbers anew."""
-
-    def join(self, agent_id: str, name: str) -> None:
-        """Add a player."""
-
-    def leave(self, agent_id: str) -> None:
-        """Remove a player."""
-
-    def act(self, agent_id: str, action: str, data: Json) -> None:
-        """Queue an input for the next tick, or raise InputError."""
-
-    def step(self) -> None:
-        """Run one tick."""
-
-    def removed(self) -> Sequence[str]:
-        """Return the agents that the last tick removed."""
-
-    def audience(self, agent_id: str) -> Sequence[str] | None:
-        """Return the agents that hear what this one says now; None for everyone."""
-
-    def observe(self, agent_id: str) -> Mapping[str, Json]:
-        """Return what an agent sees."""
-
-    def spectate(self) -> dict[str, Json]:
-        """Return what spectators see."""
-
-    def snapshot(self) -> Json:
-        """Return the whole state as JSON values."""
-
-    def close(self) -> None:
-        """End the world in order."""
 
 
 class EngineSimulation(Simulation):
@@ -85,7 +36,7 @@ class EngineSimulation(Simulation):
     def __init__(
         self,
         settings: EngineSettings,
-        world: World,
+        world: EngineWorld,
         announce: Callable[[str], None],
     ) -> None:
         self.max_agents = settings.max_players

@@ -92,10 +92,12 @@ def fill_command(command: Sequence[str]) -> list[str]:
 
 def world_command(launch: Launch) -> list[str]:
     """Return the command that starts the world: its own, or that of the built-in engine."""
-    own, datastore = launch.config.run_command, launch.options.datastore
+    own, options = launch.config.run_command, launch.options
     if own is not None:
         return fill_command(own)
-    flags = [] if datastore is None else ["--datastore", datastore]
+    flags = [] if options.datastore is None else ["--datastore", options.datastore]
+    if options.watch:
+        flags.append("--watch")
     return [sys.executable, *_ENGINE, str(launch.config.dir), *flags]
 
 

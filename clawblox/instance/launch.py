@@ -19,7 +19,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.config.arguments import check_path
-from clawblox.config.options import InstanceSpec, ManyOptions, StartOptions
+from clawblox.config.options import InstanceSpec, ManyOptions, SharedOptions, StartOptions
 from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.protocol import SECRET_ENV, SEEDS
@@ -36,6 +36,7 @@ __all__ = [
     "Launch",
     "Past",
     "find_variables",
+    "has_engine",
     "new_run_id",
     "plan_attach",
     "plan_launch",
@@ -207,7 +208,7 @@ def plan_launch(
     """
     require_command(config)
     _require_reseed(config, options.reseed, 1)
-    _require_engine_world(config, options.datastore)
+    _require_engine_world(config, options)
     resume_path, digest = find_resume(options.resume, config.dir)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
         _require_parent(key, path)
@@ -252,7 +253,7 @@ def plan_many(
     """
     require_command(config)
     _require_reseed(config, options.reseed, len(specs))
-    _require_engine_world(config, options.datastore)
+    _require_engine_world(config, options)
     resume_path, digest = find_resume(options.resume, config.dir)  # once for all of them
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
@@ -418,7 +419,7 @@ def require_command(config: WorldConfig) -> None:
             hint='add [run] command = ["…"], or set [runtime] mode = "clawblox" for a world of '
             "Luau scripts",
         )
-    if config.is_engine_world and not _has_engine():
+    if config.is_engine_world and not has_engine():
         raise ConfigError(
             "the built-in engine is not installed, and the world has no [run] command",
             path=config.dir / CONFIG_NAME,
@@ -428,19 +429,23 @@ def require_command(config: WorldConfig) -> None:
 
 
 @functools.cache
-def _has_engine() -> bool:
+def has_engine() -> bool:
+    """Return whether the packages of the built-in engine are installed. Blocks."""
     return all(map(find_spec, ENGINE_PACKAGES))
 
 
-def _require_engine_world(config: WorldConfig, datastore: str | None) -> None:
-    if datastore is not None and not config.is_engine_world:
-        raise ConfigError(
-            "only worlds of the built-in engine have data stores",
-            path=config.dir / CONFIG_NAME,
-            key="datastore",
-            value=datastore,
-            hint="leave it out",
-        )
+def _require_engine_world(config: WorldConfig, options: SharedOptions) -> None:
+    """Refuse what only worlds of the built-in engine can do."""
+    for key in ("datastore", "watch"):
+        value = getattr(options, key, None)
+        if value and not config.is_engine_world:
+            raise ConfigError(
+                "only for worlds of the built-in engine, which have no [run] command",
+                path=config.dir / CONFIG_NAME,
+                key=key,
+                value=value,
+                hint="leave it out",
+            )
 
 
 def _require_reseed(config: WorldConfig, first: int | None, count: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
@@ -47,7 +47,7 @@ from clawblox.server.settings import Settings
 from clawblox.server.simulation import Halted, InputError
 from clawblox.server.snapshot_document import make_snapshot
 
-__all__ = ["MAX_BODY_BYTES", "create_app"]
+__all__ = ["MAX_BODY_BYTES", "BackgroundTask", "create_app"]
 
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_NAME: Final = 100
@@ -63,7 +63,7 @@ BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
 
 
 def create_app(
-    world: HostedWorld, settings: Settings, *, background: tuple[BackgroundTask, ...] = ()
+    world: HostedWorld, settings: Settings, *, background: Sequence[BackgroundTask] = ()
 ) -> ASGIApp:
     """Build the ASGI application of one world; the world ticks during its lifespan.
 

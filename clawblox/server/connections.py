@@ -59,6 +59,8 @@ class Connection(H11Protocol):
     @property
     def _is_incomplete(self) -> bool:
         """Whether a request, or the rest of one, has yet to arrive."""
+        if self.transport.get_protocol() is not self:  # a WebSocket has taken over
+            return False
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -13,14 +13,14 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 import attrs
 
 from clawblox.protocol import LISTEN_FD, RESEED_ENV
-from clawblox.server.app import create_app
+from clawblox.server.app import BackgroundTask, create_app
 from clawblox.server.gate import WorldAddress
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.inherited_socket import take_inherited_listener
@@ -58,14 +58,21 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
 
 
 def serve_with(
-    settings: Settings, simulation: Simulation, signals: StopSignals | None = None
-) -> None:
+    settings: Settings,
+    simulation: Simulation,
+    signals: StopSignals | None = None,
+    until: Callable[[], Awaitable[None]] | None = None,
+) -> HostedWorld:
     """Serve a world like :func:`serve`, with settings that are read already.
 
     Args:
         settings: The settings of this launch.
         simulation: The world at time 0.
         signals: Receives SIGTERM and SIGINT, where this is not the main thread.
+        until: The world is stopped when this returns; None serves it until a signal.
+
+    Returns:
+        The world, which is served no more: it stands between two ticks.
 
     Raises:
         SystemExit: As :func:`serve` does.
@@ -83,12 +90,13 @@ def serve_with(
     settings = attrs.evolve(settings, log_name=_log_name(settings.manifest_path))
     recording = _start_recording(world, settings)
     try:
-        _run(world, settings, listener, recording, signals)
+        _run(world, settings, listener, recording, signals, until)
     finally:
         if recording is not None:
             recording.close()
     if settings.exit_on_halt and world.failure is not None:
         _fail(HALTED_STATUS, f"the world halted: {world.failure}")
+    return world
 
 
 def _inherit() -> socket.socket | None:
@@ -191,12 +199,23 @@ def _run(
     listener: socket.socket,
     recording: Recording | None,
     signals: StopSignals | None,
+    until: Callable[[], Awaitable[None]] | None,
 ) -> None:
     from clawblox.server.listener import (
         run_server,
     )  # loads uvicorn, which only a served world needs
 
-    background = () if recording is None else (recording.run,)
+    has_finished = False
+
+    async def wait_until_finished() -> None:
+        nonlocal has_finished
+        if until is not None:
+            await until()
+            has_finished = True
+
+    background: list[BackgroundTask] = [wait_until_finished]
+    if recording is not None:
+        background.append(recording.run)
     app = create_app(world, settings, background=background)
     url = f"http://{WorldAddress(settings.host, settings.port)}{settings.base_path}"
 
@@ -205,7 +224,7 @@ def _run(
         world.simulation.serving(url)
 
     def is_over() -> bool:
-        return settings.exit_on_halt and world.failure is not None
+        return has_finished or (settings.exit_on_halt and world.failure is not None)
 
     run_server(app, listener, settings, announce, is_over, signals)
 

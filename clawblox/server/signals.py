@@ -27,10 +27,12 @@ class StopSignals:
 
     Attributes:
         receiver: Called with each signal, on the main thread; None while there is no server.
+        has_received: Whether a signal has come.
     """
 
     def __init__(self) -> None:
         self.receiver: _Receiver | None = None
+        self.has_received = False
         self._original: dict[int, object] = {}
 
     def __enter__(self) -> StopSignals:
@@ -49,6 +51,7 @@ class StopSignals:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.has_received = True
         if self.receiver is not None:
             self.receiver(number, frame)
             return

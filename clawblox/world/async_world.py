@@ -262,6 +262,7 @@ class AsyncWorld(WorldMetadata):
         reseed: int | None = None,
         labels: Labels | None = None,
         datastore: DataStoreBackend | None = None,
+        watch: bool = False,
         _tmux_session: str | None = None,
     ) -> StartedWorld:
         """Start an instance and return when it is ready.
@@ -301,6 +302,7 @@ class AsyncWorld(WorldMetadata):
                 ``{"model": "…", "seed": 3}``. They stand in the manifest, in records, events,
                 tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
             datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+            watch: Begin an engine world anew when its scripts change.
 
         Returns:
             The facts of the instance; its ``loaded`` says what of an archive was loaded.
@@ -346,6 +348,7 @@ class AsyncWorld(WorldMetadata):
             reseed=reseed,
             labels=labels,
             datastore=datastore,
+            watch=watch,
         )
         fleet = self._open_fleet()
         plan = partial(plan_launch, self._config, tmux_session=_tmux_session)

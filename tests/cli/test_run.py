@@ -380,12 +380,20 @@ def test_an_error_cannot_move_the_cursor(call: Start, tmp_path: Path) -> None:
     assert f"{tmp_path}/ab" in command.err
 
 
-def test_a_world_without_a_command_is_refused(call: Start, tmp_path: Path) -> None:
-    (tmp_path / "world.toml").write_text('name = "lua"\n[scripts]\nmain = "main.lua"\n')
+def test_an_external_world_without_a_command_is_refused(call: Start, tmp_path: Path) -> None:
+    (tmp_path / "world.toml").write_text('name = "w"\n[runtime]\nmode = "external"\n')
     command = call("run", str(tmp_path))
     assert command.wait() == 2
-    assert command.err.startswith("Error: run.command: the world has no [run] command")
+    assert command.err.startswith("Error: run.command: the world is external and has no command")
     assert f"{tmp_path / 'world.toml'}" in command.err
+
+
+def test_an_engine_world_without_a_main_script_is_refused(call: Start, tmp_path: Path) -> None:
+    (tmp_path / "world.toml").write_text('name = "w"\n')
+    command = call("run", str(tmp_path), "--port", "0")
+    assert command.wait() == 1
+    missing = f"scripts.main points to missing file: {tmp_path / 'main.lua'}"
+    assert f"python -m clawblox.engine: cannot load the world: {missing}" in command.err
 
 
 def test_a_world_that_ends_by_itself_ends_the_command(start: Start, tmp_path: Path) -> None:

@@ -148,10 +148,27 @@ def test_a_world_that_says_only_its_name_has_the_defaults(tmp_path):
     assert not world.is_delegated
     assert world.start_command == ["clawblox", "run", str(tmp_path)]
     assert world.sidecars == ()
-    assert world.ready == ReadyRule(path="/api.md", log=None, interval=None)
+    assert world.is_engine_world
+    assert world.ready == ReadyRule(path="/renderer/manifest", log=None, interval=None)
     assert world.liveness is None
+    assert world.inherits_listener
+    assert world.takes_reseed
+
+
+@pytest.mark.parametrize(
+    "text", ['run.command = ["./run"]', 'run.command = ["./run"]\nruntime.mode = "clawblox"']
+)
+def test_a_world_with_a_command_is_no_engine_world(tmp_path, text):
+    world = read(tmp_path, f'name = "w"\n{text}')
+    assert not world.is_engine_world
+    assert world.ready == ReadyRule(path="/api.md", log=None, interval=None)
     assert not world.inherits_listener
     assert not world.takes_reseed
+
+
+def test_an_external_world_without_a_command_is_no_engine_world(tmp_path):
+    world = read(tmp_path, 'name = "w"\nruntime.mode = "external"')
+    assert (world.is_external, world.is_engine_world, world.is_delegated) == (True, False, False)
 
 
 @pytest.mark.parametrize("table", ["[run.liveness]", "[run]\nliveness = {}"])

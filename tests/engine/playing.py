@@ -28,8 +28,12 @@ def copy_world(name: str, directory: Path) -> Path:
 
 def read_plan(directory: Path) -> Plan:
     """Return what the agents of a world do, from its ``play.json``."""
-    path = directory / "play.json"
-    return Plan(json.loads(path.read_text()) if path.is_file() else [])
+    return Plan(read_json(directory / "play.json", []))
+
+
+def read_json(path: Path, default: Any) -> Any:
+    """Return what a JSON file holds, the default if it is missing."""
+    return json.loads(path.read_text()) if path.is_file() else default
 
 
 def report(run: Run) -> dict[str, Any]:

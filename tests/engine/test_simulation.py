@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from clawblox.engine.errors import WorldHalted
+from clawblox.engine.page import PAGE_DIR
 from clawblox.engine.settings import read_settings
 from clawblox.engine.simulation import EngineSimulation
 from clawblox.server import Clock, HostedWorld, InputError, Settings, create_app
@@ -232,6 +233,15 @@ async def test_files_of_the_world_are_served_and_nothing_else_of_it(
     assert (answer.content, answer.headers["content-type"]) == (b"glTF", "model/gltf-binary")
     for path in ("", "..%2fmain.lua", "%2e%2e/world.toml", "nothing"):
         assert (await client.get(f"{route}/{path}")).status_code == 404
+
+
+async def test_players_have_the_figure_of_the_world_or_else_that_of_the_page(client, directory):
+    ours = await client.get("/assets/player.glb")
+    assert ours.content == (PAGE_DIR / "player.glb").read_bytes()
+    assert ours.headers["content-type"] == "model/gltf-binary"
+    (directory / "assets").mkdir()
+    (directory / "assets" / "player.glb").write_bytes(b"glTF")
+    assert (await client.get("/assets/player.glb")).content == b"glTF"
 
 
 def test_a_snapshot_restores_the_world(hosted, directory):

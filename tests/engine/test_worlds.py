@@ -1,16 +1,21 @@
-"""Plays the worlds of ``tests/engine/worlds``, which check the engine in Luau."""
+"""Plays the worlds of ``tests/engine/worlds``, which check the engine in Luau.
+
+A world may have ``play.json``, what its agents do; ``seen.json``, rows ``[tick, path, value]`` of
+what agents and spectators see; and ``lines.json``, the lines that it writes.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clawblox.engine.datastore.settings import Backend
 from clawblox.engine.settings import read_settings
 from clawblox.luau import run_deep
-from tests.engine.playing import WORLDS, copy_world, read_plan, report
-from tests.engine.torture import Run
+from tests.engine.playing import WORLDS, copy_world, read_json, read_plan, report
+from tests.engine.torture import Run, agent_id
 
 MAX_TICKS = 3000
 
@@ -18,20 +23,47 @@ MAX_TICKS = 3000
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_world_finds_no_failure(name: str, tmp_path: Path) -> None:
     directory = copy_world(name, tmp_path)
+    rows = read_json(directory / "seen.json", [])
+    found: list[Any] = []
 
     def play() -> Run:
-        run = Run(read_settings(directory), read_plan(directory), Backend.SQLITE)
-        run.start()
+        run = Run(read_settings(directory), read_plan(directory), Backend.SQLITE).start()
         while run.world.halted_error is None and run.world.tick < MAX_TICKS:
+            found.extend(look(run, path) for tick, path, _ in rows if tick == run.world.tick)
             run.step()
             if report(run)["Done"]:
                 break
+        run.close()
         return run
 
     run = run_deep(play)
     said = "\n".join(run.lines)
     assert run.world.halted_error is None, said
-    found = report(run)
-    assert found["Failures"] == "", found["Failures"]
-    assert found["Done"], f"not done after {MAX_TICKS} ticks\n{said}"
-    assert found["Checks"] > 0
+    reported = report(run)
+    assert reported["Failures"] == "", reported["Failures"]
+    assert reported["Done"], f"not done after {MAX_TICKS} ticks\n{said}"
+    assert reported["Checks"] > 0
+    paths = [path for _, path, _ in rows]
+    assert dict(enumerate(zip(paths, found, strict=True))) == {
+        at: (path, value) for at, (_, path, value) in enumerate(rows)
+    }
+    assert run.lines == read_json(directory / "lines.json", run.lines)
+
+
+def look(run: Run, path: str) -> Any:
+    """Return what stands at a path of a record; ``*`` takes it from each member of a list."""
+    return follow({**run.record(), "hears": hears(run)}, path.split("."))
+
+
+def hears(run: Run) -> dict[str, list[str] | None]:
+    names = {agent_id(name): name for name in run.names}
+    heard = {name: run.world.audience(ident) for ident, name in names.items()}
+    return {name: each and [names[ident] for ident in each] for name, each in heard.items()}
+
+
+def follow(value: Any, path: list[str]) -> Any:
+    for at, name in enumerate(path):
+        if name == "*":
+            return [follow(member, path[at + 1 :]) for member in value]
+        value = value[int(name) if isinstance(value, list) else name]
+    return value

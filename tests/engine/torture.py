@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import uuid
@@ -110,6 +111,10 @@ class Run:
         gone = self.world.removed()
         self.names = [name for name in self.names if agent_id(name) not in gone]
 
+    def close(self) -> None:
+        """End the world; a test must do that if it has a data store."""
+        self.world.close()
+
     def _do(self, verb: str, name: str, more: list[Any]) -> None:
         ident = agent_id(name)
         if verb == "join":
@@ -144,6 +149,7 @@ def torture(
     *,
     ticks: int,
     saves: Iterable[int],
+    on: int | None = None,
     datastore: Backend = Backend.NONE,
 ) -> Run:
     """Check that the snapshots of a world go on exactly in a new process.
@@ -153,45 +159,60 @@ def torture(
         plan: What its agents do.
         ticks: How many ticks it runs.
         saves: The ticks before which it is saved.
+        on: How many ticks a restored world runs at most; None means to the end.
         datastore: Where data stores keep their rows.
 
     Returns:
         The run that was never interrupted.
     """
-    return run_deep(lambda: _torture(directory, plan, ticks, sorted(set(saves)), datastore))
-
-
-def _torture(directory: Path, plan: Plan, ticks: int, saves: list[int], datastore: Backend) -> Run:
-    untouched = Run(read_settings(directory), plan, datastore).start()
-    run = Run(read_settings(directory), plan, datastore).start()
-    states: list[dict[str, Any]] = []
-    digests = [digest(run.record())]
-    for tick in range(ticks):
-        if tick in saves and run.world.halted_error is None:
-            states.append({"tick": tick, "state": run.world.snapshot(), "names": run.names[:]})
-            states[-1]["lines"] = len(run.lines)
-        run.step()
-        untouched.step()
-        digests.append(digest(run.record()))
-    assert untouched.record() == run.record(), "saving has changed what happened after"
     job = {
         "directory": str(directory),
         "datastore": str(datastore),
         "plan": plan.steps,
-        "states": states,
         "ticks": ticks,
-        "lines": run.lines,
+        "on": ticks if on is None else on,
     }
-    for state, others in zip(states, _ask(job), strict=True):
-        expected = digests[state["tick"] :]
-        if others != expected:
-            at = next(
-                at
-                for at, pair in enumerate(zip(others, expected, strict=False))
-                if pair[0] != pair[1]
-            )
-            _explain(job, state, at)
+    return run_deep(lambda: _torture(job, sorted(set(saves))))
+
+
+def _torture(job: dict[str, Any], saves: list[int]) -> Run:
+    untouched = _make_run(job, _copy(job, "untouched")).start()
+    run = _make_run(job, _copy(job, "run")).start()
+    states: list[dict[str, Any]] = []
+    digests = [digest(run.record())]
+    for tick in range(job["ticks"]):
+        if tick in saves and run.world.halted_error is None:
+            states.append({"tick": tick, "state": run.world.snapshot(), "names": run.names[:]})
+            states[-1]["lines"] = len(run.lines)
+            states[-1]["directory"] = str(_copy(job, f"save-{tick}", "run"))
+        run.step()
+        untouched.step()
+        digests.append(digest(run.record()))
+    assert untouched.record() == run.record(), "saving has changed what happened after"
+    run.close()
+    untouched.close()
+    for state in states:
+        state["expected"] = digests[state["tick"] : state["tick"] + job["on"] + 1]
+    job |= {"states": states, "lines": run.lines}
+    for state, differing in zip(states, _ask(job), strict=True):
+        if differing is not None:
+            _explain(job, state, *differing)
     return run
+
+
+def _copy(job: dict[str, Any], name: str, of: str | None = None) -> Path:
+    """Return a copy of the world with rows of its own."""
+    directory = Path(job["directory"])
+    if job["datastore"] == Backend.NONE:
+        return directory
+    source = directory if of is None else directory.with_name(f"{directory.name}-{of}")
+    copy = directory.with_name(f"{directory.name}-{name}")
+    shutil.copytree(source, copy)
+    return copy
+
+
+def _make_run(job: dict[str, Any], directory: Path) -> Run:
+    return Run(read_settings(directory), Plan(job["plan"]), Backend(job["datastore"]))
 
 
 def _ask(job: dict[str, Any]) -> Any:
@@ -207,14 +228,13 @@ def _ask(job: dict[str, Any]) -> Any:
     return json.loads(done.stdout)
 
 
-def _explain(job: dict[str, Any], state: dict[str, Any], at: int) -> None:
+def _explain(job: dict[str, Any], state: dict[str, Any], at: int, restored: Any) -> None:
     """Fail with the first differences between a restored world and the original."""
-    (restored,) = _ask({**job, "states": [state], "dump": at})
-    run = Run(read_settings(Path(job["directory"])), Plan(job["plan"]), Backend(job["datastore"]))
-    run.start()
+    run = _make_run(job, _copy(job, "explained")).start()
     for _ in range(state["tick"] + at):
         run.step()
     expected = json.loads(json.dumps(run.record()))
+    run.close()
     found = [line for _, line in zip(range(20), differences(expected, restored), strict=False)]
     raise AssertionError(
         f"saved at tick {state['tick']}, the restored world differs {at} ticks on:\n"
@@ -237,25 +257,29 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: {len(expected)} entries became {len(found)}"
         for at, pair in enumerate(zip(expected, found, strict=False)):
             yield from differences(*pair, f"{path}[{at}]")
-    elif expected != found:
+    elif repr(expected) != repr(found):  # tells -0.0 from 0.0
         yield f"{path}: {expected!r} became {found!r}"
 
 
 def _continue(job: dict[str, Any]) -> list[Any]:
-    """Return the digests of each restored world, or one of its records."""
-    answers: list[Any] = []
-    for state in job["states"]:
-        settings = read_settings(Path(job["directory"]))
-        run = Run(settings, Plan(job["plan"]), Backend(job["datastore"]))
-        run.restore(state["state"], state["names"])
-        run.lines[:] = job["lines"][: state["lines"]]
-        digests = [digest(run.record())]
-        dump = job.get("dump", job["ticks"] - state["tick"])
-        for _ in range(dump):
-            run.step()
-            digests.append(digest(run.record()))
-        answers.append(run.record() if "dump" in job else digests)
-    return answers
+    """Return when and how each restored world first differs; None if it does not."""
+    return [_find_difference(job, state) for state in job["states"]]
+
+
+def _find_difference(job: dict[str, Any], state: dict[str, Any]) -> tuple[int, Any] | None:
+    run = _make_run(job, Path(state["directory"]))
+    run.restore(state["state"], state["names"])
+    run.lines[:] = job["lines"][: state["lines"]]
+    try:
+        for at, expected in enumerate(state["expected"]):
+            if at:
+                run.step()
+            record = run.record()
+            if digest(record) != expected:
+                return at, record
+    finally:
+        run.close()
+    return None
 
 
 def _look(directory: Path, ticks: int) -> None:

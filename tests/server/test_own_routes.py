@@ -238,12 +238,42 @@ def test_spectators_of_a_real_world_come_and_go_and_are_limited(launch):
         socket.close()
 
 
+def test_a_spectator_may_stay_longer_than_a_request_may_take(launch):
+    world = launch(GALLERY, "--clock", "realtime", "--request-timeout", "0.1")
+    with WebSocketClient(world.port, "/watch") as socket:
+        states = socket.states()
+        for _ in range(12):  # 30 a second: four times as long as the limit
+            next(states)
+    assert world.stop() == 0
+    assert "Traceback" not in world.log
+
+
 def can_watch(port: int) -> bool:
     try:
         WebSocketClient(port, "/watch").close()
     except Refused:
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        b"\xff" * 64,  # reserved bits and an unknown kind
+        b"\x81\x05hello",  # not masked
+        b"\x81\xff" + b"\xff" * 8 + b"mask",  # longer than any message may be
+        b"\x81\xff" + (1 << 17).to_bytes(8, "big") + b"mask" + bytes(1 << 17),  # too long
+        b"\x88\x82mask" + bytes(2),  # closed with a strange code
+    ],
+    ids=["garbage", "unmasked", "endless", "too long", "closed"],
+)
+def test_malformed_messages_close_the_socket_and_the_world_runs_on(launch, frames):
+    world = launch(GALLERY)
+    with WebSocketClient(world.port, "/watch") as socket:
+        socket.send_raw(frames)
+        socket.read_until_closed()
+    assert world.ask("GET", "/show").status == 200
+    assert "Traceback" not in world.log
 
 
 def test_spectators_do_not_keep_agents_out(launch):

@@ -60,7 +60,7 @@ PACKAGE_CHECKS: Final = (
         ("rapier3d", "starlette", "uvicorn", "wsproto"),
         "Worlds made of Luau scripts do not start.",
     ),
-    _extra("postgres", ("psycopg",), "Data stores cannot be kept on Postgres."),
+    _extra("postgres", ("psycopg[binary]",), "Data stores cannot be kept on Postgres."),
     _extra("mujoco", ("mujoco",), "Worlds that simulate with MuJoCo do not start."),
     _extra("metrics", ("prometheus-client",), "clawblox up --metrics-port does not work."),
     _extra(

@@ -45,7 +45,7 @@ class Characters:
             instance.extra = None
             if instance.in_workspace:
                 character = instance.extra = self._by_humanoid[number] = Character(instance)
-                root = find_root(instance)
+                root = self._find_root(character, self._joined())
                 if root is not None and root.number not in self._by_root:
                     self._by_root[root.number] = character
                     self._parts.make_character(root)
@@ -58,9 +58,14 @@ class Characters:
     def find_roots(self) -> None:
         """Tell physics which parts are the roots of characters, before it moves bodies there."""
         found: dict[int, Character] = {}
-        for character in self._in_order():
-            root = find_root(character.humanoid)
-            if root is not None and root.in_workspace:
+        joined = self._joined()
+        last = len(joined)
+        characters = list(self._by_humanoid.values())
+        if joined and len(characters) > 1:
+            characters.sort(key=lambda each: joined.get(each.humanoid.parent, last))
+        for character in characters:
+            root = self._find_root(character, joined)
+            if root is not None:
                 found.setdefault(root.number, character)
         before, self._by_root = self._by_root, found
         if before.keys() != found.keys():
@@ -71,14 +76,22 @@ class Characters:
                 if number not in before:
                     self._parts.make_character(self._part(number))
 
-    def _in_order(self) -> list[Character]:
-        characters = list(self._by_humanoid.values())
+    def _joined(self) -> dict[Instance | None, int]:
+        """Return the characters of players, with the order in which those joined."""
         players = self._model.services["Players"].children
-        if not players or len(characters) < 2:
-            return characters
-        joined = {player.props.get("Character"): at for at, player in enumerate(players)}
-        last = len(players)
-        return sorted(characters, key=lambda each: joined.get(each.humanoid.parent, last))
+        return {player.props.get("Character"): at for at, player in enumerate(players)}
+
+    @staticmethod
+    def _find_root(character: Character, joined: dict[Instance | None, int]) -> Instance | None:
+        """Return the part that a character moves; None for none.
+
+        An anchored root of a model that is no player's is a part like others.
+        """
+        root = find_root(character.humanoid)
+        if root is None or not root.in_workspace:
+            return None
+        is_free = not root.read("Anchored") or character.humanoid.parent in joined
+        return root if is_free else None
 
     def _part(self, number: int) -> Instance:
         part = self._model.find(number)

@@ -43,6 +43,7 @@ EDGE: Final = 1e6
 Triple = tuple[float, float, float]
 Pair = tuple[float, float]
 STILL: Final = (0.0, 0.0, 0.0)
+STOOD: Final = Movement(0.0, 0.0, 0.0, grounded=True)
 
 
 class Gait(NamedTuple):
@@ -77,6 +78,8 @@ class Walker:
         thrown: Its horizontal velocity by other causes, as X and Z.
         grounded: Whether it stands on something.
         sinking: How far the floor that carries it went down without it, in studs; not positive.
+        idle_since: `Space.changes` when it wanted nothing, did not move and nothing near could
+            move. As long as all that stays so, it would not move again. None if it moved.
     """
 
     target: Triple | None = None
@@ -89,6 +92,7 @@ class Walker:
     thrown: Pair = (0.0, 0.0)
     grounded: bool = False
     sinking: float = 0.0
+    idle_since: int | None = None
 
     def halt(self) -> None:
         """Forget what it wants and how fast it goes, as after a teleport."""
@@ -132,11 +136,15 @@ class Walker:
             gait: How it moves.
             tick: The current tick.
         """
+        is_near_mover = space.queries.has_mover_near(number)
+        is_idle = not is_near_mover and gait.gravity >= 0.0 and self._wants_nothing()
+        if is_idle and self.idle_since == space.changes:
+            return STOOD
         at = space.position(number)
-        near = space.surroundings(number)
-        is_pushed = not space.moving.isdisjoint(near)
-        floor = self._find_floor(space, number) if is_pushed or self.sinking else None
-        push = _find_push(space, number, at, floor) if is_pushed else (0.0, 0.0)
+        floor, push = None, (0.0, 0.0)
+        if is_near_mover:
+            floor = self._find_floor(space, number)
+            push = _find_push(space, number, at, floor)
         self._fall_or_jump(gait, tick)
         self._walk(at, gait.walk_speed)
         is_rising = self.rising > 0.0
@@ -151,10 +159,24 @@ class Walker:
             _inside(at[1], rise + max(carried[1], 0.0)),
             _inside(at[2], (self.walking[1] + self.thrown[1]) * DT + push[1] + carried[2]),
         )
-        moved = space.move_character(number, wish, near)
+        moved = space.move_character(number, wish)
         self.sinking = min(carried[1], 0.0)
         self._settle(wish, moved, is_standing=is_carried and self.grounded)
+        self.idle_since = space.changes if is_idle and moved == STOOD else None
         return moved
+
+    def _wants_nothing(self) -> bool:
+        """Return whether it stands still and would go on doing so on a floor that stands still."""
+        return (
+            self.grounded
+            and self.target is None
+            and self.direction is None
+            and self.jump_asked is None
+            and self.walking == (0.0, 0.0)
+            and self.thrown == (0.0, 0.0)
+            and not self.rising
+            and not self.sinking
+        )
 
     def _land_on(self, floor: _Floor, fall: float) -> tuple[float, bool]:
         """Return how far it falls onto a floor that moves, and whether it then stands there.
@@ -200,6 +222,8 @@ class Walker:
 
     def _find_floor(self, space: Space, number: int) -> _Floor | None:
         """Return the floor that carries it, unless that stands still."""
+        if not (space.moving or self.sinking):
+            return None
         found = space.queries.support(number, SUPPORT_REACH)
         if found is None:
             return None
@@ -240,11 +264,12 @@ class Walker:
 def _find_push(space: Space, number: int, at: Triple, floor: _Floor | None) -> Pair:
     """Return the largest horizontal shift of the solid parts that move into a character."""
     best, furthest = (0.0, 0.0), 0.0
-    for other in space.queries.anchored_within(number):
-        if floor is None or other != floor.number:
-            x, _, z = space.shift(other, at)
-            if math.hypot(x, z) > furthest:
-                best, furthest = (x, z), math.hypot(x, z)
+    if space.moving:
+        for other in space.queries.anchored_within(number):
+            if floor is None or other != floor.number:
+                x, _, z = space.shift(other, at)
+                if math.hypot(x, z) > furthest:
+                    best, furthest = (x, z), math.hypot(x, z)
     return best
 
 

@@ -49,6 +49,8 @@ class Instance(HostObject):
         "name", "number", "parent", "props", "signals", "spec", "tags",
     )  # fmt: skip
 
+    size_bytes = 1000
+
     def __init__(self, model: DataModel, spec: ClassSpec, number: int) -> None:
         super().__init__(model.instance_type, str(number))
         self.model = model
@@ -68,6 +70,11 @@ class Instance(HostObject):
 
     def __repr__(self) -> str:
         return f"<{self.spec.name} {self.number} {self.name!r}>"
+
+    def held(self) -> list[Any]:
+        """Return the values that it keeps alive, for the limit of memory."""
+        values = [*self.props.values(), *self.attributes.values(), *self.signals.values()]
+        return [self.parent, *self.children, *values, self.name, *self.attributes, *self.tags]
 
     # As scripts see it
 

@@ -87,10 +87,12 @@ class DataModel:
 
         Raises:
             KeyError: There is no such class.
+            LuaError: The scripts have used up their memory.
         """
         spec = self.classes.find(class_name)
         if spec is None:
             raise KeyError(class_name)
+        self.scheduler.vm.allocate(Instance.size_bytes)
         self.made += 1
         instance = self.make_numbered(self.made, class_name)
         if name is not None:

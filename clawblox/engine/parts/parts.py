@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from clawblox.engine.errors import WorldHalted
+from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.parts.members import add_part_members
@@ -15,7 +14,13 @@ from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, MOTION, POSE, Groups, Marks
 from clawblox.engine.parts.touches import Touches
-from clawblox.engine.physics import Space, restore_space, space_document
+from clawblox.engine.physics import (
+    LIBRARY,
+    Space,
+    TooCrowdedError,
+    restore_space,
+    space_document,
+)
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 
@@ -35,10 +40,11 @@ class Parts:
         groups: The collision groups; call `update_groups` after a change of them.
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
         logical_restore: Whether a restore builds the bodies anew from poses, velocities and
-            shapes. It does not go on exactly.
+            shapes where it cannot take over their exact state. It does not go on exactly then.
 
     Attributes:
         space: The bodies, by the numbers of the parts.
+        is_rebuilt: Whether a restore had to build the bodies anew.
         written: For each character what scripts wrote, as `POSE` and `VELOCITY`.
     """
 
@@ -52,6 +58,7 @@ class Parts:
     ) -> None:
         self.space = Space(solver_iterations=solver_iterations)
         self._model = model
+        self.is_rebuilt = False
         self._logical_restore = logical_restore
         self._marks = Marks(self.space, groups, lambda: model.workspace)
         self._members = self._marks.members
@@ -116,8 +123,8 @@ class Parts:
 
     def update_groups(self) -> None:
         """Bring a change of the collision groups to the bodies."""
-        for part in self._members.values():
-            self._marks.mark(part, COLLIDE)
+        for number in sorted(self._members):  # the order of a restored tree is another
+            self._marks.mark(self._members[number], COLLIDE)
 
     # phases of a tick
 
@@ -130,18 +137,26 @@ class Parts:
         """Put the forces of movers on the bodies and advance them by a tick.
 
         Raises:
-            WorldHalted: A body is no longer anywhere that a number can say.
+            WorldHalted: A body is no longer anywhere that a number can say, or too many bodies
+                are in one place.
         """
         space = self.space
         space.gravity = self._model.workspace.read("Gravity")
         self._movers.push()
-        lost = space.step()
-        if lost:
-            part = self._members.get(lost[0])
-            name = "a part" if part is None else part.name
+        try:
+            lost = space.step()
+        except TooCrowdedError as error:
             raise WorldHalted(
-                "Physics", f"the position or velocity of '{name}' is no longer a finite number"
+                "Physics", f"{error}, one of them {self._name(error.number)}"
+            ) from None
+        if lost:
+            raise WorldHalted(
+                "Physics", f"the pose or velocity of {self._name(lost[0])} is no longer finite"
             )
+
+    def _name(self, number: int) -> str:
+        part = self._members.get(number)
+        return "the ground" if part is None else f"part '{to_text(part.name)}'"
 
     def report_touches(self) -> None:
         """Fire ``Touched`` and ``TouchEnded``.
@@ -183,10 +198,6 @@ class Parts:
 
     # snapshots
 
-    def held(self) -> Iterable[Instance]:
-        """Return instances that it refers to by number: none outside the tree."""
-        return ()
-
     def document(self, slots: Slots) -> Any:
         """Return what a snapshot holds of it."""
         return {
@@ -202,7 +213,9 @@ class Parts:
             ValueError: Another version of the physics library wrote it, and `logical_restore` is
                 not set; or it is damaged.
         """
-        restore_space(self.space, document["space"], logical=self._logical_restore)
+        space = document["space"]
+        self.is_rebuilt = self._logical_restore and space["library"] != LIBRARY
+        restore_space(self.space, space, logical=self.is_rebuilt)
         for instance in self._model.workspace.descendants():
             self._move(instance)
         self._marks.restore(document["marks"])

@@ -5,6 +5,7 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 - ``space``: `Space`, the bodies, their motion and one step of it
 - ``bodies``: what is kept about each body beside rapier, and how it is built
 - ``walking``: the controller that moves characters among solid bodies
+- ``crowding``: how many bodies may be in one place
 - ``forces``: velocities, impulses and forces
 - ``queries``: rays and overlaps
 - ``overlaps``: which pairs of bodies overlap after a step
@@ -15,6 +16,7 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 """
 
 from clawblox.engine.physics.bodies import ALL_GROUPS, ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
+from clawblox.engine.physics.crowding import TooCrowdedError
 from clawblox.engine.physics.numbers import DT
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.physics.saved import LIBRARY, restore_space, space_document
@@ -40,6 +42,7 @@ __all__ = [
     "Movement",
     "Shape",
     "Space",
+    "TooCrowdedError",
     "restore_space",
     "space_document",
     "volume",

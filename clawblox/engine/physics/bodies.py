@@ -174,11 +174,17 @@ class Bodies:
         body = Body(number, traits, body_handle, collider_handle, rigid, collider, fixed_to)
         self.by_number[number] = body
         self.numbers[collider_handle.index] = number
-        if traits.motion is CHARACTER:
-            self.characters[number] = body
-        elif traits.motion is FIXED:
-            self.fixed[number] = body
+        self.sort(body)
         return body
+
+    def sort(self, body: Body) -> None:
+        """List a body among those that move as it does."""
+        lists = {CHARACTER: self.characters, DYNAMIC: self.dynamic, FIXED: self.fixed}
+        for motion, bodies in lists.items():
+            if motion is body.traits.motion:
+                bodies[body.number] = body
+            else:
+                bodies.pop(body.number, None)
 
     def remove(self, number: int) -> list[int]:
         """Remove a body and those fixed to it; return their numbers."""
@@ -192,8 +198,8 @@ class Bodies:
         for each in removed:
             gone = self.by_number.pop(each)
             del self.numbers[gone.collider_handle.index]
-            self.characters.pop(each, None)
-            self.fixed.pop(each, None)
+            for bodies in (self.characters, self.dynamic, self.fixed):
+                bodies.pop(each, None)
         return removed
 
     def number(self, handle: ColliderHandle) -> int | None:

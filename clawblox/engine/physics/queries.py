@@ -19,13 +19,13 @@ from rapier3d import (
 from clawblox.engine.physics.bodies import CHARACTER, Bodies, interaction
 from clawblox.engine.physics.numbers import Rotation, Triple, is_finite
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, to_quaternion
-from clawblox.engine.physics.shapes import (
-    CAPSULE_HALF_HEIGHT,
-    CAPSULE_RADIUS,
-    Shape,
-    capsule,
-    collider_shape,
-)
+from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
+
+_BESIDE = 1.5
+_ABOVE = 3.0
+_BELOW = 4.5
+"""What is further away from the centre of a standing character cannot move it in a tick, in studs.
+"""
 
 
 class Hit(NamedTuple):
@@ -109,6 +109,20 @@ class Queries:
         at, turn = body.collider.translation.to_tuple(), body.collider.rotation.to_tuple()
         return [other for other in self._overlapping(shape, at, turn) if other != number]
 
+    def has_mover_near(self, number: int) -> bool:
+        """Return whether a character stands near a body that may move, or that has moved once.
+
+        Near is what could push or carry it, or what it could stand on, within a tick.
+        """
+        body = self._bodies.by_number[number]
+        x, y, z = body.rigid.translation.to_tuple()
+        box = Aabb((x - _BESIDE, y - _BELOW, z - _BESIDE), (x + _BESIDE, y + _ABOVE, z + _BESIDE))
+        what = QueryFilter(
+            flags=QueryFilterFlags.EXCLUDE_SENSORS | QueryFilterFlags.EXCLUDE_FIXED,
+            exclude_rigid_body=body.body_handle,
+        )
+        return self._bodies.world.query_pipeline.test_aabb(box, what)
+
     def anchored_within(self, number: int) -> list[int]:
         """Return the numbers of the solid anchored bodies that a character overlaps, in order."""
         body = self._bodies.by_number[number]
@@ -119,20 +133,6 @@ class Queries:
         at = body.rigid.translation.to_tuple()
         found = self._overlapping(capsule(), at, NO_TURN, what)
         return [other for other in found if not self._bodies.goes_with_character(other)]
-
-    def near(self, number: int, margin: float) -> list[int]:
-        """Return the numbers of the bodies that may be near a character, itself among them.
-
-        One that is not returned is further away than the margin, in any direction.
-
-        Args:
-            number: The character.
-            margin: The distance, in studs.
-        """
-        x, y, z = self._bodies.by_number[number].rigid.translation.to_tuple()
-        wide = CAPSULE_RADIUS + margin
-        high = CAPSULE_HALF_HEIGHT + wide
-        return self.in_bounds((x - wide, y - high, z - wide), (x + wide, y + high, z + wide))
 
     def in_bounds(self, minimum: Triple, maximum: Triple) -> list[int]:
         """Return the numbers of bodies that may be in an upright box, in order."""

@@ -35,13 +35,14 @@ from clawblox.engine.physics.bodies import (
     put,
     rapier_type,
 )
+from clawblox.engine.physics.crowding import check_crowding
 from clawblox.engine.physics.forces import Forces
 from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
 from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.rotations import NO_TURN, shift, to_matrix, to_quaternion
 from clawblox.engine.physics.shapes import Shape
-from clawblox.engine.physics.walking import AROUND, Movement, Walking
+from clawblox.engine.physics.walking import Movement, Walking
 from clawblox.engine.values.singles import singles
 
 Json = Any
@@ -60,6 +61,10 @@ class Space:
 
     Args:
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
+
+    Attributes:
+        changes: A number that grows when a body comes, goes or changes, but not when one moves that
+            `Queries.has_mover_near` sees.
     """
 
     def __init__(self, *, solver_iterations: int = 4) -> None:
@@ -69,14 +74,16 @@ class Space:
         self._bodies = Bodies(world)
         self._awake: dict[int, None] = {}
         self._fresh: dict[int, None] = {}
+        self._changed: dict[int, None] = {}
         self._targets: dict[int, Pose] = {}
         self._before: dict[int, Pose] = {}
         self._unseen = False
         self._untold = False
+        self.changes = 0
         self.queries = Queries(self._bodies)
         self.overlaps = Overlaps(self._bodies, self.queries)
         self.forces = Forces(self._bodies)
-        self._walking = Walking(self._bodies, self.queries)
+        self._walking = Walking(self._bodies)
         self._use(world)
 
     def _use(self, world: PhysicsWorld) -> None:
@@ -101,9 +108,11 @@ class Space:
             "dynamic": list(self._bodies.dynamic),
             "awake": list(self._awake),
             "fresh": list(self._fresh),
+            "changed": list(self._changed),
             "targets": [[number, *pose] for number, pose in self._targets.items()],
             "before": [[number, *pose] for number, pose in self._before.items()],
             "unseen": self._unseen,
+            "changes": self.changes,
             "untold": self._untold,
         }
 
@@ -120,9 +129,15 @@ class Space:
         self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
+        self._changed = dict.fromkeys(document["changed"])
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
         self._unseen, self._untold = document["unseen"], document["untold"]
+        self.changes = document["changes"]
+
+    def _note_change(self) -> None:
+        self._unseen = True
+        self.changes += 1
 
     # bodies
 
@@ -162,9 +177,11 @@ class Space:
         at = checked("A position", position)
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         traits = Traits(motion, shape, solid, group, mask, density, friction, restitution)
-        self._sort_by_motion(self._bodies.add(number, traits, at, turn))
-        self._fresh[number] = None
-        self._unseen = True
+        self._bodies.add(number, traits, at, turn)
+        self._fresh[number] = self._changed[number] = None
+        if motion is DYNAMIC:
+            self._awake[number] = None
+        self._note_change()
 
     def fix(
         self,
@@ -202,7 +219,7 @@ class Space:
         at, turn = checked("A position", position), to_quaternion(rotation)
         traits = Traits(FIXED, shape, solid, group, mask, density, friction, restitution)
         self._bodies.fix(number, to, traits, at, turn)
-        self._unseen = True
+        self._note_change()
 
     def move_fixed(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
         """Give a fixed body another place in the space of the body that it goes with.
@@ -212,23 +229,18 @@ class Space:
         """
         pose = checked("A position", position), to_quaternion(rotation)
         self._bodies.by_number[number].collider.position_wrt_parent = pose
-        self._unseen = True
-
-    def _sort_by_motion(self, body: Body) -> None:
-        number, motion = body.number, body.traits.motion
-        self._bodies.dynamic.pop(number, None)
-        if motion is DYNAMIC:
-            self._bodies.dynamic[number] = body
-            self._awake[number] = None
+        self._note_change()
 
     def remove(self, number: int) -> None:
         """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
+        self._note_change()
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
             for kept in (
                 self._bodies.dynamic,
                 self._awake,
                 self._fresh,
+                self._changed,
                 self._targets,
                 self._before,
             ):
@@ -252,14 +264,18 @@ class Space:
         """
         body = self._bodies.by_number[number]
         at = checked("A position", position)
+        self._changed[number] = None
         motion = body.traits.motion
         turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
         if motion is ANCHORED and number not in self._fresh:
             self._targets[number] = (at, turn)
             self._untold = True
+            if body.rigid.body_type == RigidBodyType.FIXED:
+                body.rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
+                self.changes += 1
             return
         put(body.rigid, (at, turn))
-        self._unseen = True
+        self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
 
@@ -289,10 +305,12 @@ class Space:
             number: The body.
             point: A point in the world that moves with the body.
         """
-        target = self._targets.get(number)
+        body = self._bodies.by_number[number]
+        root = body.fixed_to or number
+        target = self._targets.get(root)
         if target is None:
             return (0.0, 0.0, 0.0)
-        at, turn = self._before.get(number) or self._rapier_pose(self._bodies.by_number[number])
+        at, turn = self._before.get(root) or self._rapier_pose(body)
         return shift(point, at, turn, *target)
 
     @property
@@ -311,10 +329,14 @@ class Space:
         body.traits.motion = motion
         body.rigid.body_type = rapier_type(motion, moved=True)
         body.collider.shape = body_shape(body.traits)
-        self._sort_by_motion(body)
-        self._unseen = True
+        if motion is CHARACTER:
+            put(body.rigid, (body.rigid.translation.to_tuple(), NO_TURN))
+        self._bodies.sort(body)
+        self._changed[number] = None
+        self._note_change()
         if motion is DYNAMIC:
-            body.rigid.wake_up()
+            self._awake[number] = None
+        body.rigid.wake_up()
 
     def _land(self, number: int) -> None:
         """Let an anchored body be where it is to be."""
@@ -336,10 +358,12 @@ class Space:
         except ValueError:
             body.traits.shape = before
             raise
-        self._unseen = True
+        self._changed[number] = None
+        self._note_change()
 
     def set_solid(self, number: int, solid: bool) -> None:
         """Let a body collide, or let everything pass through it."""
+        self._note_change()
         body = self._bodies.by_number[number]
         body.traits.solid = solid
         body.collider.is_sensor = not solid
@@ -352,6 +376,7 @@ class Space:
             group: The bit of the group.
             mask: The bits of the groups that it collides with.
         """
+        self._note_change()
         body = self._bodies.by_number[number]
         traits = body.traits
         if (traits.group, traits.mask) != (group, mask):
@@ -406,12 +431,7 @@ class Space:
             self._bodies.world.update_query_pipeline()
             self._unseen = False
 
-    def surroundings(self, number: int) -> list[int]:
-        """Return the bodies that may be within 4 studs of a character, itself among them."""
-        self.prepare()
-        return self.queries.near(number, AROUND)
-
-    def move_character(self, number: int, wish: Triple, near: Iterable[int]) -> Movement:
+    def move_character(self, number: int, wish: Triple) -> Movement:
         """Move a character among solid bodies as far as they let it; it arrives with the step.
 
         Other characters do not stop it.
@@ -419,27 +439,29 @@ class Space:
         Args:
             number: The character.
             wish: How far it would like to move in this step, in studs.
-            near: Its `surroundings`.
 
         Raises:
             ValueError: The wish is not finite.
         """
         self.prepare()
-        return self._walking.move(number, wish, near)
+        return self._walking.move(number, wish)
 
     def step(self) -> list[int]:
         """Advance by 1/60 s.
 
         Returns:
             The bodies whose state is no longer finite. rapier has disabled them; remove them.
+
+        Raises:
+            TooCrowdedError: Too many bodies are in one place.
         """
         self.prepare()
+        check_crowding(self._bodies, self._changed, len(self.overlaps.reported))
         for number, (at, turn) in self._targets.items():
             rigid = self._bodies.by_number[number].rigid
-            if rigid.body_type == RigidBodyType.FIXED:
-                rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
             rigid.set_next_kinematic_translation(at)
-            rigid.set_next_kinematic_rotation(turn)
+            if rigid.rotation.to_tuple() != turn:
+                rigid.set_next_kinematic_rotation(turn)
         world = self._bodies.world
         gravity = singles(0.0, -self.gravity, 0.0)
         if world.gravity.to_tuple() != gravity:
@@ -449,6 +471,7 @@ class Space:
         self.forces.end()
         self._targets.clear()
         self._fresh.clear()
+        self._changed.clear()
         self._untold = False
         self.overlaps.take(self._events.drain_collision_events())
         return self._quarantined()

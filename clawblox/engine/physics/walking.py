@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from rapier3d import (
@@ -11,6 +10,7 @@ from rapier3d import (
     CharacterCollision,
     Collider,
     ColliderHandle,
+    EffectiveCharacterMovement,
     Isometry3,
     KinematicCharacterController,
     QueryFilter,
@@ -19,8 +19,7 @@ from rapier3d import (
 
 from clawblox.engine.physics.bodies import Bodies, Body, interaction
 from clawblox.engine.physics.numbers import DT, Triple, checked
-from clawblox.engine.physics.queries import Queries
-from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
+from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, capsule
 
 OFFSET = 0.05
 """The gap a character keeps to what it stands on, in studs."""
@@ -31,13 +30,15 @@ meets the edge of a step as a slope that is too steep."""
 CLIMB_ANGLE = math.radians(45.0)
 SLIDE_ANGLE = math.radians(30.0)
 SNAP = 0.2
+LIFT = 1e-3
+"""So far up a character that cannot move is tried again, in studs: within the gap to its floor, the
+controller may take the floor for a wall."""
 MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 """With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
-AROUND = 4.0
-"""How far around a character its surroundings go, in studs."""
-_BEYOND_WISH = 2.0
-"""A body further away than this and the wish has no part in a motion: more than a step's height."""
+_BESIDE = 2.0 * CAPSULE_RADIUS + STEP_WIDTH + 0.5
+_ABOVE = 2.0 * (CAPSULE_HALF_HEIGHT + CAPSULE_RADIUS) + STEP_HEIGHT + 0.5
+"""Characters further apart than this plus their wish cannot meet in a step."""
 
 
 class Movement(NamedTuple):
@@ -56,10 +57,9 @@ class Walking:
         pushes: Whether characters push the dynamic bodies that they walk against.
     """
 
-    def __init__(self, bodies: Bodies, queries: Queries) -> None:
+    def __init__(self, bodies: Bodies) -> None:
         self.pushes = True
         self._bodies = bodies
-        self._queries = queries
         self._controller = KinematicCharacterController(
             up=(0.0, 1.0, 0.0),
             offset=OFFSET,
@@ -70,30 +70,21 @@ class Walking:
             snap_to_ground=SNAP,
         )
 
-    def move(self, number: int, wish: Triple, near: Iterable[int]) -> Movement:
+    def move(self, number: int, wish: Triple) -> Movement:
         """Move a character; see `Space.move_character`."""
         checked("A movement", wish)
-        reach = _BEYOND_WISH + max(map(abs, wish))
-        if reach > AROUND:
-            near = self._queries.near(number, reach)
         world = self._bodies.world
         body = self._bodies.characters[number]
-        at = body.rigid.translation.to_tuple()
+        at = body.rigid.translation.to_tuple()  # a tuple: rapier reads it five times as fast
         pose = Isometry3(at)
-        met: list[CharacterCollision] = []
-        what = self._filter(body, near)
-        moved = self._controller.move_shape(
-            DT,
-            world.rigid_bodies,
-            world.colliders,
-            world.query_pipeline,
-            capsule(),
-            pose,
-            wish,
-            what,
-            met.append,
-        )
-        if met and self.pushes and self._is_dynamic_among(near):
+        what = self._filter(body, at, wish)
+        moved, met = self._try(pose, wish, what)
+        if (wish[0] or wish[2]) and not (moved.translation.x or moved.translation.z):
+            lifted = (wish[0], max(wish[1], 0.0) + LIFT, wish[2])
+            freed, met_then = self._try(pose, lifted, what)
+            if freed.translation.x or freed.translation.z:
+                moved, met = freed, met_then
+        if self.pushes and any(map(self._is_dynamic, met)):
             self._controller.solve_character_collision_impulses(
                 DT,
                 world.rigid_bodies,
@@ -109,11 +100,28 @@ class Walking:
         body.rigid.set_next_kinematic_translation((at[0] + x, at[1] + y, at[2] + z))
         return Movement(x, y, z, moved.grounded)
 
-    def _filter(self, body: Body, near: Iterable[int]) -> QueryFilter:
+    def _try(
+        self, pose: Isometry3, wish: Triple, what: QueryFilter
+    ) -> tuple[EffectiveCharacterMovement, list[CharacterCollision]]:
+        """Return how far a capsule gets, and what it meets."""
+        world = self._bodies.world
+        met: list[CharacterCollision] = []
+        moved = self._controller.move_shape(
+            DT,
+            world.rigid_bodies,
+            world.colliders,
+            world.query_pipeline,
+            capsule(),
+            pose,
+            wish,
+            what,
+            met.append,
+        )
+        return moved, met
+
+    def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
         """Return a filter for solid bodies of groups that the character collides with."""
-        goes_with_character = self._bodies.goes_with_character
-        has_company = any(each != body.number and goes_with_character(each) for each in near)
-        predicate = self._is_no_character if has_company else None  # it is costly
+        predicate = self._is_no_character if self._is_near_another(body, at, wish) else None
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS,
             groups=interaction(body.traits),
@@ -121,11 +129,24 @@ class Walking:
             predicate=predicate,
         )
 
-    def _is_dynamic_among(self, near: Iterable[int]) -> bool:
-        """Return whether forces move one of some bodies."""
+    def _is_near_another(self, body: Body, at: Triple, wish: Triple) -> bool:
+        """Return whether the costly test of single bodies is needed."""
         bodies = self._bodies
-        dynamic, by_number = bodies.dynamic, bodies.by_number
-        return bool(dynamic) and any((by_number[each].fixed_to or each) in dynamic for each in near)
+        if any(each.fixed_to in bodies.characters for each in bodies.fixed.values()):
+            return True
+        far = abs(wish[0]) + abs(wish[1]) + abs(wish[2])
+        beside, above = _BESIDE + far, _ABOVE + far
+        for other in bodies.characters.values():
+            if other is not body:
+                x, y, z = other.rigid.translation.to_tuple()
+                if abs(x - at[0]) < beside and abs(z - at[2]) < beside and abs(y - at[1]) < above:
+                    return True
+        return False
+
+    def _is_dynamic(self, collision: CharacterCollision) -> bool:
+        bodies = self._bodies
+        body = bodies.by_number[bodies.numbers[collision.handle.index]]
+        return (body.fixed_to or body.number) in bodies.dynamic
 
     def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
         return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])

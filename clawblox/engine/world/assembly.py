@@ -9,7 +9,7 @@ from typing import Any
 from clawblox.engine.animations import Animations
 from clawblox.engine.characters.crowd import Characters
 from clawblox.engine.characters.humanoid import add_humanoid
-from clawblox.engine.characters.spawning import add_spawning, spawn_character
+from clawblox.engine.characters.spawning import add_spawning, load_character, spawn_character
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.gui.classes import ROWS as GUI_ROWS
@@ -80,6 +80,8 @@ class Assembly:
         self.settings = settings
         self.console = console
         self._files = read_scripts(settings.directory, settings.main, settings.tree)
+        content = json.dumps([dict(settings.tables), self._files.sources()], sort_keys=True)
+        self._content_hash = hashlib.sha256(content.encode()).hexdigest()
         self._host = _WorldHost()
         self._options: dict[str, Any] = {
             "steps": settings.steps_per_tick,
@@ -89,7 +91,7 @@ class Assembly:
         }
         self.vm = VM(**self._options)
         self.scheduler = Scheduler(self.vm, console.warn)
-        self._set_clocks()
+        self._equip_vm()
         libraries = {
             **lend_values(self._host),
             **make_task_globals(self._host, self.scheduler),
@@ -112,7 +114,9 @@ class Assembly:
             solver_iterations=settings.solver_iterations,
             logical_restore=logical_restore,
         )
+        self.parts.space.characters_push = settings.player_object_physics
         groups.changed = self.parts.update_groups
+        self.parts.space.characters_push = settings.player_object_physics
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
         self.systems: dict[str, System] = {
@@ -125,8 +129,7 @@ class Assembly:
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
-        content = [dict(self.settings.tables), self._files.sources()]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return self._content_hash
 
     def start(self) -> None:
         """Make the tree, with the services and the scripts, and run the main script.
@@ -151,7 +154,7 @@ class Assembly:
         """
         kept = read_tree(self.model, state)
         self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
-        self._set_clocks()
+        self._equip_vm()
         read_world(self.model, self.vm, self.systems, state)
         del kept
 
@@ -168,14 +171,21 @@ class Assembly:
         data_stores = DataStores(self.model, worker, self.settings.game_id)
         services = Services.make(self.model, players, data_stores)
         services.inputs.effects["GuiClick"] = _click
+        services.inputs.effects["Reset"] = _reset
         return services
 
     def _forget(self, player: Instance) -> None:
         """Forget a player who leaves."""
         self.services.inputs.remove_player(player)
 
-    def _set_clocks(self) -> None:
+    def _equip_vm(self) -> None:
         self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time
+        self.vm.held = lambda: (self.model.game, *self.scheduler.held())
+
+
+def _reset(player: Instance, _: Any) -> None:
+    """Give a player who asks for it a new character."""
+    load_character(player)
 
 
 def _click(player: Instance, data: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.errors import SnapshotMismatch, WorldHalted
@@ -33,6 +33,11 @@ from clawblox.luau import SnapshotError, run_deep
 
 __all__ = ["EngineWorld"]
 
+_REBUILT: Final = (
+    "[Snapshot] The physics was saved by another version of its library, or on another kind of "
+    "processor. It has been rebuilt from poses, velocities and shapes: the world does not go on "
+    "exactly."
+)
 Json = Any
 Result = TypeVar("Result")
 
@@ -107,9 +112,17 @@ class EngineWorld:
         """Let an agent join, between two ticks.
 
         Raises:
-            WorldHalted: A handler of ``PlayerAdded`` fails.
+            WorldHalted: A handler of ``PlayerAdded`` fails, or a script of the tree that starts
+                now.
         """
-        self._run(lambda: self._parts.services.players.add(agent_id, name))
+        self._run(lambda: self._join(agent_id, name))
+
+    def _join(self, agent_id: str, name: str) -> None:
+        parts = self._parts
+        if self.tick == 0:  # scripts of the tree start in the first tick, but must hear of everyone
+            with parts.scheduler.phase("Begin frame error"):
+                parts.scripts.begin_tick()
+        parts.services.players.add(agent_id, name)
 
     def leave(self, agent_id: str) -> None:
         """Let an agent leave, between two ticks.
@@ -262,6 +275,8 @@ class EngineWorld:
             run_deep(lambda: self._parts.restore(state))
         except (SnapshotError, KeyError, TypeError, IndexError) as error:
             raise SnapshotMismatch(f"the snapshot cannot be restored: {error}") from error
+        if self._parts.parts.is_rebuilt:
+            self._console.error(_REBUILT)
 
     def reseed(self, seed: int) -> None:
         """Draw other random numbers from now on."""

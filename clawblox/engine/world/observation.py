@@ -38,6 +38,8 @@ EYE_HEIGHT: Final = 2.0
 _FIELD_OF_VIEW_DEG: Final = 105.0
 _NO_CHARACTER: Final = Vector(0.0, 3.0, 0.0)
 _FULL_HEALTH: Final = 100
+_MOST_HEALTH: Final = 1 << 53
+"""Shown for more, and for infinite health."""
 _HIDDEN_TAG: Final = "Static"
 _ASSET: Final = "asset://"
 
@@ -77,7 +79,7 @@ def position_of(player: Instance) -> Vector:
 def health_of(player: Instance) -> int:
     """Return the health of a player, without its fraction."""
     humanoid = find_humanoid(player)
-    return _FULL_HEALTH if humanoid is None else int(humanoid.read("Health"))
+    return _FULL_HEALTH if humanoid is None else int(min(humanoid.read("Health"), _MOST_HEALTH))
 
 
 def view_radius(player: Instance, radius: float) -> float:

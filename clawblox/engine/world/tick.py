@@ -31,9 +31,9 @@ def run_tick(world: Assembly) -> None:
     world.parts.step()
     with scheduler.phase("Touch event"):
         world.parts.report_touches()
-    world.parts.write_back()
-    world.parts.apply_welds()
     with scheduler.phase("End frame error"):
+        world.parts.write_back()
+        world.parts.apply_welds()
         fire_heartbeat(model)
     services.inputs.end_tick()
     services.remote_events.publish()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -117,9 +117,14 @@ class HostObject(Userdata):
         host_type: Its type.
         ident: Its id, by which snapshots refer to it.
         value: The host's own data about it.
+
+    Attributes:
+        size_bytes: What it counts for the limit of memory, besides what it holds.
     """
 
     __slots__ = ("host_type", "ident", "value")
+
+    size_bytes = 100
 
     @property
     def type_name(self) -> str:  # type: ignore[override]
@@ -149,6 +154,10 @@ class HostObject(Userdata):
         if setter is None:
             raise RuntimeFault(self._refusal(key))
         setter(self, to_python(value))
+
+    def held(self) -> Iterable[Any]:
+        """Return the Luau values that it keeps alive, for the limit of memory."""
+        return ()
 
     def find_method(self, name: str) -> Any:
         """Return the function that ``object:name()`` calls, or None."""

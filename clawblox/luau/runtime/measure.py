@@ -11,6 +11,7 @@ from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import Buffer, LuaTable
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
 from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.host import HostObject
 from clawblox.luau.runtime.host_value import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
 
@@ -112,6 +113,9 @@ def _size(value: Any, pending: list[Any]) -> int:
         pending.append(value.coroutine)
     elif isinstance(value, HostValue):
         pending += value.contents()
+    elif isinstance(value, HostObject):
+        pending += value.held()
+        return value.size_bytes
     elif isinstance(value, (list, tuple)):
         pending += value
         return _OBJECT_BYTES + 8 * len(value)

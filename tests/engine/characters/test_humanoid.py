@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from clawblox.engine.world.observation import health_of
 from tests.engine.characters.support import SmallWorld
 
 
@@ -122,6 +123,13 @@ def test_n4_take_damage_stops_at_0_and_lowering_max_health_leaves_health(world):
     assert world.ask("take()") == (
         "HealthChanged 70.00, HealthChanged 65.00, HealthChanged 0.00, Died"
     )
+
+
+def test_infinite_health_can_be_shown(world):
+    world.run("humanoid.MaxHealth = math.huge humanoid.Health = math.huge")
+    assert health_of(world.environment.get("ann")) == 1 << 53
+    world.run("humanoid:TakeDamage(math.huge)")
+    assert world.ask("humanoid.Health") == 0.0
 
 
 @pytest.mark.parametrize(
@@ -249,6 +257,20 @@ def test_n4_running_fires_when_the_speed_in_studs_a_second_changes_by_6(world):
     world.tick(5)
     speeds = [round(float(text.split()[1])) for text in world.ask("take()").split(", ")]
     assert speeds == [16, 24, 0]
+
+
+@pytest.mark.parametrize(("speed", "times"), [(2.9, 0), (3.1, 2)])
+def test_n4_running_fires_when_the_speed_crosses_3_studs_a_second(world, speed, times):
+    stand(world)
+    world.run(f"""
+        hear(humanoid, "Running")
+        humanoid.WalkSpeed = {speed}
+        humanoid:Move(Vector3.new(1, 0, 0))
+    """)
+    world.tick(3)
+    world.run("humanoid:Move(Vector3.zero)")
+    world.tick(3)
+    assert world.ask("#heard") == times
 
 
 def test_n4_states_of_a_fall_and_a_jump(world):
@@ -386,6 +408,25 @@ def test_a_model_that_is_no_players_walks_as_well():
     world.run("humanoid:Destroy()")
     world.tick(30)
     assert world.ask("root.Position.Y") < 1.0  # a part like others now
+
+
+def test_an_anchored_root_of_a_model_that_is_no_players_is_a_part_like_others(world):
+    stand(world)
+    world.run("""
+        npc = Instance.new("Model")
+        local part = Instance.new("Part")
+        part.Name, part.Anchored, part.Size = "HumanoidRootPart", true, Vector3.new(10, 1, 10)
+        part.Position, part.Parent = Vector3.new(0, 20, 0), npc
+        Instance.new("Humanoid", npc)
+        npc.Parent = workspace
+        root.Position = Vector3.new(0, 23.05, 0)
+    """)
+    world.tick(5)
+    for _ in range(20):
+        world.run("npc.HumanoidRootPart.Position += Vector3.new(0.2, 0, 0)")
+        world.tick()
+    assert world.ask("root.Position.X") == pytest.approx(4.0, abs=0.01)
+    assert world.ask("root.Position.Y") == pytest.approx(23.05, abs=0.01)
 
 
 def test_a_character_that_a_handler_destroys_is_left_alone():

@@ -270,6 +270,14 @@ def test_n4_a_thrown_velocity_lasts_in_the_air_and_decays_on_the_ground(scene):
     assert scene.step().x == pytest.approx(0.0, abs=1e-6)
 
 
+def test_a_wall_ends_a_thrown_velocity(scene):
+    add(scene, 3, (1.0, 20.0, 10.0), (3.0, 10.0, 0.0))
+    scene.walker.throw((60.0, 60.0, 0.0))
+    scene.step(6)
+    assert not scene.walker.grounded
+    assert scene.walker.thrown == (0.0, 0.0)
+
+
 @pytest.mark.parametrize("pushes", [True, False])
 def test_characters_push_dynamic_parts_if_the_world_says_so(scene, pushes):
     add(scene, 3, (2.0, 2.0, 2.0), (3.0, 1.0, 0.0), motion=DYNAMIC)
@@ -301,3 +309,76 @@ def test_a_walker_goes_on_from_its_document(scene):
     scene.walker.direction = (0.5, 0.25)
     again = Walker.restore(scene.walker.document())
     assert attrs.asdict(again) == attrs.asdict(scene.walker)
+
+
+def idle(scene):
+    scene.step(5)
+    assert scene.walker.idle_since is not None
+    return scene
+
+
+def test_an_idle_character_falls_when_its_floor_goes(scene):
+    idle(scene).space.remove(1)
+    scene.step(3)
+    assert scene.at[1] < 2.5
+
+
+def test_an_idle_character_rises_with_a_floor_that_begins_to_move(scene):
+    add(scene, 3, (6.0, 1.0, 6.0), (20.0, 5.0, 0.0))
+    scene.space.place(ROOT, (20.0, 5.5 + STANDING, 0.0))
+    idle(scene)
+    for n in range(1, 4):
+        scene.space.place(3, (20.0, 5.0 + n * 0.1, 0.0))
+        scene.step()
+        assert scene.at[1] == pytest.approx(5.5 + STANDING + n * 0.1, abs=1e-3)
+
+
+def test_an_idle_character_is_pushed_by_a_part_that_comes_from_afar(scene):
+    add(scene, 3, (1.0, 5.0, 10.0), (-30.0, 2.5, 0.0))
+    scene.space.place(3, (-29.9, 2.5, 0.0))
+    scene.step()
+    idle(scene)
+    scene.space.place(3, (-1.0, 2.5, 0.0))
+    scene.step()
+    scene.space.place(3, (-0.9, 2.5, 0.0))
+    scene.step()
+    assert scene.at[0] > 0.05
+
+
+def test_an_idle_character_notices_a_sensor_that_becomes_solid_and_moves(scene):
+    add(scene, 3, (6.0, 1.0, 6.0), (0.0, 8.0, 0.0), solid=False)
+    idle(scene).space.set_solid(3, solid=True)
+    scene.jump()
+    scene.step(10)
+    assert scene.at[1] < 5.05
+
+
+def test_leaving_idle_characters_alone_changes_nothing():
+    def run(*, forget):
+        space = Space()
+        space.add(1, Shape(BLOCK, 200.0, 1.0, 200.0), (0.0, -0.5, 0.0))
+        space.add(3, Shape(BLOCK, 6.0, 1.0, 6.0), (5.0, 0.5, 0.0))
+        space.add(4, Shape(BLOCK, 2.0, 2.0, 2.0), (-4.0, 12.0, 0.0), motion=DYNAMIC)
+        for number in range(10, 15):
+            space.add(number, CAPSULE, (number * 2.5 - 30.0, 4.0, 0.0), motion=CHARACTER)
+        walkers = {number: Walker() for number in range(10, 15)}
+        seen, skipped = [], 0
+        for tick in range(240):
+            if tick % 80 > 60:
+                space.place(3, (5.0 + tick % 80 - 60.0, 0.5, 0.0))
+            for number, walker in walkers.items():
+                if forget:
+                    walker.idle_since = None
+                walker.direction = (1.0, 0.1) if tick % (number * 10) < 20 else None
+                before = walker.idle_since
+                walker.move(space, number, GAIT, tick)
+                skipped += before is not None and walker.idle_since == before
+            space.step()
+            space.moved_bodies()
+            seen.append([space.position(number) for number in (4, *walkers)])
+        return seen, skipped
+
+    whole, _ = run(forget=True)
+    short, skipped = run(forget=False)
+    assert skipped > 100
+    assert short == whole

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
+"""How long anything may take; it only catches what hangs."""
 
 _FLAGS = (
     "--headless=new",
@@ -111,7 +112,10 @@ class Chromium:
         message: dict[str, Any] = json.loads(text)
         return message
 
-    def open(self, url: str, *, width: int = 480, height: int = 320, dark: bool = False) -> Page:
+    def open(
+        self, url: str, *, width: int = 480, height: int = 320, dark: bool = False, script: str = ""
+    ) -> Page:
+        """Open a page in a tab of its own, after a script if one is given."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         page = Page(self, target, attached["sessionId"])
@@ -126,6 +130,7 @@ class Chromium:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.call("Emulation.setEmulatedMedia", features=[scheme])
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
         page.call("Page.navigate", url=url)
         return page
 
@@ -183,10 +188,8 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def screenshot(self, **clip: float) -> bytes:
-        params: dict[str, Any] = {"format": "png"}
-        if clip:
-            params["clip"] = {**clip, "scale": 1}
+    def screenshot(self, **params: Any) -> bytes:
+        """Return what the page looks like; see ``Page.captureScreenshot``."""
         return base64.b64decode(self.call("Page.captureScreenshot", **params)["data"])
 
     def events(self, method: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.page.chromium import PROGRAM, Chromium
+from tests.engine.page.chromium import DEADLINE_S, PROGRAM, Chromium
 from tests.support import Answer, ask, free_port, is_listening, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -30,18 +30,39 @@ def browser() -> Iterator[Chromium]:
 
 
 class World:
-    """A stub of a world, as a process."""
+    """A world, or a stub of one, as a process.
 
-    def __init__(self, port: int) -> None:
+    Args:
+        port: A free port.
+        *words: What ``python`` is to run.
+    """
+
+    def __init__(self, port: int, *words: str) -> None:
         self.port = port
         self.url = f"http://127.0.0.1:{port}/"
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=quiet)
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until something that the page or the world does is seen here."""
+        wait_until(condition, DEADLINE_S, what)
 
     def posted(self, kind: str) -> list[dict[str, object]]:
-        """Return the inputs of one type that the page has sent."""
+        """Return the inputs of one type that the page has sent to a stub."""
         return [entry for entry in self._ask("GET", "/posted").json() if entry["type"] == kind]
 
+    def position(self) -> tuple[float, float, float]:
+        """Return where the first player is."""
+        (x, y, z) = self._ask("GET", "/spectate").json()["players"][0]["position"]
+        return x, y, z
+
     def order(self, word: str) -> None:
+        """Give a stub one of its orders."""
         self._ask("POST", f"/orders/{word}")
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
     def _ask(self, method: str, path: str) -> Answer:
         return ask(self.port, method, path)
@@ -52,18 +73,20 @@ Serve = Callable[..., World]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Return what starts a stub, with a directory of renderer files or without."""
-    started: list[subprocess.Popen[bytes]] = []
+    """Return what starts a stub with a directory of renderer files, or none; or an engine world."""
+    started: list[World] = []
 
-    def start(renderer: Path | None = None) -> World:
+    def start(renderer: Path | None = None, *, world: Path | None = None) -> World:
         port = free_port()
-        command = [sys.executable, "-m", "tests.engine.page.stub_world", str(port)]
-        command += [str(renderer)] if renderer else []
-        started.append(subprocess.Popen(command, cwd=ROOT))
-        wait_until(lambda: is_listening(port), what="the stub to listen")
-        return World(port)
+        if world is not None:
+            words = ["clawblox.engine", str(world), "--port", str(port), "--datastore", "none"]
+        else:
+            files = [str(renderer)] if renderer else []
+            words = ["tests.engine.page.stub_world", str(port), *files]
+        started.append(World(port, "-m", *words))
+        started[-1].wait_for(lambda: is_listening(port), "the world to listen")
+        return started[-1]
 
     yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    for each in started:
+        each.end()

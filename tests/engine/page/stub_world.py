@@ -161,7 +161,7 @@ class Stub:
             angle = k * 2.1 + (0 if agent in self.players else seconds * 0.8)
             at = (9 * math.cos(angle), 2.55, 9 * math.sin(angle))
             root = part(100 + k, at, (2, 5, 2), (0.9, 0.45, 0.3), shape="cylinder")
-            root["rotation"] = turned(-angle - math.pi)
+            root |= {"rotation": turned(-angle - math.pi), "model_url": "/assets/player.glb"}
             entities.append(root)
             players.append(
                 {
@@ -274,6 +274,9 @@ class Stub:
                 await socket.close()
         return JSONResponse({})
 
+    async def model(self, request: Request) -> Response:
+        return FileResponse(PAGE_DIR / "player.glb")
+
     async def page(self, request: Request) -> Response:
         return FileResponse(PAGE_DIR / "index.html")
 
@@ -295,6 +298,7 @@ class Stub:
             Route("/input", self.input, methods=["POST"]),
             Route("/chat", self.say, methods=["POST"]),
             Route("/chat/messages", self.read),
+            Route("/assets/player.glb", self.model),
             Route("/posted", self.show_posted),
             Route("/orders/{word}", self.order, methods=["POST"]),
             Mount("/ui", StaticFiles(directory=PAGE_DIR)),

@@ -11,6 +11,7 @@ from urllib.parse import urljoin
 import pytest
 
 from clawblox.engine.page import PAGE_DIR
+from docs.pictures import player
 
 THREE = PAGE_DIR / "three"
 MODULES = sorted(PAGE_DIR.rglob("*.js"))
@@ -93,3 +94,7 @@ def test_no_file_names_another_host_to_load_from() -> None:
     texts = {path: path.read_text() for path in [*OURS, *PAGE_DIR.glob("*.css")]}
     for path, text in texts.items():
         assert not re.search(r"https?://(?!www\.w3\.org)[a-z]", text), path
+
+
+def test_the_figure_of_players_is_as_its_script_makes_it() -> None:
+    assert player.MODEL.read_bytes() == player.draw(), "python -m docs.pictures.player"

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from clawblox.cli import main
 from tests.engine.page.chromium import Chromium, Page
 from tests.engine.page.conftest import Serve, World
-from tests.support import wait_until
 
 pytestmark = pytest.mark.thorough
 
+START = (0, 3, 26)
+"""Where players of the starter world begin."""
 RENDERER = Path(__file__).with_name("renderer")
 
 
 def pixel(page: Page, x: int, y: int) -> tuple[int, int, int]:
     """Return the colour that the page shows at a point."""
-    png = page.screenshot(x=x, y=y, width=1, height=1)
+    png = page.screenshot(clip={"x": x, "y": y, "width": 1, "height": 1, "scale": 1})
     at, data = 8, b""
     while at < len(png):
         size, kind = int.from_bytes(png[at : at + 4], "big"), png[at + 4 : at + 8]
@@ -66,14 +70,14 @@ def test_a_local_player_walks_jumps_clicks_chats_and_leaves(
         page.wait_for("document.querySelector('#gui[data-playing] button.element')")
 
         page.press("KeyW", "w", hold=True)
-        wait_until(lambda: world.posted("MoveTo"), what="a walk")
+        world.wait_for(lambda: world.posted("MoveTo"), "a walk")
         page.release("KeyW", "w")
-        wait_until(lambda: world.posted("Stop"), what="its end")
+        world.wait_for(lambda: world.posted("Stop"), "its end")
         page.press("Space", " ")
-        wait_until(lambda: world.posted("Jump"), what="a jump")
+        world.wait_for(lambda: world.posted("Jump"), "a jump")
 
         page.click("#gui button.element")
-        wait_until(lambda: world.posted("GuiClick"), what="a click")
+        world.wait_for(lambda: world.posted("GuiClick"), "a click")
         assert world.posted("GuiClick") == [{"type": "GuiClick", "data": {"element_id": 73}}]
         page.wait_for("document.querySelector('#gui').textContent.includes('Coins: 1')")
 
@@ -88,7 +92,7 @@ def test_a_local_player_walks_jumps_clicks_chats_and_leaves(
 
         check(page, world)
         page.call("Page.navigate", url="about:blank")
-        wait_until(lambda: world.posted("/leave"), what="the page to leave the world")
+        world.wait_for(lambda: world.posted("/leave"), "the page to leave the world")
 
 
 def test_walks_are_relative_to_the_camera(browser: Chromium, serve: Serve) -> None:
@@ -174,9 +178,9 @@ def test_n15_a_renderer_module_runs_with_one_three_and_the_whole_context(
         assert min(red, blue) > green + 60, "the background is the renderer's magenta"
 
         page.press("KeyE", "e")
-        wait_until(lambda: world.posted("Wave"), what="a tap")
+        world.wait_for(lambda: world.posted("Wave"), "a tap")
         page.press("KeyR", "r", hold=True)
-        wait_until(lambda: len(world.posted("Run")) >= 3, what="a hold")
+        world.wait_for(lambda: len(world.posted("Run")) >= 3, "a hold")
         page.release("KeyR", "r")
         assert world.posted("Wave") == [{"type": "Wave", "data": {"hand": "left"}}]
         check(page, world)
@@ -272,3 +276,25 @@ def test_parts_have_the_shapes_that_the_engine_gives_them(browser: Chromium, ser
         assert extents["wedge"] == pytest.approx([2, 1, 3])
         assert boxes["wedge"]["top"] == -2, "a wedge is high at -X"
         assert extents["ring"] == pytest.approx([2, 1, 2], abs=0.01)
+
+
+def test_the_starter_world_of_the_engine_is_seen_and_played(
+    browser: Chromium, serve: Serve, tmp_path: Path
+) -> None:
+    CliRunner().invoke(main, ["init", "--engine", str(tmp_path / "isle")], catch_exceptions=False)
+    world = serve(world=tmp_path / "isle")
+    with browser.open(world.url) as page:
+        page.wait_for("window.__frames > 3")
+        assert page.evaluate("document.title") == "Coin Island"
+        page.evaluate("document.querySelector('#play').requestSubmit()")
+        page.wait_for("document.querySelector('#gui').textContent.includes('Coins: 0')")
+        world.wait_for(lambda: math.dist(world.position(), START) < 1, "the start")
+        page.evaluate("document.querySelector('canvas').focus()")
+        page.press("KeyS", "s", hold=True)
+        world.wait_for(lambda: math.dist(world.position(), START) > 5, "a walk")
+        page.release("KeyS", "s")
+        page.click("#gui button")
+        world.wait_for(lambda: math.dist(world.position(), START) < 1, "the way back")
+        check(page, world)
+        world.end()
+        page.wait_for("document.querySelector('#connection').dataset.state === 'lost'")

@@ -12,15 +12,22 @@ from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
+from clawblox.engine.world.document import find_instances
 from clawblox.luau import VM, Host
+
+
+class BenchHost(Host):
+    def find_object(self, ident):
+        return find_enum_object(ident)
 
 
 class Bench:
     def __init__(self, document=None, **options):
         self.warnings = []
-        self.host = Host()
+        self.host = BenchHost()
         self.vm = VM(vectors=VECTOR_TYPE)
         self.scheduler = Scheduler(self.vm, self.warnings.append)
         libraries = lend_values(self.host)
@@ -68,7 +75,7 @@ class Bench:
     def document(self):
         document = {
             "tick": self.scheduler.tick,
-            "tree": tree_document(self.model, ()),
+            "tree": tree_document(self.model, find_instances(self.model, ())),
             "parts": self.parts.document(Slots()),
         }
         return json.loads(json.dumps(document))

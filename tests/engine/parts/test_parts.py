@@ -255,3 +255,44 @@ def test_a_clone_has_the_pose_of_its_original(bench):
     )
     assert frame.rotation[0] == pytest.approx(math.cos(1))
     assert frame.position == Vector(1, 1, 1)
+
+
+@pytest.mark.parametrize("anchored", ["true", "false"])
+def test_crowds_in_one_place_halt_the_world(bench, anchored):
+    bench.run(f"""
+        for i = 1, 2000 do
+            local p = Instance.new("Part")
+            p.Anchored = {anchored}
+            p.Parent = workspace
+        end
+    """)
+    with pytest.raises(
+        WorldHalted, match=r"Physics: more than \d+ pairs of bodies overlap, .*'Part'"
+    ):
+        bench.tick()
+
+
+def test_a_crowd_that_grows_over_many_ticks_halts_the_world(bench):
+    def grow():
+        for _ in range(30):
+            bench.run(
+                "for i = 1, 20 do local p = Instance.new('Part') p.CanCollide = false "
+                "p.Parent = workspace end"
+            )
+            bench.tick()
+
+    bench.run("workspace.Gravity = 0")
+    with pytest.raises(WorldHalted, match="pairs of bodies overlap"):
+        grow()
+
+
+def test_many_parts_side_by_side_are_no_crowd(bench):
+    bench.run(
+        FLOOR
+        + """
+        for i = 0, 1999 do
+            part("A", i % 50 * 2, 1, i // 50 * 2, {Anchored = i % 4 > 0})
+        end
+    """
+    )
+    bench.tick(2)

@@ -1,5 +1,7 @@
 import pytest
 
+from clawblox.engine.services.terrain import make_terrain
+
 from .test_parts import FLOOR, near, triple
 
 INCLUDE = "Enum.RaycastFilterType.Include"
@@ -185,3 +187,25 @@ def test_wrong_arguments_are_named(bench, call):
         "local nan = Vector3.new(0/0, 1, 1) report(workspace:Raycast(nan, nan) == nil)"
     )
     assert result is True
+
+
+def test_terrain_has_bodies_that_rays_find_and_parts_lie_on(bench):
+    make_terrain(bench.model)
+    terrain = bench.model.workspace.read("Terrain")
+    for z in range(-3, 3):
+        terrain.extra.fill_row((-3, -1, z), 6, 1)
+    bench.run(
+        'local p = Instance.new("Part") p.Name, p.Position = "A", Vector3.new(1, 5, 1) '
+        "p.Parent = workspace"
+    )
+    hit = "workspace:Raycast(Vector3.new(6, 50, 0), Vector3.new(0, -100, 0))"
+    (result,) = bench.run(f"report({hit})")
+    assert result.contents()[0] is terrain
+    assert triple(result.contents()[1]) == (6, 0, 0)
+    bench.tick(90)
+    assert near(bench.model.workspace.find_child("A").read("Position"), (1, 0.5, 1), 0.1)
+    for z in range(-3, 3):
+        terrain.extra.fill_row((-3, -1, z), 6, 0)
+    assert bench.run(f"report({hit} == nil)") == (True,)
+    bench.tick()
+    assert len(bench.parts.space.bodies) == 1

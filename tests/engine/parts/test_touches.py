@@ -130,3 +130,37 @@ def test_a_group_that_stops_colliding_lets_a_sleeping_part_fall(bench):
     bench.groups.set_collidable("Ghosts", "Default", False)
     bench.tick(60)
     assert bench.model.workspace.find_child("A").read("Position").y < -20
+
+
+def test_a_part_that_has_a_body_becomes_a_character_and_a_part_again(bench):
+    bench.run(FLOOR + 'part("Root", 0, 9, 0, {Orientation = Vector3.new(0, 0, 90)})')
+    bench.tick()
+    root = bench.model.workspace.find_child("Root")
+    bench.parts.make_character(root)
+    bench.tick(5)
+    space = bench.parts.space
+    height = space.position(root.number)[1]
+    assert height > 8
+    bench.parts.sync()
+    moved = space.move_character(root.number, (0.5, -20.0, 0.0))
+    assert moved.grounded
+    bench.tick()
+    assert space.position(root.number)[1] == pytest.approx(2.55, abs=0.01)
+    bench.parts.forget_character(root)
+    bench.tick(60)
+    assert root.read("Position").y == pytest.approx(1, abs=0.1)
+
+
+def test_a_position_that_a_touch_handler_writes_holds(bench):
+    bench.run(
+        FLOOR + 'local a = part("A", 0, 1.5, 0) '
+        "a.Touched:Connect(function() a.Position = Vector3.new(0, 40, 0) end)"
+    )
+    root = bench.model.workspace.find_child("A")
+    for _ in range(20):
+        bench.tick()
+        if root.read("Position").y > 30:
+            break
+    assert root.read("Position").y == 40
+    bench.tick()
+    assert root.read("Position").y == pytest.approx(40, abs=0.1)

@@ -11,9 +11,9 @@ from . import scenes
 AFTER = 180
 
 
-def continue_elsewhere(document, seed, first, last):
+def continue_elsewhere(document, *numbers):
     answer = subprocess.run(
-        [sys.executable, scenes.__file__, str(seed), str(first), str(last)],
+        [sys.executable, scenes.__file__, *map(str, numbers)],
         input=json.dumps(document),
         capture_output=True,
         text=True,
@@ -23,13 +23,13 @@ def continue_elsewhere(document, seed, first, last):
 
 
 @pytest.mark.parametrize(
-    "seed",
-    [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 22))],
+    ("seed", "every"),
+    [(1, 30), *(pytest.param(seed, 1, marks=pytest.mark.thorough) for seed in range(2, 22))],
 )
-def test_a_space_goes_on_exactly_in_a_new_process(seed):
+def test_a_space_goes_on_exactly_in_a_new_process(seed, every):
     saved_at = 20 + seed * 37 % 100
     space = scenes.build(seed)
-    scenes.go_on(space, seed, 0, saved_at)
+    scenes.go_on(space, seed, 0, saved_at, every)
     document = space_document(space)
-    here = scenes.go_on(space, seed, saved_at, saved_at + AFTER)
-    assert continue_elsewhere(document, seed, saved_at, saved_at + AFTER) == here
+    here = scenes.go_on(space, seed, saved_at, saved_at + AFTER, every)
+    assert continue_elsewhere(document, seed, saved_at, saved_at + AFTER, every) == here

@@ -66,9 +66,19 @@ def test_a_snapshot_of_another_physics_library_is_refused_unless_asked_for(direc
     changed["systems"]["parts"]["space"]["library"] = "rapier3d 0.1.0 abacus"
     with pytest.raises(ValueError, match=r"rapier3d 0\.1\.0 abacus"):
         restore(directory, copy.deepcopy(changed))
-    world = restore(directory, changed, logical_restore=True)
+    lines: list[str] = []
+    console = Console(error=lines.append)
+    world = EngineWorld(EngineSettings(directory=directory), console, logical_restore=True)
+    world.restore(changed)
     world.step()
     assert world.tick == 4
+    (line,) = lines
+    assert line.startswith("[Snapshot] The physics was saved by another version")
+
+
+def test_the_logical_fallback_is_not_used_where_the_exact_state_can_be_restored(directory, state):
+    again = restore(directory, copy.deepcopy(state), logical_restore=True).snapshot()
+    assert json.dumps(again) == json.dumps(state)
 
 
 def test_a_snapshot_is_refused_after_a_script_has_changed(directory, state):

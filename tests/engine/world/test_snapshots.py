@@ -84,3 +84,59 @@ def test_a_world_whose_threads_wait_in_every_way_continues_exactly_from_each_tic
     run = torture(make_world(tmp_path, WAITING), plan, ticks=45, saves=range(0, 45, 4))
     for line in ("once", "found\tLate", "missing\tnil", "loose got\tkept", "Rocky\tGive\t3"):
         assert f"out [Lua] {line}" in run.lines
+
+
+SHUFFLED = """
+-- the order of the tree is not the order in which things were made
+local PhysicsService = game:GetService("PhysicsService")
+local RunService = game:GetService("RunService")
+local Debris = game:GetService("Debris")
+local floor = Instance.new("Part", workspace)
+floor.Name, floor.Anchored, floor.Size = "Floor", true, Vector3.new(200, 1, 200)
+local left, right = Instance.new("Folder", workspace), Instance.new("Model", workspace)
+local boxes = {}
+for at = 1, 12 do
+    local box = Instance.new("Part", left)
+    box.Name, box.Size = "Box" .. at, Vector3.new(2, 2, 2)
+    box.Position = Vector3.new(at % 3 * 1.5, 1.6 + at * 2.1, 0)
+    boxes[at] = box
+    local force = Instance.new("BodyForce", box)
+    force.Force = Vector3.new(at, 0, -at) * 10
+end
+for at = 12, 1, -3 do boxes[at].Parent = right end
+for at = 2, 11, 4 do boxes[at].Parent = nil boxes[at].Parent = right end
+local welds = {}
+for at = 1, 3 do
+    local weld = Instance.new("Weld")
+    weld.Part0, weld.Part1, weld.C0 = boxes[at], boxes[at + 3], CFrame.new(0, 3, 0)
+    welds[at] = weld
+end
+for at = 3, 1, -1 do welds[at].Parent = boxes[at] end
+local beat = 0
+local loose = {}
+RunService.Heartbeat:Connect(function()
+    beat += 1
+    if beat % 5 == 0 then
+        PhysicsService:RegisterCollisionGroup("G" .. beat)
+        PhysicsService:CollisionGroupSetCollidable("Default", "G" .. beat, beat % 10 == 0)
+        boxes[beat % 12 + 1].CollisionGroup = "G" .. beat
+    end
+    if beat % 7 == 0 then
+        local copy = boxes[beat % 12 + 1]:Clone()
+        copy.Position += Vector3.new(0, 9, 0)
+        copy.Parent = if beat % 2 == 0 then left else right
+        copy.Touched:Connect(function(other) copy:SetAttribute("touched", other.Name) end)
+        Debris:AddItem(copy, 0.4)
+        table.insert(loose, boxes[beat % 12 + 1]:Clone())
+    end
+    if beat % 11 == 0 then boxes[beat % 12 + 1].Anchored = not boxes[beat % 12 + 1].Anchored end
+    if beat % 13 == 0 then welds[beat % 3 + 1].Enabled = not welds[beat % 3 + 1].Enabled end
+    local hit = workspace:Raycast(Vector3.new(0, 50, 0), Vector3.new(0, -100, 0))
+    floor:SetAttribute("hit", hit and hit.Instance.Name)
+end)
+"""
+
+
+def test_a_pile_that_scripts_shuffle_continues_exactly(tmp_path):
+    plan = Plan().join(3, "Rocky").act(10, "Rocky", "Hello").join(20, "Ada").leave(50, "Rocky")
+    torture(make_world(tmp_path, SHUFFLED), plan, ticks=70, saves=range(2, 70, 6))

@@ -89,6 +89,19 @@ def test_n4_everything_of_a_player_exists_before_player_added_fires(tmp_path):
     ]
 
 
+def test_n1_scripts_of_the_tree_hear_of_players_who_join_before_the_first_tick(tmp_path):
+    server = tmp_path / "scripts" / "ServerScriptService"
+    server.mkdir(parents=True)
+    (server / "Server.lua").write_text(
+        """
+        print("server", time())
+        Players.PlayerAdded:Connect(function(player) print("added", player) end)
+        """
+    )
+    lines = say(tmp_path, "print('main')", 2, Plan().join(0, "Rocky").join(0, "Ada"))
+    assert lines == ["main", "server\t0", "added\tRocky", "added\tAda"]
+
+
 def test_n10_inputs_come_in_the_order_of_joining_and_then_of_arrival(tmp_path):
     assert say(
         tmp_path,
@@ -171,12 +184,17 @@ def test_n4_leaving_fires_player_removing_while_the_character_is_there(tmp_path)
         ("input:Connect(error)", "Failed to process agent inputs"),
         ("run.Heartbeat:Connect(error)", "End frame error"),
         ("run.Stepped:Connect(error)", "Begin frame error"),
+        ("part.Destroying:Connect(error)", "End frame error"),
+        ("part.Touched:Connect(error)", "Touch event"),
     ],
 )
 def test_n3_a_halted_world_says_where(tmp_path, statement, where):
+    height = -499.9 if "Destroying" in statement else 6
     main = (
         'local run = game:GetService("RunService")\n'
-        'local input = game:GetService("AgentInputService").InputReceived\n' + statement
+        'local input = game:GetService("AgentInputService").InputReceived\n'
+        'local part = Instance.new("Part", workspace)\n'
+        f"part.Position = Vector3.new(0, {height}, 0)\n" + statement
     )
     plan = Plan().join(1, "Rocky").act(2, "Rocky", "Hello").leave(4, "Rocky")
     run = play(tmp_path, main, 6, plan)
@@ -184,6 +202,24 @@ def test_n3_a_halted_world_says_where(tmp_path, statement, where):
     assert run.world.halted_error.startswith(f"{where}: ")
     assert run.world.status == "failed"
     assert run.lines[0] == f"err [Lua Error] {run.world.halted_error}"
+
+
+def test_n1_reset_gives_a_new_character_where_the_world_allows_it(tmp_path):
+    main = """
+        Players.PlayerAdded:Connect(function(player)
+            player.CharacterAdded:Connect(function(new) print("new", new.Parent) end)
+        end)
+        game:GetService("AgentInputService").InputReceived:Connect(function(player, kind)
+            print(kind)
+        end)
+        """
+    run = play(tmp_path, main, 1, Plan().join(0, "Rocky"), allow_reset=True)
+    run_deep(lambda: run.world.act(agent_id("Rocky"), "Reset", None))
+    run.step()
+    assert printed(run) == ["Reset", "new\tWorkspace"]
+    refused = play(tmp_path, main, 1, Plan().join(0, "Rocky"))
+    with pytest.raises(InputError, match="allow_reset"):
+        run_deep(lambda: refused.world.act(agent_id("Rocky"), "Reset", None))
 
 
 def test_n4_a_refused_input_leaves_the_world_as_it_is(tmp_path):
@@ -215,3 +251,11 @@ def test_reseeding_changes_random_numbers_and_nothing_else(tmp_path):
 
     assert go_on(5) == go_on(5)
     assert len({tuple(go_on(seed)) for seed in (None, 5, 6)}) == 3
+
+
+def test_n3_print_and_warn_show_values_as_luau_does_and_text_as_it_is(tmp_path):
+    run = play(tmp_path, 'print("héllo", 1, 1.5, nil, true, workspace) warn("wörld", 2)')
+    assert run.lines == [
+        "out [Lua] héllo\t1\t1.5\tnil\ttrue\tWorkspace",
+        "err [Lua WARN] wörld\t2",
+    ]

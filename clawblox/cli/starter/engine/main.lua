@@ -30,7 +30,7 @@ scenery("Ground", Vector3.new(64, 2, 64), Vector3.new(0, -1, 0), Color3.fromRGB(
 scenery("Rock", Vector3.new(58, 5, 58), Vector3.new(0, -4.5, 0), Color3.fromRGB(128, 112, 98), Enum.Material.Slate)
 scenery("Tower", Vector3.new(8, 18, 8), Vector3.new(0, 9, 0), Color3.fromRGB(186, 108, 84), Enum.Material.Brick)
 for i = 1, 6 do
-	local at = Vector3.new(math.cos(i * 1.05 + 0.5) * 28, 3, math.sin(i * 1.05 + 0.5) * 28)
+	local at = Vector3.new(math.cos(i * math.pi / 3) * 28, 3, math.sin(i * math.pi / 3) * 28)
 	local trunk = scenery("Trunk", Vector3.new(1.4, 6, 1.4), at, Color3.fromRGB(120, 84, 56), Enum.Material.Wood)
 	trunk.Shape = Enum.PartType.Cylinder
 	local crown = scenery("Crown", Vector3.new(6, 6, 6), at + Vector3.new(0, 4.5, 0), Color3.fromRGB(70, 140, 74), Enum.Material.Grass)

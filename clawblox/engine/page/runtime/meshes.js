@@ -3,7 +3,7 @@
 const MATERIALS = {
   plastic: { roughness: 0.55, metalness: 0.0 },
   smoothplastic: { roughness: 0.3, metalness: 0.0 },
-  neon: { roughness: 0.4, metalness: 0.0, emissiveIntensity: 1.15 },
+  neon: { roughness: 0.4, metalness: 0.0, emissiveIntensity: 0.5 },
   wood: { roughness: 0.8, metalness: 0.0 },
   marble: { roughness: 0.25, metalness: 0.05 },
   slate: { roughness: 0.85, metalness: 0.05 },

@@ -59,14 +59,18 @@ function findActions(mixer, clips) {
 /**
  * Puts models on the objects of entities; what hung there before stays until the model is loaded.
  *
- * @param {{onError?: (error: Error, about: object) => void}} options Called once for each entity
- *   whose model cannot be loaded.
+ * @param {object} options
+ * @param {(error: Error, about: object) => void} [options.onError] Called once for each entity whose
+ *   model cannot be loaded.
+ * @param {(model: object, about: object) => void} [options.onLoad] Called with the model of an entity
+ *   before it is shown.
  */
-export function createModelEntityController(THREE, { onError } = {}) {
+export function createModelEntityController(THREE, { onError, onLoad } = {}) {
   const cache = createModelTemplateCache();
   const held = new Map();
 
-  async function put(entry, { entityId, root, modelUrl, size, yawOffsetDeg }) {
+  async function put(entry, about) {
+    const { entityId, root, modelUrl, size, yawOffsetDeg } = about;
     let model;
     try {
       model = await cache.instantiate(modelUrl);
@@ -78,6 +82,7 @@ export function createModelEntityController(THREE, { onError } = {}) {
     model.root.traverse((node) => {
       if (node.isMesh) node.castShadow = node.receiveShadow = true;
     });
+    onLoad?.(model.root, about);
     fit(THREE, model.root, size ?? [2, 5, 2], yawOffsetDeg);
     for (const child of [...root.children]) {
       root.remove(child);

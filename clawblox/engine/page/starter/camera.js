@@ -7,6 +7,7 @@ import { isTyping } from "../runtime/input.js";
 
 const FLY_STUDS_PER_S = 36;
 const EYES = 1.6;
+const CLOSER = 0.4;
 const KEYS = {
   KeyW: [0, 0, 1],
   ArrowUp: [0, 0, 1],
@@ -37,6 +38,7 @@ export function createCamera(canvas) {
   const forward = new THREE.Vector3();
   const side = new THREE.Vector3();
   const move = new THREE.Vector3();
+  const sight = new THREE.Raycaster();
 
   function press(event) {
     if (KEYS[event.code] && !isTyping(event.target) && !event.ctrlKey && !event.metaKey) {
@@ -106,6 +108,22 @@ export function createCamera(canvas) {
     heading() {
       camera.getWorldDirection(forward).setY(0).normalize();
       return [forward.x, forward.z];
+    },
+    /**
+     * Draws with the camera before whatever stands between it and the followed player.
+     *
+     * @param solids What may hide the player. @param draw Draws a frame.
+     */
+    inSight(solids, draw) {
+      const kept = camera.position.clone();
+      if (followed !== null) {
+        sight.far = move.subVectors(kept, controls.target).length();
+        sight.set(controls.target, move.normalize());
+        const [hit] = sight.intersectObjects(solids);
+        if (hit) camera.position.copy(hit.point).addScaledVector(move, -CLOSER);
+      }
+      draw();
+      camera.position.copy(kept);
     },
     update(position, dt) {
       if (followed !== null && position) stay(position, dt);

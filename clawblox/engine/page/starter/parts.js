@@ -60,10 +60,7 @@ function makeGeometry(render, primitive, size) {
 
 function makeMaterial(render) {
   const material = materialFromRender(THREE, render);
-  const name = String(render.material ?? "plastic").toLowerCase();
-  Object.assign(material, surfaceMaps(name));
-  if (name === "neon") material.toneMapped = false;
-  return material;
+  return Object.assign(material, surfaceMaps(String(render.material ?? "plastic").toLowerCase()));
 }
 
 /** The same without what takes a processor long: surfaces, shine and reflections. */
@@ -140,9 +137,12 @@ export function createParts(scene, { plain }) {
     get: store.get,
     prune: store.prune,
     clear: store.clear,
-    visible() {
+    /** What is seen and hides what is behind it. */
+    solids() {
       const found = [];
-      store.forEach((object) => object.visible && found.push(object));
+      store.forEach((object) => {
+        if (object.visible && (object.material?.opacity ?? 1) > 0.6) found.push(object);
+      });
       return found;
     },
   };

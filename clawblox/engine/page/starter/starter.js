@@ -11,7 +11,7 @@ import { drawsInSoftware } from "../software.js";
 import { createCamera } from "./camera.js";
 import { createLabel } from "./labels.js";
 import { createParts } from "./parts.js";
-import { createPeople } from "./people.js";
+import { createPeople, dressFigure } from "./people.js";
 import { createSky } from "./sky.js";
 
 const LONGEST_FRAME_S = 0.1;
@@ -32,7 +32,7 @@ export function createRenderer(ctx) {
   renderer.shadowMap.enabled = true;
   renderer.shadowMap.type = THREE.PCFSoftShadowMap;
   renderer.toneMapping = THREE.ACESFilmicToneMapping;
-  renderer.toneMappingExposure = 0.85;
+  renderer.toneMappingExposure = 0.8;
 
   const scene = new THREE.Scene();
   const sky = createSky(scene, renderer, { dark, plain });
@@ -41,6 +41,7 @@ export function createRenderer(ctx) {
   const parts = createParts(scene, { plain });
   const models = createModelEntityController(THREE, {
     onError: (error, about) => ctx.log("warn", `no model: ${error.message}`, about),
+    onLoad: (model, { name }) => name && dressFigure(model, name),
   });
   const people = createPeople(scene, models);
   const billboards = new Map();
@@ -61,8 +62,10 @@ export function createRenderer(ctx) {
     }
     eye.update(people.get(eye.followed())?.position, dt);
     sky.follow(eye.camera, eye.target);
-    if (state) drawLabels(state);
-    renderer.render(scene, eye.camera);
+    eye.inSight(parts.solids(), () => {
+      if (state) drawLabels(state);
+      renderer.render(scene, eye.camera);
+    });
     ctx.drawn?.(dt);
   }
 
@@ -165,7 +168,7 @@ export function createRenderer(ctx) {
     );
     const ray = new THREE.Raycaster();
     ray.setFromCamera(point, eye.camera);
-    const [hit] = ray.intersectObjects(parts.visible());
+    const [hit] = ray.intersectObjects(parts.solids());
     return hit ? hit.point.toArray() : null;
   }
 

@@ -58,7 +58,10 @@ Players.PlayerAdded:Connect(function(player)
 	-- cancelling
 	humanoid:MoveTo(Vector3.new(100, 0, 32))
 	humanoid:CancelMoveTo()
+	Check.equal("events of walking fire while characters move", #arrivals, 1)
+	task.wait()
 	humanoid:CancelMoveTo()
+	task.wait()
 	Check.list("CancelMoveTo always fires false", arrivals, { true, false, false })
 
 	-- a new MoveTo fires nothing for the old one
@@ -84,6 +87,7 @@ Players.PlayerAdded:Connect(function(player)
 
 	-- teleport
 	humanoid:MoveTo(Vector3.new(100, 0, 0))
+	task.wait()
 	local count = #arrivals
 	root.Position = Vector3.new(-50, 2.55, -50)
 	Check.equal("the value reads back unchanged", root.Position, Vector3.new(-50, 2.55, -50))

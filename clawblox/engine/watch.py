@@ -1,0 +1,202 @@
+"""``--watch``: begins the program anew when a script or a document of the world changes.
+
+The process replaces itself, so its id, its log and its place in an orchestrator stay. If the new
+files have the same content hash, the world goes on exactly where it was; if not, it begins anew,
+because its state belongs to other scripts. Assets and renderers are served from disk as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NoReturn, TypeAlias
+
+import anyio
+import attrs
+from anyio import to_thread
+
+from clawblox.engine.settings import CONFIG_NAME, SCRIPT_SUFFIXES, EngineSettings
+from clawblox.protocol import (
+    LISTEN_FDNAMES_ENV,
+    LISTEN_FDS_ENV,
+    LISTEN_PID_ENV,
+    RESEED_ENV,
+    RESUME_ENV,
+)
+from clawblox.server import HostedWorld
+from clawblox.server.payload import encode_large_json
+from clawblox.server.snapshot_document import make_snapshot
+
+__all__ = ["NextStart", "Watch", "keep_from_children", "plan_next_start", "strip_flags"]
+
+INTERVAL_S: Final = 0.5
+_ONCE: Final = ("--resume", "--reseed")
+"""Flags that are for the first start only."""
+_ONCE_ENV: Final = (
+    *(RESUME_ENV, RESEED_ENV),
+    *(LISTEN_FDS_ENV, LISTEN_PID_ENV, LISTEN_FDNAMES_ENV),
+)
+_SNAPSHOT_PATH = re.compile(r"/proc/self/fd/([0-9]+)")
+
+_Stamps: TypeAlias = dict[str, tuple[int, int]]
+
+
+class Watch:
+    """Waits for a change of a world's files.
+
+    Args:
+        settings: The world's settings.
+        hash_now: Returns the content hash of the files as they are now.
+        announce: Called with lines for people.
+
+    Attributes:
+        changed: The files that have changed, below the world's directory; empty so far.
+        content_hash: The content hash of the changed files.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        hash_now: Callable[[], str],
+        announce: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._hash_now = hash_now
+        self._announce = announce
+        self._seen = _stamps(settings)
+        self.changed: list[str] = []
+        self.content_hash = ""
+
+    async def wait(self) -> None:
+        """Return when files have changed, are no longer being written, and can be used.
+
+        Cancellation: changes nothing.
+        """
+        while not self.changed:
+            await anyio.sleep(INTERVAL_S)
+            stamps = await to_thread.run_sync(_stamps, self._settings)
+            while stamps != self._seen:
+                changed = [
+                    name
+                    for name in dict.fromkeys([*stamps, *self._seen])
+                    if stamps.get(name) != self._seen.get(name)
+                ]
+                self._seen = stamps
+                await anyio.sleep(INTERVAL_S)
+                stamps = await to_thread.run_sync(_stamps, self._settings)
+                if stamps == self._seen:
+                    await to_thread.run_sync(self._take, changed)
+
+    def _take(self, changed: list[str]) -> None:
+        try:
+            self.content_hash = self._hash_now()
+        except (OSError, ValueError) as error:
+            self._announce(f"[Watch] The world runs on as it is: {error}")
+        else:
+            self.changed = changed
+
+
+def _stamps(settings: EngineSettings) -> _Stamps:
+    """Return time and size of each file that is read at the start. Blocks."""
+    return {
+        str(path.relative_to(settings.directory)): (found.st_mtime_ns, found.st_size)
+        for path in _files(settings)
+        if (found := _stat(path)) is not None
+    }
+
+
+def _files(settings: EngineSettings) -> Iterator[Path]:
+    directory = settings.directory
+    yield from (directory / name for name in (CONFIG_NAME, settings.main, settings.skill))
+    for path in sorted((directory / settings.tree).rglob("*")):
+        if path.suffix in SCRIPT_SUFFIXES:
+            yield path
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+@attrs.frozen
+class NextStart:
+    """A start of the program in place of this one.
+
+    Attributes:
+        command: Its command.
+        environment: Its environment.
+        keeps_state: Whether the world goes on where it is.
+    """
+
+    command: list[str]
+    environment: dict[str, str] = attrs.field(repr=False)
+    keeps_state: bool
+
+    def begin(self) -> NoReturn:
+        """Replace this process."""
+        os.execve(sys.executable, self.command, self.environment)  # noqa: S606 - what started us
+
+
+def plan_next_start(
+    world: HostedWorld,
+    watch: Watch,
+    environment: Mapping[str, str],
+    announce: Callable[[str], None],
+) -> NextStart:
+    """Return the next start of a world, with its state where that is possible.
+
+    Args:
+        world: The world, which is served no more.
+        watch: Has found a change.
+        environment: The environment that this process was started with, secrets included.
+        announce: Called with lines for people.
+    """
+    command = strip_flags(sys.orig_argv, _ONCE)
+    reason = _reason_to_begin_fresh(world, watch.content_hash)
+    changed = ", ".join(watch.changed)
+    if reason is None:
+        announce(f"[Watch] {changed} changed: the world goes on where it was")
+        command += ["--resume", _keep_snapshot(world)]
+    else:
+        announce(f"[Watch] {changed} changed: the world begins anew, {reason}")
+    inherited = {key: value for key, value in environment.items() if key not in _ONCE_ENV}
+    return NextStart(command, inherited, keeps_state=reason is None)
+
+
+def _reason_to_begin_fresh(world: HostedWorld, content_hash: str) -> str | None:
+    if world.failure is not None:
+        return "because it had halted"
+    if content_hash != world.simulation.content_hash():
+        return "because its state belongs to other scripts or rules"
+    return None
+
+
+def _keep_snapshot(world: HostedWorld) -> str:
+    """Return the path of a snapshot that the next program inherits; it is never on disk."""
+    descriptor = os.memfd_create("snapshot", 0)
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(encode_large_json(make_snapshot(world)))
+    return f"/proc/self/fd/{descriptor}"
+
+
+def keep_from_children(resume_path: Path | None) -> None:
+    """Let the descriptor of an inherited snapshot end with this program."""
+    if found := _SNAPSHOT_PATH.fullmatch(str(resume_path)):
+        os.set_inheritable(int(found[1]), False)
+
+
+def strip_flags(command: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """Return a command without some flags and their values."""
+    kept: list[str] = []
+    words = iter(command)
+    for word in words:
+        if word in flags:
+            next(words, None)
+        elif word.partition("=")[0] not in flags:
+            kept.append(word)
+    return kept

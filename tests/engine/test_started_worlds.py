@@ -1,0 +1,216 @@
+"""Engine worlds in processes of their own, as `World` and the command line start them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clawblox import World
+from clawblox.engine.watch import strip_flags
+from clawblox.errors import ConfigError
+from clawblox.instance import launch
+from tests.support import ask, free_port, wait_until
+from tests.websockets import WebSocketClient
+
+MAIN = """
+local count = Instance.new("Folder")
+count.Name = "Count"
+count:SetAttribute("joined", 0)
+count.Parent = workspace
+game:GetService("Players").PlayerAdded:Connect(function(player)
+    count:SetAttribute("joined", count:GetAttribute("joined") + 1)
+    if player.Name == "Jonah" then error("no room on the ship") end
+end)
+"""
+
+
+@pytest.fixture
+def world_dir(tmp_path) -> Path:
+    directory = tmp_path / "counting"
+    directory.mkdir()
+    (directory / "world.toml").write_text('name = "counting"\ngame_type = "lua"\n')
+    (directory / "main.lua").write_text(MAIN)
+    (directory / "math.py").write_text("raise SystemExit('a file of the world was imported')")
+    return directory
+
+
+def test_an_engine_world_starts_saves_resumes_and_forks_without_a_command(world_dir, tmp_path):
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=tmp_path / "run", record=True, datastore="none")
+        assert started.command[1:4] == ["-P", "-m", "clawblox.engine"]
+        assert started.command[-2:] == ["--datastore", "none"]
+        assert started.start_command == ["clawblox", "run", str(world_dir)]
+        assert (started.delegated, started.run_command) == (False, None)
+        access = world.connect(agent="Rocky")
+        saved = world.save()
+        world.stop(grace_seconds=5)
+        resumed = world.start(run_dir=tmp_path / "run", resume=saved, reseed=7)
+        headers = access["headers"]
+        seen = ask(resumed.port, "GET", "/observe", headers=headers).json()
+        assert seen.keys() == {
+            *("tick", "game_status", "player", "other_players"),
+            *("world", "events", "recent_events"),
+        }
+        counts = [entity for entity in seen["world"]["entities"] if entity["name"] == "Count"]
+        assert [count["attributes"] for count in counts] == [{"joined": 1}]
+        [forked] = world.fork(saved, run_dir=tmp_path / "forks")
+        again = ask(forked.port, "POST", "/join", headers=headers).json()
+        assert again["agent_id"] == access["agent_id"]
+        log = started.log_file.read_text()
+        assert "Starting counting (max 8 players)\nScript: main.lua\n" in log
+        assert f"Spectator frontend: http://127.0.0.1:{started.port}/\n" in log
+    refuses_a_snapshot_of_other_scripts(world_dir, saved.path)
+
+
+def refuses_a_snapshot_of_other_scripts(world_dir: Path, saved: Path) -> None:
+    """Check that the port is not opened."""
+    (world_dir / "main.lua").write_text(MAIN + "print(1)\n")
+    command = [sys.executable, "-m", "clawblox.engine", str(world_dir), "--port", "0"]
+    refused = subprocess.run(
+        [*command, "--resume", str(saved)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert refused.returncode == 65
+    assert "refusing the snapshot" in refused.stderr
+    assert "Listening" not in refused.stderr
+
+
+def test_n3_a_halted_engine_world_keeps_answering(world_dir, tmp_path):
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=tmp_path / "run")
+        answer = ask(started.port, "POST", "/join?name=Jonah")
+        assert answer.status == 503
+        text = answer.body.decode()
+        assert text.startswith("Game halted: Failed to fire PlayerAdded: ")
+        assert text.endswith("no room on the ship. See logs for full stack trace: logs/w000.log")
+        assert ask(started.port, "GET", "/renderer/manifest").status == 200
+        log = started.log_file.read_text()
+        assert "[Lua Error] Failed to fire PlayerAdded: " in log
+        assert "[Halted] Instance stopped due to Lua error." in log
+
+
+@pytest.mark.thorough
+def test_a_main_script_that_fails_does_not_prevent_the_start(world_dir, tmp_path):
+    (world_dir / "main.lua").write_text("local x = nil\nx.y = 1\n")
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=tmp_path / "run")
+        answer = ask(started.port, "POST", "/join?name=a")
+        assert answer.status == 503
+        assert answer.body.startswith(b"Game halted: Failed to load script: main.lua:2: ")
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)]
+)
+def test_the_program_stops_on_a_signal_and_spectators_see_the_world(world_dir, number, tmp_path):
+    port = free_port()
+    log_file = tmp_path / "log"
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "clawblox.engine", "counting", "--port", str(port)],
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_until(lambda: "Server running" in log_file.read_text(), what="the world serves")
+        with WebSocketClient(port, "/spectate/ws") as socket:
+            states = socket.states()
+            assert next(states)["game_status"] == "playing"
+            assert next(states)["tick"] < next(states)["tick"]
+        os.kill(process.pid, number)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert "Traceback" not in log_file.read_text()
+
+
+def test_without_the_extra_the_start_names_it(world_dir, monkeypatch, tmp_path):
+    monkeypatch.setattr(launch, "ENGINE_PACKAGES", ("no_such_package",))
+    launch.has_engine.cache_clear()
+    try:
+        with World(dir=world_dir) as world, pytest.raises(ConfigError) as caught:
+            world.start(run_dir=tmp_path / "run")
+    finally:
+        launch.has_engine.cache_clear()
+    assert 'pip install "clawblox[engine]"' in str(caught.value)
+
+
+def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir, tmp_path):
+    (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError(name='starlette')")
+    refused = subprocess.run(
+        [sys.executable, "-m", "clawblox.engine", str(world_dir)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        'python -m clawblox.engine: starlette is missing: pip install "clawblox[engine]"\n'
+    )
+
+
+@pytest.mark.parametrize("option", [{"datastore": "none"}, {"watch": True}])
+def test_only_engine_worlds_take_the_options_of_the_engine(tmp_path, option):
+    (tmp_path / "world.toml").write_text('name = "w"\nrun.command = ["true"]\n')
+    with World(dir=tmp_path) as world, pytest.raises(ConfigError, match="only for worlds of the"):
+        world.start(**option)
+
+
+def test_an_unknown_backend_of_data_stores_is_refused(world_dir):
+    with World(dir=world_dir) as world, pytest.raises(ConfigError, match="sqlite, postgres, none"):
+        world.start(datastore="mysql")  # type: ignore[arg-type]
+
+
+def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path):
+    def wait_for_lines(count: int) -> None:
+        wait_until(
+            lambda: started.log_file.read_text().count("Spectator frontend") == count,
+            what=f"start {count} of the world",
+        )
+
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=tmp_path / "run", watch=True)
+        access = world.connect(agent="Rocky")
+        (world_dir / "API.md").write_text("# How to count")
+        wait_for_lines(2)
+        answer = ask(started.port, "GET", "/observe", headers=access["headers"])
+        assert answer.json()["player"]["id"] == access["agent_id"]
+        assert ask(started.port, "GET", "/api.md").body == b"# How to count"
+        world.save()  # the token is the same
+        (world_dir / "world.toml").write_text('name = ""')
+        wait_until(lambda: "[Watch] The world runs on" in started.log_file.read_text())
+        (world_dir / "world.toml").write_text('name = "counting"')
+        (world_dir / "main.lua").write_text(MAIN.replace("joined", "came"))
+        wait_for_lines(3)
+        answer = ask(started.port, "GET", "/observe", headers=access["headers"])
+        assert (answer.status, answer.body) == (401, b"Invalid session")
+        log = started.log_file.read_text()
+    assert "[Watch] API.md changed: the world goes on where it was\n" in log
+    assert "main.lua changed: the world begins anew, because its state belongs to" in log
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        (
+            ["python", "-m", "x", "--resume", "a", "--port", "1"],
+            ["python", "-m", "x", "--port", "1"],
+        ),
+        (["x", "--resume=a", "--reseed=1", "--record"], ["x", "--record"]),
+        (["x", "--resume"], ["x"]),
+    ],
+)
+def test_flags_for_the_first_start_are_left_out(command, kept):
+    assert strip_flags(command, ("--resume", "--reseed")) == kept
