@@ -141,10 +141,12 @@ class Walker:
         if is_idle and self.idle_since == space.changes:
             return STOOD
         at = space.position(number)
+        near = space.surroundings(number)
         floor, push = None, (0.0, 0.0)
         if is_near_mover:
             floor = self._find_floor(space, number)
-            push = _find_push(space, number, at, floor)
+            if not space.moving.isdisjoint(near):
+                push = _find_push(space, number, at, floor)
         self._fall_or_jump(gait, tick)
         self._walk(at, gait.walk_speed)
         is_rising = self.rising > 0.0
@@ -159,7 +161,7 @@ class Walker:
             _inside(at[1], rise + max(carried[1], 0.0)),
             _inside(at[2], (self.walking[1] + self.thrown[1]) * DT + push[1] + carried[2]),
         )
-        moved = space.move_character(number, wish)
+        moved = space.move_character(number, wish, near)
         self.sinking = min(carried[1], 0.0)
         self._settle(wish, moved, is_standing=is_carried and self.grounded)
         self.idle_since = space.changes if is_idle and moved == STOOD else None
@@ -222,8 +224,6 @@ class Walker:
 
     def _find_floor(self, space: Space, number: int) -> _Floor | None:
         """Return the floor that carries it, unless that stands still."""
-        if not (space.moving or self.sinking):
-            return None
         found = space.queries.support(number, SUPPORT_REACH)
         if found is None:
             return None
@@ -264,12 +264,11 @@ class Walker:
 def _find_push(space: Space, number: int, at: Triple, floor: _Floor | None) -> Pair:
     """Return the largest horizontal shift of the solid parts that move into a character."""
     best, furthest = (0.0, 0.0), 0.0
-    if space.moving:
-        for other in space.queries.anchored_within(number):
-            if floor is None or other != floor.number:
-                x, _, z = space.shift(other, at)
-                if math.hypot(x, z) > furthest:
-                    best, furthest = (x, z), math.hypot(x, z)
+    for other in space.queries.anchored_within(number):
+        if floor is None or other != floor.number:
+            x, _, z = space.shift(other, at)
+            if math.hypot(x, z) > furthest:
+                best, furthest = (x, z), math.hypot(x, z)
     return best
 
 

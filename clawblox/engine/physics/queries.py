@@ -19,7 +19,13 @@ from rapier3d import (
 from clawblox.engine.physics.bodies import CHARACTER, Bodies, interaction
 from clawblox.engine.physics.numbers import Rotation, Triple, is_finite
 from clawblox.engine.physics.rotations import NO_TURN, Quaternion, to_quaternion
-from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
+from clawblox.engine.physics.shapes import (
+    CAPSULE_HALF_HEIGHT,
+    CAPSULE_RADIUS,
+    Shape,
+    capsule,
+    collider_shape,
+)
 
 _BESIDE = 1.5
 _ABOVE = 3.0
@@ -134,6 +140,20 @@ class Queries:
         found = self._overlapping(capsule(), at, NO_TURN, what)
         return [other for other in found if not self._bodies.goes_with_character(other)]
 
+    def near(self, number: int, margin: float) -> list[int]:
+        """Return the numbers of the bodies that may be near a character, itself among them.
+
+        One that is not returned is further away than the margin, in any direction.
+
+        Args:
+            number: The character.
+            margin: The distance, in studs.
+        """
+        x, y, z = self._bodies.by_number[number].rigid.translation.to_tuple()
+        wide = CAPSULE_RADIUS + margin
+        high = CAPSULE_HALF_HEIGHT + wide
+        return self.in_bounds((x - wide, y - high, z - wide), (x + wide, y + high, z + wide))
+
     def in_bounds(self, minimum: Triple, maximum: Triple) -> list[int]:
         """Return the numbers of bodies that may be in an upright box, in order."""
         if not is_finite(minimum) or not is_finite(maximum):
@@ -161,7 +181,7 @@ class Queries:
         """
         body = self._bodies.by_number[number]
         groups = interaction(body.traits)
-        ray = Ray(body.rigid.translation, (0.0, -1.0, 0.0))
+        ray = Ray(body.rigid.translation.to_tuple(), (0.0, -1.0, 0.0))
         hit = self._bodies.world.query_pipeline.cast_ray(ray, reach, True, self._solids(groups))
         return None if hit is None else (self._bodies.numbers[hit[0].index], hit[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rapier3d import (
@@ -19,7 +20,8 @@ from rapier3d import (
 
 from clawblox.engine.physics.bodies import Bodies, Body, interaction
 from clawblox.engine.physics.numbers import DT, Triple, checked
-from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, capsule
+from clawblox.engine.physics.queries import Queries
+from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, capsule
 
 OFFSET = 0.05
 """The gap a character keeps to what it stands on, in studs."""
@@ -36,9 +38,10 @@ controller may take the floor for a wall."""
 MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 """With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
-_BESIDE = 2.0 * CAPSULE_RADIUS + STEP_WIDTH + 0.5
-_ABOVE = 2.0 * (CAPSULE_HALF_HEIGHT + CAPSULE_RADIUS) + STEP_HEIGHT + 0.5
-"""Characters further apart than this plus their wish cannot meet in a step."""
+AROUND = 4.0
+"""How far around a character its surroundings go, in studs."""
+_BEYOND_WISH = 2.0
+"""A body further away than this and the wish has no part in a motion: more than a step's height."""
 
 
 class Movement(NamedTuple):
@@ -57,9 +60,10 @@ class Walking:
         pushes: Whether characters push the dynamic bodies that they walk against.
     """
 
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, bodies: Bodies, queries: Queries) -> None:
         self.pushes = True
         self._bodies = bodies
+        self._queries = queries
         self._controller = KinematicCharacterController(
             up=(0.0, 1.0, 0.0),
             offset=OFFSET,
@@ -70,14 +74,17 @@ class Walking:
             snap_to_ground=SNAP,
         )
 
-    def move(self, number: int, wish: Triple) -> Movement:
+    def move(self, number: int, wish: Triple, near: Iterable[int]) -> Movement:
         """Move a character; see `Space.move_character`."""
         checked("A movement", wish)
+        reach = _BEYOND_WISH + max(map(abs, wish))
+        if reach > AROUND:
+            near = self._queries.near(number, reach)
         world = self._bodies.world
         body = self._bodies.characters[number]
-        at = body.rigid.translation
+        at = body.rigid.translation.to_tuple()
         pose = Isometry3(at)
-        what = self._filter(body, at.to_tuple(), wish)
+        what = self._filter(body, near)
         moved, met = self._try(pose, wish, what)
         if (wish[0] or wish[2]) and not (moved.translation.x or moved.translation.z):
             lifted = (wish[0], max(wish[1], 0.0) + LIFT, wish[2])
@@ -97,7 +104,7 @@ class Walking:
                 what,
             )
         x, y, z = moved.translation.to_tuple()
-        body.rigid.set_next_kinematic_translation((at.x + x, at.y + y, at.z + z))
+        body.rigid.set_next_kinematic_translation((at[0] + x, at[1] + y, at[2] + z))
         return Movement(x, y, z, moved.grounded)
 
     def _try(
@@ -119,29 +126,17 @@ class Walking:
         )
         return moved, met
 
-    def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
+    def _filter(self, body: Body, near: Iterable[int]) -> QueryFilter:
         """Return a filter for solid bodies of groups that the character collides with."""
-        predicate = self._is_no_character if self._is_near_another(body, at, wish) else None
+        goes_with_character = self._bodies.goes_with_character
+        has_company = any(each != body.number and goes_with_character(each) for each in near)
+        predicate = self._is_no_character if has_company else None  # it is costly
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS,
             groups=interaction(body.traits),
             exclude_rigid_body=body.body_handle,
             predicate=predicate,
         )
-
-    def _is_near_another(self, body: Body, at: Triple, wish: Triple) -> bool:
-        """Return whether the costly test of single bodies is needed."""
-        bodies = self._bodies
-        if any(each.fixed_to in bodies.characters for each in bodies.fixed.values()):
-            return True
-        far = abs(wish[0]) + abs(wish[1]) + abs(wish[2])
-        beside, above = _BESIDE + far, _ABOVE + far
-        for other in bodies.characters.values():
-            if other is not body:
-                x, y, z = other.rigid.translation.to_tuple()
-                if abs(x - at[0]) < beside and abs(z - at[2]) < beside and abs(y - at[1]) < above:
-                    return True
-        return False
 
     def _is_dynamic(self, collision: CharacterCollision) -> bool:
         bodies = self._bodies

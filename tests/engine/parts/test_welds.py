@@ -104,7 +104,7 @@ def test_cargo_on_a_character_goes_with_it_and_touches(bench):
     bench.tick()
     assert triple(position(bench, "Sword")) == (0, 9, -3)
     assert bench.run("report(table.concat(log, ' '))") == ("Dummy",)
-    moved = bench.parts.space.move_character(root.number, (0.0, 0.0, 0.5))
+    moved = bench.parts.space.move_character(root.number, (0.0, 0.0, 0.5), ())
     assert moved.z == pytest.approx(0.5)
 
 

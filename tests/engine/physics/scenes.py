@@ -84,7 +84,7 @@ def tick(space, seed, number):
     for character in range(200, 206):
         turn = (character * 7 + number // 40) % 4
         wish = ((0.3, -0.1, 0.0), (0.0, -0.1, 0.3), (-0.3, -0.1, 0.0), (0.0, 0.4, -0.3))[turn]
-        moves.append(space.move_character(character, wish))
+        moves.append(space.move_character(character, wish, space.surroundings(character)))
     lost = space.step()
     assert lost == []
     act(space, seed, -number)
