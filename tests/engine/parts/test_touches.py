@@ -142,7 +142,8 @@ def test_a_part_that_has_a_body_becomes_a_character_and_a_part_again(bench):
     height = space.position(root.number)[1]
     assert height > 8
     bench.parts.sync()
-    moved = space.move_character(root.number, (0.5, -20.0, 0.0))
+    near = space.surroundings(root.number)
+    moved = space.move_character(root.number, (0.5, -20.0, 0.0), near)
     assert moved.grounded
     bench.tick()
     assert space.position(root.number)[1] == pytest.approx(2.55, abs=0.01)
