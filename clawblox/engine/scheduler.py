@@ -25,11 +25,15 @@ TICK_RATE: Final = 60
 """Ticks per second of simulation time."""
 
 
+_LONGEST_S: Final = 1e15
+"""A longer wait never ends, in seconds."""
+
+
 def ticks_in(seconds: float) -> int:
     """Return the number of ticks after which a wait is over: at least one."""
     if not seconds > 0:
         return 1
-    if math.isinf(seconds):
+    if seconds > _LONGEST_S:
         return 1 << 62
     return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
 

@@ -42,7 +42,8 @@ _MOST = 1e6
 
 def part_shape(part: Instance) -> Shape:
     """Return the shape of a part's body."""
-    return Shape(part.read("Shape").name, *triple(part.read("Size")))
+    shape = part.read("Shape")  # Terrain has none
+    return Shape("Block" if shape is None else shape.name, *triple(part.read("Size")))
 
 
 def material(part: Instance) -> dict[str, Any]:
