@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from clawblox.engine.instances.spec import Property
-from clawblox.engine.values.enums import EnumItem, find_enum_object
+from clawblox.engine.values.enums import ENUM, EnumItem
 from clawblox.engine.values.vector2 import Vector2, make_vector2
 from clawblox.luau import HostValue, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.numbers import format_number
@@ -112,18 +112,19 @@ def _typed(wanted: str) -> Callable[[str, Property, Any], Any]:
     return check
 
 
-def _enum_item(name: str, rule: Property, value: Any) -> Any:
-    if shown_type(value) != "EnumItem" or not str(value).startswith(rule.kind + "."):
-        raise refuse_value(name, rule.kind, value)
-    return value
+def _enum_item(name: str, rule: Property, value: Any) -> EnumItem:
+    return _find_item(name, rule.kind, value)
 
 
 def _enum_name(name: str, rule: Property, value: Any) -> str:
-    enum = rule.kind.removeprefix(ENUM_NAME)
-    item = find_enum_object(f"{enum}.{value}") if value.__class__ is str else value
-    if not isinstance(item, EnumItem) or item.enum.ident != enum:
+    return _find_item(name, rule.kind.removeprefix(ENUM_NAME), value).name
+
+
+def _find_item(name: str, enum: str, value: Any) -> EnumItem:
+    item = ENUM.enums[enum.removeprefix("Enum.")].look_up(value)
+    if item is None:
         raise refuse_value(name, f"{enum} or the name of an item", value)
-    return item.name
+    return item
 
 
 def _vector2(name: str, rule: Property, value: Any) -> Vector2:

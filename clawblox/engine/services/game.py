@@ -68,6 +68,11 @@ def get_service(game: Instance, name: Any) -> Any:
     return game.model.services.get(name)
 
 
+def _workspace(game: Instance) -> Instance:
+    """``workspace``, the other name of ``Workspace``."""
+    return game.model.workspace
+
+
 def bind_to_close(game: Instance, function: Any) -> Any:
     """``BindToClose(function)``."""
     state: Game = game.extra
@@ -84,4 +89,5 @@ def add_game(classes: ClassTable) -> None:
             "FindService": get_service,
             "BindToClose": bind_to_close,
         },
+        getters={"workspace": _workspace},
     )
