@@ -112,10 +112,11 @@ class Instance(HostObject):
         if setter is not None:
             setter(self, value)
             return
-        has_changed = self.store(key, value)
+        has_changed = bool(self.signals) and self.read(key) != value
+        self._keep(key, value)
         if rule.effect is not None:
             self.model.effects[rule.effect](self, key)
-        if has_changed and self.signals:
+        if has_changed:
             self.tell_changed(key)
 
     def find_method(self, name: str) -> Any:
@@ -131,15 +132,15 @@ class Instance(HostObject):
 
     def store(self, name: str, value: Any) -> bool:
         """Set a plain property without effect or event; return whether it has changed."""
-        default = self.spec.defaults.get(name)
-        old = self.props.get(name)
-        if old is None:
-            old = default
+        old = self.read(name)
+        self._keep(name, value)
+        return bool(old is not value and old != value)
+
+    def _keep(self, name: str, value: Any) -> None:
         if value is None:
             self.props.pop(name, None)
         else:
             self.props[name] = value
-        return bool(old is not value and old != value)
 
     def change(self, name: str, value: Any) -> None:
         """Set a plain property and fire its changed event, without its effect.

@@ -181,8 +181,10 @@ def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> 
         return RuntimeFault(f"Expected ':' not '.' calling member function {name}")
 
     def fits(receiver: Any) -> bool:
-        spec = getattr(receiver, "spec", None)
-        return spec is not None and class_name in spec.lineage
+        try:
+            return class_name in receiver.spec.lineage
+        except AttributeError:
+            return False
 
     def call_0(receiver: Any = None, *_: Any) -> Any:
         if not fits(receiver):
