@@ -286,9 +286,7 @@ class Scheduler:
         self.tick = document["tick"]
         self._warned = dict.fromkeys(document["warned"])
         for due, since, thread, values, search in document["waiting"]:
-            found = slots.take(thread)
-            if not isinstance(found, Coroutine):
-                raise ValueError("a waiting thread is missing")
+            found = slots.take_as(thread, Coroutine)
             self._add(
                 _Entry(
                     due,
@@ -300,5 +298,5 @@ class Scheduler:
             )
 
     def restore_parked(self, thread: Coroutine) -> None:
-        """Count a restored thread as parked; its `resume_next_tick` will come."""
-        self._parked[thread] = 0
+        """Count a restored thread as parked, unless it waits here as well."""
+        self._parked.setdefault(thread, 0)

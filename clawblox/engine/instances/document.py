@@ -18,12 +18,13 @@ from clawblox.engine.slots import Slots
 __all__ = ["fill_tree", "make_tree", "restore_signals", "signals_document", "tree_document"]
 
 
-def tree_document(model: DataModel, detached: Iterable[Instance]) -> dict[str, Any]:
+def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) -> dict[str, Any]:
     """Return what a snapshot holds of the instances.
 
     Args:
         model: The data model.
         detached: Instances outside the tree that something still refers to.
+        slots: Takes the values of properties that scripts tell apart by identity.
     """
     found = _with_ancestors(model, detached)
     return {
@@ -31,7 +32,7 @@ def tree_document(model: DataModel, detached: Iterable[Instance]) -> dict[str, A
         "connections": model.hub.document(),
         "game": model.game.number,
         "services": {name: service.number for name, service in model.services.items()},
-        "instances": [_instance_document(instance) for instance in found],
+        "instances": [_instance_document(instance, slots) for instance in found],
     }
 
 
@@ -50,14 +51,14 @@ def _with_ancestors(model: DataModel, detached: Iterable[Instance]) -> list[Inst
     return found
 
 
-def _instance_document(instance: Instance) -> list[Any]:
+def _instance_document(instance: Instance, slots: Slots) -> list[Any]:
     return [
         instance.number,
         instance.spec.name,
         None if instance.parent is None else instance.parent.number,
         instance.name,
-        {name: write_value(value) for name, value in instance.props.items()},
-        {name: write_value(value) for name, value in instance.attributes.items()},
+        {name: write_value(value, slots) for name, value in instance.props.items()},
+        {name: write_value(value, slots) for name, value in instance.attributes.items()},
         list(instance.tags),
         instance.is_destroyed,
     ]
@@ -89,7 +90,7 @@ def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
     return list(made.values())
 
 
-def fill_tree(model: DataModel, document: dict[str, Any]) -> None:
+def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
     """Read the contents of the instances of a snapshot.
 
     Raises:
@@ -98,14 +99,14 @@ def fill_tree(model: DataModel, document: dict[str, Any]) -> None:
     for number, _, _, _, props, attributes, tags, is_destroyed in document["instances"]:
         instance = model.find(number)
         assert instance is not None  # `make_tree` has made it
-        instance.props = _read_values(model, props)
-        instance.attributes = _read_values(model, attributes)
+        instance.props = _read_values(model, props, slots)
+        instance.attributes = _read_values(model, attributes, slots)
         instance.tags = dict.fromkeys(tags)
         instance.is_destroyed = is_destroyed
 
 
-def _read_values(model: DataModel, saved: dict[str, Any]) -> dict[str, Any]:
-    return {name: read_value(each, model.host, model.find) for name, each in saved.items()}
+def _read_values(model: DataModel, saved: dict[str, Any], slots: Slots) -> dict[str, Any]:
+    return {name: read_value(each, model, slots) for name, each in saved.items()}
 
 
 def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:

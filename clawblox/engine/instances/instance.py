@@ -73,7 +73,8 @@ class Instance(HostObject):
 
     def held(self) -> list[Any]:
         """Return the values that it keeps alive, for the limit of memory."""
-        values = [*self.props.values(), *self.attributes.values(), *self.signals.values()]
+        signals = (each for each in self.signals.values() if each.has_listeners)
+        values = [*self.props.values(), *self.attributes.values(), *signals]
         return [self.parent, *self.children, *values, self.name, *self.attributes, *self.tags]
 
     # As scripts see it
@@ -83,7 +84,7 @@ class Instance(HostObject):
         if value is not None:
             return value
         spec = self.spec
-        value = spec.defaults.get(key)
+        value = spec.shared.get(key)
         if value is not None:
             return value
         getter = spec.getters.get(key)

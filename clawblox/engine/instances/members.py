@@ -69,7 +69,7 @@ class ChildSearch:
     def read(cls, saved: list[Any], slots: Slots) -> ChildSearch:
         """Return the search that a snapshot holds."""
         parent, name, until = saved
-        return cls(slots.take(parent), name, until)
+        return cls(slots.take_as(parent, Instance), name, until)
 
 
 def set_attribute(instance: Instance, name: Any, value: Any) -> Any:

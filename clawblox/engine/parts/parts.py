@@ -12,7 +12,7 @@ from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.pivots import add_pivots
 from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
-from clawblox.engine.parts.syncing import COLLIDE, MOTION, POSE, Groups, Marks
+from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
 from clawblox.engine.parts.touches import Touches
 from clawblox.engine.physics import (
     LIBRARY,
@@ -96,13 +96,13 @@ class Parts:
     def make_character(self, part: Instance) -> None:
         """Let a part be the root of a character, moved by `Space.move_character`."""
         self._marks.characters[part.number] = None
-        self._marks.mark(part, MOTION)
+        self._marks.mark_motion(part)
 
     def forget_character(self, part: Instance) -> None:
         """Let the root of a character be a part like others."""
         self._marks.characters.pop(part.number, None)
         self.written.pop(part.number, None)
-        self._marks.mark(part, MOTION)
+        self._marks.mark_motion(part)
 
     def is_placed(self, part: Instance) -> bool:
         """Return whether a script has put a part somewhere since the last `sync`."""
@@ -203,7 +203,7 @@ class Parts:
         return {
             "space": space_document(self.space),
             "marks": self._marks.document(),
-            "touching": self._touches.document(),
+            "touching": self._touches.document(slots),
         }
 
     def restore(self, document: Any, slots: Slots) -> None:
@@ -219,4 +219,4 @@ class Parts:
         for instance in self._model.workspace.descendants():
             self._move(instance)
         self._marks.restore(document["marks"])
-        self._touches.restore(document["touching"])
+        self._touches.restore(document["touching"], slots)

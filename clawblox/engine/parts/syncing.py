@@ -110,6 +110,12 @@ class Marks:
         if part.number in self.members:
             self._marked[part.number] = self._marked.get(part.number, 0) | marks
 
+    def mark_motion(self, part: Instance) -> None:
+        """Take note that a part has become the root of a character, or is one no longer."""
+        self.mark(part, MOTION)
+        if self.welds.joints:  # no joint holds the root of a character
+            self.welds.has_changed = True
+
     def marks(self, number: int) -> int:
         """Return what is marked of a part."""
         return self._marked.get(number, 0)

@@ -197,7 +197,7 @@ class ScriptRunner:
         Raises:
             ValueError: It is damaged.
         """
-        scripts = [slots.take(slot) for slot in document["waiting"]]
+        scripts = [slots.take_as(slot, Instance) for slot in document["waiting"]]
         self._waiting = {script.number: script for script in scripts}
         self._ran = dict.fromkeys(document["ran"])
         self._results = {number: slots.take(slot) for number, slot in document["results"]}

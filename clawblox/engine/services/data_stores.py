@@ -261,10 +261,13 @@ def _call_document(call: _Call, slots: Slots) -> list[Any]:
 
 def _restore_call(saved: list[Any], slots: Slots) -> _Call:
     name, thread, (kind, *fields), ordered, function = saved
-    found = slots.take(thread)
-    if not isinstance(found, Coroutine):
-        raise ValueError("a thread that waits for a data store is missing")
-    return _Call(name, found, _REQUESTS[kind](*fields), ordered, slots.take(function))
+    return _Call(
+        name,
+        slots.take_as(thread, Coroutine),
+        _REQUESTS[kind](*fields),
+        ordered,
+        slots.take_function(function) if function else None,
+    )
 
 
 def _answer_document(answer: Answer | StoreError) -> Any:

@@ -43,10 +43,6 @@ class DebrisQueue:
             self._due.pop(instance, None)
             self._model.destroy(instance)
 
-    def held(self) -> list[Instance]:
-        """Return the instances that wait: some may be outside the tree."""
-        return list(self._due)
-
     def document(self, slots: Slots) -> list[list[int]]:
         """Return what a snapshot holds of it."""
         return [[slots.put(instance), due] for instance, due in self._due.items()]
@@ -57,7 +53,7 @@ class DebrisQueue:
         Raises:
             ValueError: The snapshot is damaged.
         """
-        self._due = {slots.take(number): due for number, due in document}
+        self._due = {slots.take_as(number, Instance): due for number, due in document}
 
 
 def add_item(service: Instance, instance: Any, seconds: Any) -> Any:

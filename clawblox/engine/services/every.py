@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 
-from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
@@ -110,10 +109,6 @@ class Services:
         ):
             self.model.services[name].extra = state
         self.players.service.store("MaxPlayers", float(self.players.max_players))
-
-    def held(self) -> list[Instance]:
-        """Return the instances that a service refers to: some may be outside the tree."""
-        return [*self.players.held(), *self.debris.held()]
 
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of the services."""

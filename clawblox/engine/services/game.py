@@ -58,9 +58,7 @@ class Game:
         Raises:
             ValueError: One is missing.
         """
-        self._at_close = [slots.take(number) for number in document]
-        if not all(map(is_function, self._at_close)):
-            raise ValueError("a function of BindToClose is missing")
+        self._at_close = [slots.take_function(number) for number in document]
 
 
 def get_service(game: Instance, name: Any) -> Any:

@@ -223,10 +223,6 @@ class Players:
 
     # Snapshots
 
-    def held(self) -> list[Instance]:
-        """Return the players that wait to be kicked: some may be outside the tree."""
-        return [player for player, _ in self._kicks]
-
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of it."""
         return {
@@ -246,10 +242,12 @@ class Players:
             ValueError: The snapshot is damaged.
         """
         for number, *fields in document["players"]:
-            player = slots.take(number)
+            player = slots.take_as(number, Instance)
             player.extra = Record(*fields)
             self._by_agent[player.extra.agent_id] = player
-        self._kicks = [(slots.take(number), reason) for number, reason in document["kicks"]]
+        self._kicks = [
+            (slots.take_as(number, Instance), reason) for number, reason in document["kicks"]
+        ]
         self._bots = list(document["bots"])
         self._bots_made = document["bots_made"]
 

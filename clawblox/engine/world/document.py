@@ -52,34 +52,44 @@ class System(Protocol):
 def write_world(model: DataModel, vm: VM, systems: Mapping[str, System]) -> dict[str, Json]:
     """Return the part of a snapshot that holds instances, threads, systems and the VM.
 
-    The instances outside the tree that only scripts hold are found by saving the VM. If handlers
-    are connected to them, the VM is saved once more with those.
+    The instances outside the tree that only scripts hold are found by saving the VM. If they have
+    handlers or values that it does not know yet, the VM is saved once more with those.
     """
     found = find_instances(model, ())
     while True:
-        document, lent = _write(model, vm, systems, found)
+        slots = Slots()
+        document, lent = _write(model, vm, systems, found, slots)
         more = find_instances(model, lent)
         if len(more) == len(found):
             return document
-        known = {instance.number for instance in found}
-        found = more
-        if not any(each.signals for each in found if each.number not in known):
-            document["tree"] = tree_document(model, found)
+        known, found, count = found, more, len(slots)
+        document["tree"] = tree_document(model, found, slots)
+        if len(slots) == count and not _have_listeners(found, known):
             return document
 
 
+def _have_listeners(found: Iterable[Instance], known: Iterable[Instance]) -> bool:
+    """Return whether anything listens to those instances that are not known."""
+    numbers = {instance.number for instance in known}
+    added = (each for each in found if each.number not in numbers)
+    return any(signal.has_listeners for each in added for signal in each.signals.values())
+
+
 def _write(
-    model: DataModel, vm: VM, systems: Mapping[str, System], found: list[Instance]
+    model: DataModel,
+    vm: VM,
+    systems: Mapping[str, System],
+    found: list[Instance],
+    slots: Slots,
 ) -> tuple[dict[str, Json], list[Instance]]:
-    slots = Slots()
     document: dict[str, Json] = {
-        "tree": tree_document(model, found),
+        "tree": tree_document(model, found, slots),
         "signals": signals_document(found, slots),
         "scheduler": model.scheduler.document(slots),
         "systems": {name: system.document(slots) for name, system in systems.items()},
     }
-    slots.store(vm)
     lent: list[HostObject] = []
+    slots.store(vm)
     try:
         document["vm"] = vm.snapshot(lent=lent)
     finally:
@@ -155,7 +165,7 @@ def read_world(model: DataModel, vm: VM, systems: Mapping[str, System], document
         ValueError: The snapshot is damaged.
     """
     slots = Slots.load(vm)
-    fill_tree(model, document["tree"])
+    fill_tree(model, document["tree"], slots)
     restore_signals(model, document["signals"], slots)
     model.scheduler.restore(document["scheduler"], slots)
     if list(document["systems"]) != list(systems):

@@ -298,6 +298,26 @@ def test_garbage_does_not_count() -> None:
     assert run_plainly(source, memory_bytes=5_000_000) == ["done"]
 
 
+def test_values_of_the_host_do_not_count() -> None:
+    vm = VM()
+    count = vm.load("return collectgarbage('count')")
+
+    def call_with(*held: object) -> object:
+        return vm.call(count)
+
+    assert run_deep(call_with) == run_deep(lambda: call_with(["x" * 300] * 9, {"a": b"1" * 500}))
+
+
+def test_a_vector_counts_wherever_it_is_kept() -> None:
+    def count(is_same: bool) -> object:
+        vm = VM()
+        vm.globals["same"] = is_same
+        source = "local v = vector.create(1, 2, 3) local w = if same then v else v + v "
+        return vm.call(vm.load(source + "t = {v, w} return collectgarbage('count')"))
+
+    assert count(True) == count(False)
+
+
 def test_inconsistent_comparators_end_in_an_error_or_an_order() -> None:
     for body in ("return true", "return false", "return a < b == (a % 3 < 1)"):
         source = f"""
