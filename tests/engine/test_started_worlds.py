@@ -145,11 +145,13 @@ def test_without_the_extra_the_start_names_it(world_dir, monkeypatch, tmp_path):
     assert 'pip install "clawblox[engine]"' in str(caught.value)
 
 
-def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir, tmp_path):
-    (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError(name='starlette')")
+def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir):
+    code = (
+        "import runpy, sys; sys.modules |= {'numpy': None, 'starlette': None}; "
+        "runpy.run_module('clawblox.engine', run_name='__main__')"
+    )
     refused = subprocess.run(
-        [sys.executable, "-m", "clawblox.engine", str(world_dir)],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-c", code, str(world_dir)],
         capture_output=True,
         text=True,
         check=False,
@@ -157,7 +159,8 @@ def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir, tmp_path)
     )
     assert refused.returncode == 1
     assert refused.stderr == (
-        'python -m clawblox.engine: starlette is missing: pip install "clawblox[engine]"\n'
+        "python -m clawblox.engine: not installed: numpy, starlette; "
+        'pip install "clawblox[engine]"\n'
     )
 
 
