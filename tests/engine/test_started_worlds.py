@@ -164,6 +164,24 @@ def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir):
     )
 
 
+def test_a_refused_snapshot_names_the_program_and_says_what_has_changed(world_dir, tmp_path):
+    with World(dir=world_dir) as world:
+        world.start(run_dir=tmp_path / "run")
+        saved = world.save()
+    (world_dir / "main.lua").write_text(f"{MAIN}-- another script\n")
+    refused = subprocess.run(
+        [sys.executable, "-m", "clawblox.engine", world_dir, "--resume", saved.path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert refused.returncode == 65
+    start = f"python -m clawblox.engine: refusing the snapshot {saved.path}: its scene_hash is "
+    assert refused.stderr.startswith(start)
+    assert refused.stderr.endswith(": the world's files or rules have changed since it was saved\n")
+
+
 @pytest.mark.parametrize("option", [{"datastore": "none"}, {"watch": True}])
 def test_only_engine_worlds_take_the_options_of_the_engine(tmp_path, option):
     (tmp_path / "world.toml").write_text('name = "w"\nrun.command = ["true"]\n')
