@@ -7,10 +7,11 @@ use and renderers show. A track is an instance without a parent.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
@@ -67,6 +68,8 @@ class Animations:
     Args:
         model: The data model; the methods of animators and tracks are added to it.
     """
+
+    shape: ClassVar[shapes.Shape] = [(shapes.whole, shapes.number, shapes.flag)]
 
     def __init__(self, model: DataModel) -> None:
         self._model = model

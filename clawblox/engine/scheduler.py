@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, Coroutine, LuaError, suspend
@@ -65,6 +66,21 @@ class _Entry:
     values: tuple[Any, ...] | None
     since: int
     search: Search | None = None
+
+
+SHAPE: Final = {
+    "tick": shapes.whole,
+    "warned": [shapes.text],
+    "waiting": [
+        (
+            shapes.whole,
+            shapes.whole,
+            shapes.whole,
+            shapes.optional([shapes.whole]),
+            shapes.optional([shapes.anything]),
+        )
+    ],
+}
 
 
 class Scheduler:
@@ -293,9 +309,16 @@ class Scheduler:
                     found,
                     None if values is None else slots.take_all(values),
                     since,
-                    None if search is None else self.searches[search[0]](search[1:], slots),
+                    None if search is None else self._read_search(search, slots),
                 )
             )
+
+    def _read_search(self, search: list[Any], slots: Slots) -> Search:
+        kind, *saved = search or [None]
+        read = self.searches.get(kind) if kind.__class__ is str else None
+        if read is None:
+            raise ValueError(f"the snapshot has a thread that waits for {kind!r}, which is unknown")
+        return read(saved, slots)
 
     def restore_parked(self, thread: Coroutine) -> None:
         """Count a restored thread as parked, unless it waits here as well."""

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.engine import shapes
+from clawblox.engine.characters import walker
 from clawblox.engine.characters.walker import DT, Gait, Triple, Walker
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.physics import Movement
-from clawblox.engine.values.enums import EnumItem, enum_item
+from clawblox.engine.values.enums import ENUM, EnumItem, enum_item
 from clawblox.engine.values.singles import singles
 from clawblox.luau import Vector, make_vector
 
@@ -32,6 +34,19 @@ TURN_RATE: Final = 10.0
 """How fast a character turns, in rad/s."""
 SAME_ANGLE: Final = 1e-4
 ZERO: Final = Vector(0.0, 0.0, 0.0)
+
+
+SHAPE: Final = (
+    shapes.whole,
+    walker.SHAPE,
+    shapes.one_of(*map(shapes.constant, ENUM.enums["HumanoidStateType"].items)),
+    shapes.number,
+    shapes.optional(
+        (shapes.one_of(shapes.constant("to"), shapes.constant("along")), (shapes.number,) * 3)
+    ),
+    shapes.flag,
+)
+"""Of what `Character.document` returns."""
 
 
 def find_root(humanoid: Instance) -> Instance | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from clawblox.engine import shapes
+from clawblox.engine.characters.character import SHAPE as CHARACTER_SHAPE
 from clawblox.engine.characters.character import Character, find_root
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
@@ -29,6 +31,11 @@ class Characters:
         model: The data model.
         parts: The bodies of parts.
     """
+
+    shape: ClassVar[shapes.Shape] = {
+        "characters": [CHARACTER_SHAPE],
+        "roots": [(shapes.whole, shapes.whole)],
+    }
 
     def __init__(self, model: DataModel, parts: Parts) -> None:
         self._model = model

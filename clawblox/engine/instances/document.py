@@ -6,16 +6,49 @@ afterwards, when everything that they refer to exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
+from clawblox.engine import shapes
+from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.codec import read_value, write_value
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.signals import restore_signal, signal_document
 from clawblox.engine.slots import Slots
 
-__all__ = ["fill_tree", "make_tree", "restore_signals", "signals_document", "tree_document"]
+__all__ = [
+    "SIGNALS_SHAPE",
+    "TREE_SHAPE",
+    "fill_tree",
+    "make_tree",
+    "restore_signals",
+    "signals_document",
+    "tree_document",
+]
+
+
+TREE_SHAPE: Final = {
+    "made": shapes.whole,
+    "connections": shapes.whole,
+    "game": shapes.whole,
+    "services": {str: shapes.whole},
+    "instances": [
+        (
+            shapes.whole,
+            shapes.text,
+            shapes.optional(shapes.whole),
+            shapes.text,
+            {str: shapes.anything},
+            {str: shapes.anything},
+            [shapes.text],
+            shapes.flag,
+        )
+    ],
+}
+SIGNALS_SHAPE: Final = [
+    (shapes.text, [(shapes.whole, shapes.whole, shapes.flag)], [shapes.whole]),
+]
 
 
 def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) -> dict[str, Any]:
@@ -76,18 +109,34 @@ def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
     for number, class_name, parent, name, *_ in document["instances"]:
         if number in made:
             raise ValueError(f"the snapshot has instance {number} twice")
+        if not 0 < number <= document["made"]:
+            raise ValueError(f"the snapshot has instance {number} of {document['made']}")
         instance = made[number] = model.make_numbered(number, class_name)
         instance.name = name
         if parent is not None:
-            instance.link(made[parent])
+            instance.link(_made_before(made, parent))
     model.made = document["made"]
     model.hub.restore(document["connections"])
-    model.game = made[document["game"]]
-    model.services = {name: made[number] for name, number in document["services"].items()}
+    model.game = _made_before(made, document["game"], "DataModel")
+    if tuple(document["services"]) != SERVICES:
+        raise ValueError(f"the snapshot must have the services {', '.join(SERVICES)}")
+    model.services = {
+        name: _made_before(made, number, name) for name, number in document["services"].items()
+    }
     model.workspace = model.services["Workspace"]
     for instance in (model.workspace, *model.workspace.descendants()):
         instance.in_workspace = True
     return list(made.values())
+
+
+def _made_before(
+    made: Mapping[int, Instance], number: int, class_name: str = "Instance"
+) -> Instance:
+    """Return an instance of a snapshot that stands before what refers to it."""
+    found = made.get(number)
+    if found is None or class_name not in found.spec.lineage:
+        raise ValueError(f"the snapshot has no instance {number} of class {class_name} before it")
+    return found
 
 
 def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
@@ -130,7 +179,7 @@ def restore_signals(model: DataModel, documents: list[Any], slots: Slots) -> Non
     """
     for ident, connections, waiting in documents:
         number, _, event = ident.partition(".")
-        instance = model.find(int(number))
-        if instance is None:
-            raise ValueError(f"the snapshot has no instance {number}")
+        instance = model.find(int(number)) if number.isdecimal() else None
+        if instance is None or not event:
+            raise ValueError(f"the snapshot has no signal {ident}")
         restore_signal(instance.signal(event), connections, waiting, slots)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
+from clawblox.engine.parts import syncing, touches
 from clawblox.engine.parts.members import add_part_members
 from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.pivots import add_pivots
@@ -16,6 +18,7 @@ from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
 from clawblox.engine.parts.touches import Touches
 from clawblox.engine.physics import (
     LIBRARY,
+    SPACE_SHAPE,
     Space,
     TooCrowdedError,
     restore_space,
@@ -47,6 +50,12 @@ class Parts:
         is_rebuilt: Whether a restore had to build the bodies anew.
         written: For each character what scripts wrote, as `POSE` and `VELOCITY`.
     """
+
+    shape: ClassVar[shapes.Shape] = {
+        "space": SPACE_SHAPE,
+        "marks": syncing.MARKS_SHAPE,
+        "touching": touches.SHAPE,
+    }
 
     def __init__(
         self,

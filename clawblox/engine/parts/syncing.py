@@ -7,9 +7,11 @@ bodies once a tick, before characters move, and before a query that a script mak
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
+from clawblox.engine.parts import ground
 from clawblox.engine.parts.ground import Ground
 from clawblox.engine.parts.poses import rotation, triple
 from clawblox.engine.parts.welds import Fixture, Welds
@@ -56,6 +58,16 @@ def material(part: Instance) -> dict[str, Any]:
         values.append(min(max(value, 0.0), _MOST) if is_number else default)
     density, friction, restitution = values
     return {"density": max(density, 1e-4), "friction": friction, "restitution": restitution}
+
+
+MARKS_SHAPE: Final = {
+    "marked": [(shapes.whole, shapes.whole)],
+    "characters": [shapes.whole],
+    "written": [(shapes.whole, shapes.whole)],
+    "welds_changed": shapes.flag,
+    "ground": ground.SHAPE,
+    "fixed": [(shapes.whole, shapes.whole, (shapes.number,) * 12)],
+}
 
 
 class Groups(Protocol):

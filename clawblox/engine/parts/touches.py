@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.slots import Slots
@@ -13,6 +14,9 @@ __all__ = ["Touches"]
 
 Pair = tuple[int, int]
 Parts = tuple[Instance, Instance]
+
+
+SHAPE: Final = [(shapes.whole, shapes.whole)]
 
 
 class Touches:

@@ -132,6 +132,10 @@ class Space:
         self._changed = dict.fromkeys(document["changed"])
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
+        for kept in (self._awake, self._fresh, self._changed, self._targets, self._before):
+            for number in kept:
+                if number not in own.by_number:
+                    raise ValueError(f"the snapshot has no body {number}")
         self._unseen, self._untold = document["unseen"], document["untold"]
         self.changes = document["changes"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
@@ -22,6 +23,13 @@ class ScriptRunner:
     Args:
         model: The instances.
     """
+
+    shape: ClassVar[shapes.Shape] = {
+        "waiting": [shapes.whole],
+        "ran": [shapes.whole],
+        "results": [(shapes.whole, shapes.whole)],
+        "paths": [(shapes.whole, shapes.text)],
+    }
 
     def __init__(self, model: DataModel) -> None:
         self._model = model

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text
 from clawblox.engine.gui.clicks import CLICK, find_clicked
 from clawblox.engine.instances.instance import Instance
@@ -80,6 +81,9 @@ class _Input:
         if self.data is not None:
             entry["data"] = to_luau(self.data)
         return entry
+
+
+SHAPE: Final = [(shapes.whole, shapes.whole, [(shapes.text, shapes.anything)])]
 
 
 class AgentInputs:

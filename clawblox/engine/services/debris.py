@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
@@ -14,6 +15,9 @@ from clawblox.luau import RuntimeFault
 __all__ = ["DebrisQueue", "add_debris"]
 
 _DEFAULT_S: Final = 10.0
+
+
+SHAPE: Final = [(shapes.whole, shapes.whole)]
 
 
 class DebrisQueue:

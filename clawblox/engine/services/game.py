@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
@@ -13,6 +14,9 @@ from clawblox.luau import RuntimeFault
 from clawblox.luau.core.values import is_function
 
 __all__ = ["Game", "add_game"]
+
+
+SHAPE: Final = [shapes.whole]
 
 
 class Game:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import as_list, text_argument
@@ -23,6 +24,14 @@ __all__ = ["Players", "Record", "add_players"]
 
 _USER_ID_BITS: Final = (1 << 53) - 1
 _TICKS_BETWEEN_CHECKS: Final = 60
+
+
+SHAPE: Final = {
+    "players": [(shapes.whole, shapes.text, shapes.whole, shapes.flag)],
+    "kicks": [(shapes.whole, shapes.text)],
+    "bots": [shapes.text],
+    "bots_made": shapes.whole,
+}
 
 
 @attrs.define(eq=False)

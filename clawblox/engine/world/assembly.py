@@ -150,7 +150,7 @@ class Assembly:
             SnapshotError: The document is damaged, or of another version.
             ValueError: The same.
         """
-        kept = read_tree(self.model, state)
+        kept = read_tree(self.model, self.systems, state)
         self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
         self._equip_vm()
         read_world(self.model, self.vm, self.systems, state)

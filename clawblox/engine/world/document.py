@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import SnapshotMismatch
 from clawblox.engine.instances.document import (
+    SIGNALS_SHAPE,
+    TREE_SHAPE,
     fill_tree,
     make_tree,
     restore_signals,
@@ -20,6 +23,7 @@ from clawblox.engine.instances.document import (
 )
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
+from clawblox.engine.scheduler import SHAPE as SCHEDULER_SHAPE
 from clawblox.engine.signals import Connection, Signal
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, HostObject
@@ -31,12 +35,29 @@ SCHEMA_VERSION: Final = 1
 
 Json = Any
 
+_SHAPE: Final = {
+    "schema_version": shapes.whole,
+    "format": shapes.text,
+    "time": shapes.number,
+    "game_id": shapes.text,
+    "content_hash": shapes.text,
+    "tree": TREE_SHAPE,
+    "signals": SIGNALS_SHAPE,
+    "scheduler": SCHEDULER_SHAPE,
+    "vm": {str: shapes.anything},
+}
+"""Of a whole document, its systems apart."""
+
 
 class System(Protocol):
     """A part of the engine with state of its own.
 
     Instances that may be outside the tree go into the slots, as values of scripts do.
     """
+
+    @property
+    def shape(self) -> shapes.Shape:
+        """What `document` returns looks like."""
 
     def document(self, slots: Slots) -> Json:
         """Return what a snapshot holds of it."""
@@ -147,8 +168,23 @@ def check_identity(state: Json, content_hash: str) -> None:
         )
 
 
-def read_tree(model: DataModel, document: Json) -> list[Instance]:
-    """Make the instances of a snapshot, without their contents; the caller keeps the list."""
+def read_tree(model: DataModel, systems: Mapping[str, System], document: Json) -> list[Instance]:
+    """Check what a snapshot looks like, and make its instances, without their contents.
+
+    Returns:
+        The instances; the caller keeps them until everything is restored.
+
+    Raises:
+        ValueError: The snapshot is damaged.
+    """
+    found = document.get("systems")
+    if not isinstance(found, dict) or found.keys() != systems.keys():
+        raise SnapshotMismatch("the snapshot is of an engine with other parts")
+    shape = {
+        **_SHAPE,
+        "systems": {name: system.shape for name, system in systems.items()},
+    }
+    shapes.check_shape(document, shape, "state")
     return make_tree(model, document["tree"])
 
 
@@ -168,8 +204,8 @@ def read_world(model: DataModel, vm: VM, systems: Mapping[str, System], document
     fill_tree(model, document["tree"], slots)
     restore_signals(model, document["signals"], slots)
     model.scheduler.restore(document["scheduler"], slots)
-    if list(document["systems"]) != list(systems):
-        raise SnapshotMismatch("the snapshot is of an engine with other parts")
+    if document["time"] != model.scheduler.time:
+        raise ValueError(f"the snapshot's time, {document['time']}, is not that of its tick")
     for name, system in systems.items():
         system.restore(document["systems"][name], slots)
     slots.clear(vm)

@@ -273,8 +273,12 @@ class EngineWorld:
         check_identity(state, self.content_hash())
         try:
             run_deep(lambda: self._parts.restore(state))
-        except (SnapshotError, KeyError, TypeError, IndexError) as error:
+        except (SnapshotError, ValueError) as error:
             raise SnapshotMismatch(f"the snapshot cannot be restored: {error}") from error
+        except Exception as error:
+            raise SnapshotMismatch(
+                f"the snapshot is damaged: {type(error).__name__}: {error}"
+            ) from error
         if self._parts.parts.is_rebuilt:
             self._console.error(_REBUILT)
 
