@@ -168,7 +168,11 @@ class Characters:
         """
         for entry in document["characters"]:
             humanoid = self._model.find(entry[0])
-            if humanoid is None:
-                raise ValueError(f"the snapshot has no instance {entry[0]}")
+            if humanoid is None or not humanoid.is_a("Humanoid"):
+                raise ValueError(f"the snapshot has no Humanoid {entry[0]}")
             humanoid.extra = self._by_humanoid[entry[0]] = Character.restore(humanoid, entry)
-        self._by_root = {root: self._by_humanoid[number] for root, number in document["roots"]}
+        for root, number in document["roots"]:
+            part, moved = self._model.find(root), self._by_humanoid.get(number)
+            if part is None or moved is None or "BasePart" not in part.spec.lineage:
+                raise ValueError(f"the snapshot has no character {number} with the root {root}")
+            self._by_root[root] = moved

@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from clawblox.engine import shapes
+from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.codec import read_value, write_value
 from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.signals import restore_signal, signal_document
 from clawblox.engine.slots import Slots
+from clawblox.luau import HostValue, RuntimeFault, Vector
 
 __all__ = [
     "SIGNALS_SHAPE",
@@ -49,6 +52,20 @@ TREE_SHAPE: Final = {
 SIGNALS_SHAPE: Final = [
     (shapes.text, [(shapes.whole, shapes.whole, shapes.flag)], [shapes.whole]),
 ]
+
+
+_HIDDEN: Final[Mapping[str, type]] = {
+    "AngularVelocity": Vector,
+    "AnimationId": str,
+    "Animator": Instance,
+    "LinearVelocity": Vector,
+    "Offset": HostValue,
+    "PlayedTo": float,
+    "PlayingSince": float,
+    "Rotation9": tuple,
+    "WorldPivot": HostValue,
+}
+"""What the engine keeps in `Instance.props` beside properties."""
 
 
 def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) -> dict[str, Any]:
@@ -150,8 +167,28 @@ def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
         assert instance is not None  # `make_tree` has made it
         instance.props = _read_values(model, props, slots)
         instance.attributes = _read_values(model, attributes, slots)
+        _check_values(instance)
         instance.tags = dict.fromkeys(tags)
         instance.is_destroyed = is_destroyed
+
+
+def _check_values(instance: Instance) -> None:
+    """Check that an instance could have its properties and attributes.
+
+    Raises:
+        ValueError: It could not.
+    """
+    rules = instance.spec.properties
+    try:
+        for name, value in instance.props.items():
+            if name in rules:
+                check_value(name, rules[name], value)
+            elif not isinstance(value, _HIDDEN.get(name, ())):
+                raise ValueError(f"{name} is no property of {instance!r}")
+        for value in instance.attributes.values():
+            copy_attribute(value)
+    except RuntimeFault as error:
+        raise ValueError(f"{instance!r}: {error}") from None
 
 
 def _read_values(model: DataModel, saved: dict[str, Any], slots: Slots) -> dict[str, Any]:

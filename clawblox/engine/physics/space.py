@@ -126,12 +126,17 @@ class Space:
         own = self._bodies
         for body in bodies:
             own.admit(*body)
-        self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
+        if len(own.by_number) != len(world.colliders) or len(own.numbers) != len(own.by_number):
+            raise ValueError("the snapshot's bodies are not those in the bytes of the physics")
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
         self._changed = dict.fromkeys(document["changed"])
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
+        dynamic = dict.fromkeys(document["dynamic"])
+        if dynamic.keys() != own.dynamic.keys():
+            raise ValueError("the snapshot's list of dynamic bodies is another than its bodies")
+        own.dynamic = {number: own.by_number[number] for number in dynamic}
         for kept in (self._awake, self._fresh, self._changed, self._targets, self._before):
             for number in kept:
                 if number not in own.by_number:

@@ -153,7 +153,8 @@ class Assembly:
         kept = read_tree(self.model, self.systems, state)
         self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
         self._equip_vm()
-        read_world(self.model, self.vm, self.systems, state)
+        with self.vm.entered():
+            read_world(self.model, self.vm, self.systems, state)
         del kept
 
     def _make_services(self, store: Store | None) -> Services:
