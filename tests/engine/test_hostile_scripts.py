@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,11 @@ HARMLESS = (
     "script:Destroy() task.wait() print(script)",
     "for _, c in game:GetChildren() do pcall(c.Destroy, c) pcall(c.ClearAllChildren, c) end",
     "game.HttpService:JSONDecode(string.rep('[', 1e5))",
-    "local c c = coroutine.create(function() coroutine.resume(c) task.spawn(c) task.cancel(c) end)"
-    " coroutine.resume(c)",
+    """
+    local c
+    c = coroutine.create(function() coroutine.resume(c) task.spawn(c) task.cancel(c) end)
+    coroutine.resume(c)
+    """,
 )
 
 
@@ -148,10 +152,8 @@ def test_n10_any_input_is_refused_or_reaches_the_script(tmp_path: Path, inputs) 
 
     def send() -> None:
         for kind, data in inputs:
-            try:
+            with suppress(InputError):
                 run.world.act(agent_id("Ada"), kind, data)
-            except InputError as error:
-                assert str(error)
             run.step()
 
     run_deep(send)
@@ -195,6 +197,34 @@ def test_any_world_file_is_read_or_refused_by_name(tmp_path: Path, lines: list[s
     (tmp_path / "main.lua").write_text("")
     (tmp_path / "world.toml").write_text("\n".join(lines))
     try:
-        read_settings(tmp_path)
+        problem = read_settings(tmp_path).name and "world.toml"
     except SettingsError as error:
-        assert "world.toml" in str(error) or "scripts." in str(error)
+        problem = str(error)
+    assert "world.toml" in problem or "scripts." in problem
+
+
+@pytest.mark.parametrize(
+    ("event", "where"),
+    [
+        ("MoveToFinished", "MoveToFinished event"),
+        ("Running", "Humanoid Running event"),
+        ("StateChanged", "Humanoid Running event"),
+        ("HealthChanged", "Failed to process agent inputs"),
+    ],
+)
+def test_n3_errors_of_humanoid_events_say_where(tmp_path: Path, event: str, where: str) -> None:
+    main = f"""
+    local floor = Instance.new("Part", workspace)
+    floor.Anchored, floor.Size = true, Vector3.new(99, 1, 99)
+    game.Players.PlayerAdded:Connect(function(player)
+        player.Character.Humanoid.{event}:Connect(function() error("boom") end)
+    end)
+    game:GetService("AgentInputService").InputReceived:Connect(function(player)
+        player.Character.Humanoid:TakeDamage(1)
+        player.Character.Humanoid:MoveTo(Vector3.new(4, 0, 0))
+    end)
+    """
+    run = play(tmp_path, main, 60, Plan().join(1, "Ada").act(3, "Ada", "Go"))
+    assert run.world.halted_error is not None
+    assert run.world.halted_error.startswith(f"{where}: main.lua:")
+    assert run.world.halted_error.endswith("boom")
