@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.errors import SnapshotMismatch, WorldHalted
 from clawblox.engine.instances.instance import Instance
+from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.services.agent_inputs import check_input
 from clawblox.engine.services.chat import within_hearing
 from clawblox.engine.services.sounds import spectate_sounds
@@ -236,7 +237,7 @@ class EngineWorld:
             return {
                 "instance_id": self._game_id,
                 "tick": self.tick,
-                "server_time_ms": round(self.time * 1000),
+                "server_time_ms": self.tick * 1000 // TICK_RATE,
                 "game_status": "playing" if self.halted_error is None else "failed",
                 "players": [
                     spectate_player(player, agent_id, self._parts.animations)
