@@ -10,7 +10,7 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.characters import walker
 from clawblox.engine.characters.walker import DT, Gait, Triple, Walker
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.physics import Movement
 from clawblox.engine.values.enums import ENUM, EnumItem, enum_item
 from clawblox.engine.values.singles import singles
@@ -178,11 +178,11 @@ class Character:
 
 def _turn(root: Instance, yaw: float) -> None:
     """Turn a root part about the Y axis towards an angle."""
-    rotation = root.props.get("Rotation9")
+    rotation = root.props.get(ROTATION)
     now = 0.0 if rotation is None else math.atan2(rotation[2], rotation[8])
     rest = math.remainder(yaw - now, math.tau)
     if abs(rest) > SAME_ANGLE:
         most = TURN_RATE * DT
         angle = now + max(-most, min(most, rest))
         c, s = math.cos(angle), math.sin(angle)
-        root.props["Rotation9"] = singles(c, 0.0, s, 0.0, 1.0, 0.0, -s, 0.0, c)
+        root.props[ROTATION] = singles(c, 0.0, s, 0.0, 1.0, 0.0, -s, 0.0, c)

@@ -13,7 +13,7 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.codec import read_value, write_value
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.signals import restore_signal, signal_document
@@ -62,7 +62,7 @@ _HIDDEN: Final[Mapping[str, type]] = {
     "Offset": HostValue,
     "PlayedTo": float,
     "PlayingSince": float,
-    "Rotation9": tuple,
+    ROTATION: tuple,
     "WorldPivot": HostValue,
 }
 """What the engine keeps in `Instance.props` beside properties."""

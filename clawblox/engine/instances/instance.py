@@ -14,12 +14,17 @@ from clawblox.luau.core.values import describe_key, key_value
 if TYPE_CHECKING:
     from clawblox.engine.instances.model import DataModel
 
-__all__ = ["ATTRIBUTE_SIGNAL", "PROPERTY_SIGNAL", "Instance"]
+__all__ = ["ATTRIBUTE_SIGNAL", "PROPERTY_SIGNAL", "ROTATION", "Instance"]
 
 PROPERTY_SIGNAL = "@"
 """Begins the name of a signal that `GetPropertyChangedSignal` returns."""
 ATTRIBUTE_SIGNAL = "#"
 """Begins the name of a signal that `GetAttributeChangedSignal` returns."""
+
+
+ROTATION = "Rotation\u2089"
+"""Key of `Instance.props`: the rotation of a part as nine numbers, unless it is the identity. No
+Luau string has its last character, so no script reads the tuple."""
 
 
 class Instance(HostObject):
