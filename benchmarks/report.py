@@ -42,6 +42,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "agents": ["-m", "benchmarks.agents"],
     "agents_io": ["-m", "benchmarks.agents_io"],
     "luau": [str(_HERE / "luau.py")],
+    "engine": ["-m", "benchmarks.engine"],
     "paired": ["-m", "benchmarks.paired"],
 }
 """The words after ``python`` that run each benchmark."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from benchmarks import paired
+from benchmarks.engine_processes import measure_trips
+from benchmarks.engine_ticks import SCENE, Played
 from benchmarks.worlds import Readiness
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.values import vector3
+from clawblox.luau import run_deep
+from clawblox.luau.core import operators
 
 
 @pytest.mark.thorough
@@ -31,6 +38,39 @@ def test_two_installations_are_compared_in_everything(tmp_path: Path) -> None:
     for what in ("start", "save"):
         in_all = measured[f"CPU of a {what}, 1 at once"].after
         assert measured[f"CPU of a {what} in the loop, 1 at once"].after < in_all
+
+
+def test_a_tick_of_the_engines_scene_does_what_its_page_says() -> None:
+    watched = {
+        Instance.__getitem__.__code__: "properties",
+        operators.method.__code__: "methods",
+        vector3.magnitude.__code__: "lengths",
+    }
+    counted = dict.fromkeys(watched.values(), 0)
+
+    def count(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code in watched:
+            counted[watched[frame.f_code]] += 1
+
+    def play() -> None:
+        played = Played(SCENE)
+        for _ in range(3):
+            played.step()
+        sys.setprofile(count)
+        try:
+            played.step()
+        finally:
+            sys.setprofile(None)
+
+    run_deep(play)
+    assert 1900 <= counted["properties"] <= 2100
+    assert 400 <= counted["methods"] <= 440
+    assert counted["lengths"] == 280
+
+
+def test_the_floor_of_the_engine_serves_its_routes() -> None:
+    trips = measure_trips("asyncio", 2)
+    assert min(trips.values()) > 0
 
 
 def test_an_installation_that_fails_fails_the_comparison() -> None:

@@ -47,9 +47,9 @@ local function collect(player)
 		return
 	end
 	for _, crystal in ipairs(crystals) do
-		if crystal.Parent and crystal.Transparency < 1 and crystal:GetAttribute("Value") > 0 then
-			local distance = (crystal.Position - root.Position).Magnitude
-			if distance < 4 and crystal.Anchored and not crystal.CanCollide then
+		local isThere = crystal.Parent and crystal.Anchored and crystal.CanTouch and not crystal.CanCollide
+		if isThere and crystal.Transparency < 1 and crystal:GetAttribute("Value") > 0 then
+			if (crystal.Position - root.Position).Magnitude < 4 then
 				player:SetAttribute("Score", player:GetAttribute("Score") + 1)
 			end
 		end

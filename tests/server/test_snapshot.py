@@ -129,7 +129,7 @@ def test_a_snapshot_that_is_not_a_json_object_is_refused(body):
         ({"version": True}, "its 'version' is of the wrong type: bool"),
         (
             {"scene_hash": "other"},
-            "this world's is 'tally': the world's files or rules have changed since it was saved",
+            "its scene_hash is 'other', and this world's is 'tally': the world's files or rules",
         ),
         ({"tick": "7"}, "its 'tick' is of the wrong type: str"),
         ({"time": 1.25}, "it was taken at time 1.25, but the restored world is at 0.7"),

@@ -14,12 +14,17 @@ from clawblox.luau.core.values import describe_key, key_value
 if TYPE_CHECKING:
     from clawblox.engine.instances.model import DataModel
 
-__all__ = ["ATTRIBUTE_SIGNAL", "PROPERTY_SIGNAL", "Instance"]
+__all__ = ["ATTRIBUTE_SIGNAL", "PROPERTY_SIGNAL", "ROTATION", "Instance"]
 
 PROPERTY_SIGNAL = "@"
 """Begins the name of a signal that `GetPropertyChangedSignal` returns."""
 ATTRIBUTE_SIGNAL = "#"
 """Begins the name of a signal that `GetAttributeChangedSignal` returns."""
+
+
+ROTATION = "Rotation\u2089"
+"""Key of `Instance.props`: the rotation of a part as nine numbers, unless it is the identity. No
+Luau string has its last character, so no script reads the tuple."""
 
 
 class Instance(HostObject):
@@ -73,7 +78,8 @@ class Instance(HostObject):
 
     def held(self) -> list[Any]:
         """Return the values that it keeps alive, for the limit of memory."""
-        values = [*self.props.values(), *self.attributes.values(), *self.signals.values()]
+        signals = (each for each in self.signals.values() if each.has_listeners)
+        values = [*self.props.values(), *self.attributes.values(), *signals]
         return [self.parent, *self.children, *values, self.name, *self.attributes, *self.tags]
 
     # As scripts see it
@@ -83,7 +89,7 @@ class Instance(HostObject):
         if value is not None:
             return value
         spec = self.spec
-        value = spec.defaults.get(key)
+        value = spec.shared.get(key)
         if value is not None:
             return value
         getter = spec.getters.get(key)
@@ -111,10 +117,11 @@ class Instance(HostObject):
         if setter is not None:
             setter(self, value)
             return
-        has_changed = self.store(key, value)
+        has_changed = bool(self.signals) and self.read(key) != value
+        self._keep(key, value)
         if rule.effect is not None:
             self.model.effects[rule.effect](self, key)
-        if has_changed and self.signals:
+        if has_changed:
             self.tell_changed(key)
 
     def find_method(self, name: str) -> Any:
@@ -130,15 +137,15 @@ class Instance(HostObject):
 
     def store(self, name: str, value: Any) -> bool:
         """Set a plain property without effect or event; return whether it has changed."""
-        default = self.spec.defaults.get(name)
-        old = self.props.get(name)
-        if old is None:
-            old = default
+        old = self.read(name)
+        self._keep(name, value)
+        return bool(old is not value and old != value)
+
+    def _keep(self, name: str, value: Any) -> None:
         if value is None:
             self.props.pop(name, None)
         else:
             self.props[name] = value
-        return bool(old is not value and old != value)
 
     def change(self, name: str, value: Any) -> None:
         """Set a plain property and fire its changed event, without its effect.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable
@@ -13,6 +14,9 @@ from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.operators import shown_type
 
 __all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argument"]
+
+
+_SEARCH_SHAPE = (shapes.whole, shapes.text, shapes.optional(shapes.whole))
 
 
 def as_list(values: Any) -> LuaTable:
@@ -68,8 +72,9 @@ class ChildSearch:
     @classmethod
     def read(cls, saved: list[Any], slots: Slots) -> ChildSearch:
         """Return the search that a snapshot holds."""
+        shapes.check_shape(saved, _SEARCH_SHAPE, "a search for a child")
         parent, name, until = saved
-        return cls(slots.take(parent), name, until)
+        return cls(slots.take_as(parent, Instance), name, until)
 
 
 def set_attribute(instance: Instance, name: Any, value: Any) -> Any:

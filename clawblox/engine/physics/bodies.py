@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from rapier3d import (
     ActiveEvents,
@@ -23,6 +25,8 @@ from rapier3d import (
 from clawblox.engine.physics.numbers import Triple
 from clawblox.engine.physics.rotations import Quaternion
 from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
+
+Pose = tuple[Triple, Quaternion]
 
 
 class Motion(StrEnum):
@@ -81,6 +85,11 @@ class Body:
     """The body whose rigid body it shares; 0 when it has its own."""
 
 
+def put(rigid: RigidBody, pose: Pose) -> None:
+    """Let a rigid body be somewhere; rapier reads tuples in half the time of its own types."""
+    rigid.position = pose  # type: ignore[assignment]
+
+
 def rapier_type(motion: Motion, *, moved: bool = False) -> RigidBodyType:
     """Return the type of a rigid body; one that was never moved costs rapier less."""
     if motion is DYNAMIC:
@@ -97,7 +106,12 @@ def body_shape(traits: Traits) -> SharedShape:
 
 def interaction(traits: Traits) -> InteractionGroups:
     """Return what rapier tests for a body."""
-    return InteractionGroups(Group.from_bits(traits.group), Group.from_bits(traits.mask))
+    return _interaction(traits.group, traits.mask)
+
+
+@lru_cache(maxsize=1024)
+def _interaction(group: int, mask: int) -> InteractionGroups:
+    return InteractionGroups(Group.from_bits(group), Group.from_bits(mask))
 
 
 def collider_builder(traits: Traits) -> ColliderBuilder:
@@ -195,6 +209,16 @@ class Bodies:
         if number is None or self.by_number[number].collider_handle != handle:
             return None
         return number
+
+    def check_known(self, numbers: Iterable[int]) -> None:
+        """Check that there are bodies with some numbers.
+
+        Raises:
+            ValueError: One is missing.
+        """
+        for number in numbers:
+            if number not in self.by_number:
+                raise ValueError(f"the snapshot has no body {number}")
 
     def goes_with_character(self, number: int) -> bool:
         """Return whether a body is a character, or fixed to one."""

@@ -161,7 +161,7 @@ class Queries:
         """
         body = self._bodies.by_number[number]
         groups = interaction(body.traits)
-        ray = Ray(body.rigid.translation, (0.0, -1.0, 0.0))
+        ray = Ray(body.rigid.translation.to_tuple(), (0.0, -1.0, 0.0))
         hit = self._bodies.world.query_pipeline.cast_ray(ray, reach, True, self._solids(groups))
         return None if hit is None else (self._bodies.numbers[hit[0].index], hit[1])
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from typing import Any, cast
 
 from rapier3d import (
     ChannelEventCollector,
     ColliderHandle,
     EventHandler,
-    Isometry3,
     PhysicsWorld,
     RigidBodyHandle,
     RigidBodyType,
@@ -29,9 +28,11 @@ from clawblox.engine.physics.bodies import (
     Bodies,
     Body,
     Motion,
+    Pose,
     Traits,
     body_shape,
     interaction,
+    put,
     rapier_type,
 )
 from clawblox.engine.physics.crowding import check_crowding
@@ -39,12 +40,12 @@ from clawblox.engine.physics.forces import Forces
 from clawblox.engine.physics.numbers import Rotation, Triple, checked
 from clawblox.engine.physics.overlaps import Overlaps
 from clawblox.engine.physics.queries import Queries
-from clawblox.engine.physics.rotations import NO_TURN, Quaternion, shift, to_matrix, to_quaternion
+from clawblox.engine.physics.rotations import NO_TURN, shift, to_matrix, to_quaternion
 from clawblox.engine.physics.shapes import Shape
 from clawblox.engine.physics.walking import Movement, Walking
+from clawblox.engine.values.singles import singles
 
 Json = Any
-Pose = tuple[Triple, Quaternion]
 Admission = tuple[int, Traits, RigidBodyHandle, ColliderHandle, int]
 """A restored body: its number and traits, where rapier has it, what it is fixed to."""
 
@@ -86,7 +87,8 @@ class Space:
         self._use(world)
 
     def _use(self, world: PhysicsWorld) -> None:
-        world.set_num_threads(1)
+        if world.num_threads > 1:
+            world.set_num_threads(1)
         self._bodies.world = world
         self._events = ChannelEventCollector()
         world.event_handler = cast("EventHandler", self._events)
@@ -119,17 +121,27 @@ class Space:
         return self._bodies.world.snapshot()
 
     def adopt(self, world: PhysicsWorld, bodies: Iterable[Admission], document: Json) -> None:
-        """Go on with rapier's restored world, its bodies and what `document` returned."""
+        """Go on with rapier's restored world, its bodies and what `document` returned.
+
+        Raises:
+            ValueError: They contradict each other.
+        """
         self._use(world)
         own = self._bodies
         for body in bodies:
             own.admit(*body)
-        self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
+        if len(own.by_number) != len(world.colliders) or len(own.numbers) != len(own.by_number):
+            raise ValueError("the snapshot's bodies are not those in the bytes of the physics")
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
         self._changed = dict.fromkeys(document["changed"])
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
+        if set(document["dynamic"]) != set(own.dynamic):
+            raise ValueError("the snapshot's list of dynamic bodies is another than its bodies")
+        own.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
+        for kept in (self._awake, self._fresh, self._changed, self._targets, self._before):
+            own.check_known(kept)
         self._unseen, self._untold = document["unseen"], document["untold"]
         self.changes = document["changes"]
 
@@ -225,7 +237,7 @@ class Space:
         Raises:
             ValueError: A number is not finite.
         """
-        pose = Isometry3(checked("A position", position), to_quaternion(rotation))
+        pose = checked("A position", position), to_quaternion(rotation)
         self._bodies.by_number[number].collider.position_wrt_parent = pose
         self._note_change()
 
@@ -234,14 +246,7 @@ class Space:
         self._note_change()
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
-            for kept in (
-                self._bodies.dynamic,
-                self._awake,
-                self._fresh,
-                self._changed,
-                self._targets,
-                self._before,
-            ):
+            for kept in (self._awake, self._fresh, self._changed, self._targets, self._before):
                 kept.pop(gone, None)
 
     @property
@@ -272,7 +277,7 @@ class Space:
                 body.rigid.body_type = RigidBodyType.KINEMATIC_POSITION_BASED
                 self.changes += 1
             return
-        body.rigid.position = Isometry3(at, turn)
+        put(body.rigid, (at, turn))
         self._note_change()
         if motion is DYNAMIC:
             self._awake[number] = None
@@ -312,7 +317,7 @@ class Space:
         return shift(point, at, turn, *target)
 
     @property
-    def moving(self) -> Iterable[int]:
+    def moving(self) -> KeysView[int]:
         """The anchored bodies that the next step moves, in the order in which they were placed."""
         return self._targets.keys()
 
@@ -328,7 +333,7 @@ class Space:
         body.rigid.body_type = rapier_type(motion, moved=True)
         body.collider.shape = body_shape(body.traits)
         if motion is CHARACTER:
-            body.rigid.position = Isometry3(body.rigid.translation)
+            put(body.rigid, (body.rigid.translation.to_tuple(), NO_TURN))
         self._bodies.sort(body)
         self._changed[number] = None
         self._note_change()
@@ -341,7 +346,7 @@ class Space:
         self._before.pop(number, None)
         target = self._targets.pop(number, None)
         if target is not None:
-            self._bodies.by_number[number].rigid.position = Isometry3(*target)
+            put(self._bodies.by_number[number].rigid, target)
 
     def set_shape(self, number: int, shape: Shape) -> None:
         """Give a body another shape or size.
@@ -407,7 +412,7 @@ class Space:
                 body = self._bodies.by_number[number]
                 if number not in self._before:
                     self._before[number] = self._rapier_pose(body)
-                body.rigid.position = Isometry3(*target)
+                put(body.rigid, target)
             self._untold = False
             self._unseen = True
         self._update_queries()
@@ -419,7 +424,7 @@ class Space:
         """
         if self._before:
             for number, pose in self._before.items():
-                self._bodies.by_number[number].rigid.position = Isometry3(*pose)
+                put(self._bodies.by_number[number].rigid, pose)
             self._before.clear()
             self._untold = self._unseen = True
         self._update_queries()
@@ -461,9 +466,9 @@ class Space:
             if rigid.rotation.to_tuple() != turn:
                 rigid.set_next_kinematic_rotation(turn)
         world = self._bodies.world
-        gravity = Vec3(0.0, -self.gravity, 0.0)
-        if world.gravity != gravity:
-            world.gravity = gravity
+        gravity = singles(0.0, -self.gravity, 0.0)
+        if world.gravity.to_tuple() != gravity:
+            world.gravity = Vec3(*gravity)
             world.wake_up_all()
         world.step()
         self.forces.end()

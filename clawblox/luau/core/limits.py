@@ -54,7 +54,8 @@ class Budget:
             RuntimeFault: Fewer steps are left, which are lost, or the host has interrupted the
                 script.
         """
-        self.check_interrupt()
+        if self.is_interrupted:
+            self.check_interrupt()
         if self.steps_left is None:
             return
         if self.steps_left < steps:

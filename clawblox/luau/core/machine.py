@@ -17,6 +17,10 @@ class Members(Protocol):
         """What ``typeof`` calls a vector."""
 
     @property
+    def properties(self) -> Mapping[str, Any]:
+        """Functions that compute what ``vector.name`` is."""
+
+    @property
     def methods(self) -> Mapping[str, Any]:
         """The functions that ``vector:name()`` calls."""
 
@@ -25,7 +29,7 @@ class Members(Protocol):
         """The same functions by the names that snapshots have for them."""
 
     def read(self, vector: Any, key: Any) -> Any:
-        """Return a member of a vector.
+        """Return a member of a vector that is no property.
 
         Raises:
             RuntimeFault: Vectors have no such member.

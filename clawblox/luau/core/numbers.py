@@ -22,11 +22,12 @@ _MAX_PLAIN_EXPONENT = 21
 _MIN_PLAIN_EXPONENT = -6
 _MOST_DIGITS = 64  # digits that a 64-bit number can have
 _SINGLE = struct.Struct("f")  # native: numbers that are too large become infinite
+_pack, _unpack = _SINGLE.pack, _SINGLE.unpack
 
 
 def single(value: float) -> float:
     """Return a number rounded to 32 bits."""
-    rounded: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
+    rounded: float = _unpack(_pack(value))[0]
     return rounded
 
 

@@ -294,10 +294,11 @@ def method(holder: Any, name: str) -> Any:
     if holder.__class__ is str:
         return text_field(holder, name)
     try:
-        find = holder.find_method
+        found = holder.find_method(name)
     except AttributeError:
+        if hasattr(holder, "find_method"):
+            raise
         return index(holder, name)
-    found = find(name)
     return holder[name] if found is None else found
 
 

@@ -221,13 +221,23 @@ class Vector:
         return hash((self.x, self.y, self.z))
 
     def __getitem__(self, key: Any) -> Any:
-        if key == "X" or key == "x":
+        if key == "X":
             return self.x
-        if key == "Y" or key == "y":
+        if key == "Y":
             return self.y
-        if key == "Z" or key == "z":
+        if key == "Z":
             return self.z
-        return current.vm.vectors.read(self, key)
+        vectors = current.vm.vectors
+        getter = vectors.properties.get(key)
+        if getter is not None:
+            return getter(self)
+        if key == "x":
+            return self.x
+        if key == "y":
+            return self.y
+        if key == "z":
+            return self.z
+        return vectors.read(self, key)
 
     def find_method(self, name: str) -> Any:
         """Return the function that ``vector:name()`` calls, or None."""

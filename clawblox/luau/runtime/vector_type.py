@@ -43,14 +43,11 @@ class VectorType:
         self.functions = {f"{name}:{key}": method for key, method in self.methods.items()}
 
     def read(self, vector: Vector, key: Any) -> Any:
-        """Return a member that is no component.
+        """Return a member that is neither a component nor a property.
 
         Raises:
             RuntimeFault: Vectors have no such member.
         """
-        getter = self.properties.get(key)
-        if getter is not None:
-            return getter(vector)
         method = self.methods.get(key)
         if method is not None:
             return method

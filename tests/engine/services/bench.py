@@ -120,9 +120,9 @@ class Bench:
         """Return a snapshot as text."""
         slots = Slots()
         model = self.model
-        tree = find_instances(model, self.services.held())
+        tree = find_instances(model, ())
         document: dict[str, Any] = {
-            "tree": tree_document(model, tree),
+            "tree": tree_document(model, tree, slots),
             "signals": signals_document(tree, slots),
             "scheduler": model.scheduler.document(slots),
             "services": self.services.document(slots),
@@ -139,7 +139,7 @@ class Bench:
         self._set_globals()
         self.vm = self.scheduler.vm = VM.restore(document["vm"], host=self._host, **self._options)
         slots = Slots.load(self.vm)
-        fill_tree(self.model, document["tree"])
+        fill_tree(self.model, document["tree"], slots)
         restore_signals(self.model, document["signals"], slots)
         self.scheduler.restore(document["scheduler"], slots)
         self.services.restore(document["services"], slots)
