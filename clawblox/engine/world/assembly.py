@@ -33,7 +33,7 @@ from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.console import Console
-from clawblox.engine.world.document import System, read_tree, read_world
+from clawblox.engine.world.document import System, check_document, read_tree, read_world
 from clawblox.luau import VM, Host, HostObject
 
 __all__ = ["Assembly"]
@@ -150,11 +150,14 @@ class Assembly:
             SnapshotError: The document is damaged, or of another version.
             ValueError: The same.
         """
-        kept = read_tree(self.model, self.systems, state)
+        check_document(self.systems, state)
+        kept = read_tree(self.model, state)
         self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
         self._equip_vm()
         with self.vm.entered():
             read_world(self.model, self.vm, self.systems, state)
+        if state["time"] != self.scheduler.time:
+            raise ValueError(f"the snapshot's time, {state['time']}, is not that of its tick")
         del kept
 
     def _make_services(self, store: Store | None) -> Services:

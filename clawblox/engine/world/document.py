@@ -28,7 +28,15 @@ from clawblox.engine.signals import Connection, Signal
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, HostObject
 
-__all__ = ["FORMAT", "SCHEMA_VERSION", "System", "check_identity", "find_instances", "write_world"]
+__all__ = [
+    "FORMAT",
+    "SCHEMA_VERSION",
+    "System",
+    "check_document",
+    "check_identity",
+    "find_instances",
+    "write_world",
+]
 
 FORMAT: Final = "clawblox-engine-v1"
 SCHEMA_VERSION: Final = 1
@@ -168,23 +176,21 @@ def check_identity(state: Json, content_hash: str) -> None:
         )
 
 
-def read_tree(model: DataModel, systems: Mapping[str, System], document: Json) -> list[Instance]:
-    """Check what a snapshot looks like, and make its instances, without their contents.
-
-    Returns:
-        The instances; the caller keeps them until everything is restored.
+def check_document(systems: Mapping[str, System], document: Json) -> None:
+    """Check what a snapshot looks like, before anything is made of it.
 
     Raises:
-        ValueError: The snapshot is damaged.
+        ValueError: It is damaged; the message says where.
     """
     found = document.get("systems")
     if not isinstance(found, dict) or found.keys() != systems.keys():
         raise SnapshotMismatch("the snapshot is of an engine with other parts")
-    shape = {
-        **_SHAPE,
-        "systems": {name: system.shape for name, system in systems.items()},
-    }
-    shapes.check_shape(document, shape, "state")
+    own = {name: system.shape for name, system in systems.items()}
+    shapes.check_shape(document, {**_SHAPE, "systems": own}, "state")
+
+
+def read_tree(model: DataModel, document: Json) -> list[Instance]:
+    """Make the instances of a snapshot, without their contents; the caller keeps the list."""
     return make_tree(model, document["tree"])
 
 
@@ -204,8 +210,6 @@ def read_world(model: DataModel, vm: VM, systems: Mapping[str, System], document
     fill_tree(model, document["tree"], slots)
     restore_signals(model, document["signals"], slots)
     model.scheduler.restore(document["scheduler"], slots)
-    if document["time"] != model.scheduler.time:
-        raise ValueError(f"the snapshot's time, {document['time']}, is not that of its tick")
     for name, system in systems.items():
         system.restore(document["systems"][name], slots)
     slots.clear(vm)

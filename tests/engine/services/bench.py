@@ -118,18 +118,23 @@ class Bench:
 
     def document(self) -> str:
         """Return a snapshot as text."""
-        slots = Slots()
         model = self.model
-        tree = find_instances(model, ())
-        document: dict[str, Any] = {
-            "tree": tree_document(model, tree, slots),
-            "signals": signals_document(tree, slots),
-            "scheduler": model.scheduler.document(slots),
-            "services": self.services.document(slots),
-        }
-        slots.store(self.vm)
-        document["vm"] = self.vm.snapshot()
-        slots.clear(self.vm)
+        document: dict[str, Any] = {}
+        loose: list[Instance] = []
+        for _ in range(2):  # the first time, to find the instances that only scripts hold
+            slots = Slots()
+            tree = find_instances(model, loose)
+            document = {
+                "tree": tree_document(model, tree, slots),
+                "signals": signals_document(tree, slots),
+                "scheduler": model.scheduler.document(slots),
+                "services": self.services.document(slots),
+            }
+            lent: list[Any] = []
+            slots.store(self.vm)
+            document["vm"] = self.vm.snapshot(lent=lent)
+            slots.clear(self.vm)
+            loose = [each for each in lent if isinstance(each, Instance)]
         return json.dumps(document)
 
     def restore(self, text: str) -> Bench:
