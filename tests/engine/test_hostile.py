@@ -150,3 +150,15 @@ def test_a_full_heap_is_named_with_its_key(tmp_path):
     assert run.world.halted_error.endswith(
         "not enough memory: 4 MiB ([clawblox] memory_mib in world.toml)"
     )
+
+
+def test_the_payloads_of_recent_events_count_as_memory(tmp_path):
+    main = """
+    for at = 1, 300 do
+        local text = string.rep("x", 100000) .. at
+        game:GetService("RemoteEventService"):FireAllClients("Say", { text = { text } })
+    end
+    """
+    run = play(tmp_path, main, memory_bytes=MEMORY)
+    assert run.world.halted_error is not None
+    assert "not enough memory" in run.world.halted_error
