@@ -18,14 +18,19 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, Coroutine, LuaError, suspend
+from clawblox.luau.core.errors import OutOfMemory
+from clawblox.luau.core.limits import EXHAUSTED
 from clawblox.luau.runtime.suspension import Yield
 
-__all__ = ["TICK_RATE", "Scheduler", "Search", "ticks_in"]
+__all__ = ["START_STEPS", "TICK_RATE", "Scheduler", "Search", "ticks_in"]
 
 TICK_RATE: Final = 60
 """Ticks per second of simulation time."""
 
 
+START_STEPS: Final = 20
+"""What starting or resuming a thread costs, in steps."""
+_ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads
 _LONGEST_S: Final = 1e15
 """A longer wait never ends, in seconds."""
 
@@ -115,10 +120,16 @@ class Scheduler:
 
     @contextmanager
     def phase(self, where: str) -> Iterator[None]:
-        """Name what the engine does in this block, for the text of a halted world."""
+        """Name what the engine does in this block, for the text of a halted world.
+
+        Raises:
+            WorldHalted: The block raised an error of a script.
+        """
         outer, self.where = self.where, where
         try:
             yield
+        except LuaError as error:  # the engine's own work has used up the budget
+            raise self.halt(error) from error
         finally:
             self.where = outer
 
@@ -126,6 +137,8 @@ class Scheduler:
 
     def run(self, function: Any, *values: Any) -> Coroutine:
         """Run a function in a thread of its own, up to its first wait; return the thread.
+
+        This costs no steps: who runs many functions charges for them.
 
         Raises:
             WorldHalted: It fails.
@@ -147,7 +160,24 @@ class Scheduler:
 
     def halt(self, error: LuaError) -> WorldHalted:
         """Return the exception that stops the world because of an error of a script."""
-        return WorldHalted(self.where, str(error), error.traceback)
+        return WorldHalted(self.where, str(error) + self._limit_text(error), error.traceback)
+
+    def _limit_text(self, error: LuaError) -> str:
+        """Return where the limit that an error is about is set; empty for other errors."""
+        vm = self.vm
+        if isinstance(error, OutOfMemory):
+            return f": {(vm.memory_limit or 0) >> 20} MiB ([clawblox] memory_mib in world.toml)"
+        if vm.limit_hit == "steps" and str(error).endswith(EXHAUSTED):
+            return f": {vm.step_limit} ([clawblox] steps_per_tick in world.toml)"
+        return ""
+
+    def charge(self, steps: int) -> None:
+        """Take steps for the engine's work that a script has asked for.
+
+        Raises:
+            LuaError: The scripts have used up the steps of this tick.
+        """
+        self.vm.charge_work(steps)
 
     def _advance(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
         self._entries.pop(self._parked.pop(thread, 0), None)
@@ -165,6 +195,7 @@ class Scheduler:
         return thread
 
     def _as_thread(self, target: Any) -> Coroutine:
+        self.charge(START_STEPS)
         return target if isinstance(target, Coroutine) else self.vm.coroutine(target)
 
     def warn_once(self, text: str) -> None:
@@ -250,6 +281,7 @@ class Scheduler:
             WorldHalted: One fails.
         """
         tick = self.tick
+        self.charge(len(self._entries) // _ENTRIES_PER_STEP)
         due = [number for number, entry in self._entries.items() if entry.due <= tick]
         for number in due:
             entry = self._entries.get(number)
@@ -257,6 +289,7 @@ class Scheduler:
                 self._resume_entry(number, entry)
 
     def _resume_entry(self, number: int, entry: _Entry) -> None:
+        self.charge(START_STEPS)
         values = entry.values
         if entry.search is not None:
             values = entry.search.find(self.tick)

@@ -196,7 +196,7 @@ class EngineWorld:
         if self.halted_error is not None:
             raise WorldHalted(*self.halted_error.split(": ", 1))
         try:
-            with self._parts.vm.entered():
+            with self._parts.vm.entered(), self._parts.scheduler.phase("Failed to load script"):
                 return function()
         except WorldHalted as halted:
             self.halted_error = str(halted)
