@@ -40,7 +40,7 @@ def ticks_in(seconds: float) -> int:
     if not seconds > 0:
         return 1
     if seconds > _LONGEST_S:
-        return 1 << 62
+        return 1 << 61  # from any tick on, it ends at one that a snapshot can hold
     return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
 
 
