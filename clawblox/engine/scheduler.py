@@ -25,6 +25,13 @@ TICK_RATE: Final = 60
 """Ticks per second of simulation time."""
 
 
+_RESUME_STEPS = 20
+_WAIT_STEPS = 50
+_ENTRY_BYTES = 1000
+_LIMIT_KEYS = {"steps": "steps_per_tick", "memory": "memory_mib"}
+_LIMIT_TEXTS = ("exhausted the allowed number of steps", "not enough memory")
+
+
 def ticks_in(seconds: float) -> int:
     """Return the number of ticks after which a wait is over: at least one."""
     if not seconds > 0:
@@ -127,9 +134,14 @@ class Scheduler:
 
     def halt(self, error: LuaError) -> WorldHalted:
         """Return the exception that stops the world because of an error of a script."""
-        return WorldHalted(self.where, str(error), error.traceback)
+        reason = str(error)
+        key = _LIMIT_KEYS.get(self.vm.limit_hit or "")
+        if key is not None and reason.endswith(_LIMIT_TEXTS):
+            reason += f" (clawblox.{key} in world.toml sets the limit)"
+        return WorldHalted(self.where, reason, error.traceback)
 
     def _advance(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
+        self.vm.charge_work(_RESUME_STEPS)
         self._entries.pop(self._parked.pop(thread, 0), None)
         self.vm.resume(thread, *values)
         if thread.status == "suspended" and thread not in self._parked:
@@ -195,13 +207,14 @@ class Scheduler:
         """
         suspension = suspend()
         thread = self._running()
+        self._charge_wait()
         self._parked[thread] = 0
         return thread, suspension
 
     def resume_next_tick(self, thread: Coroutine, *values: Any) -> None:
         """Resume a parked thread at the start of the next tick; a dead one stays dead."""
         if thread.status != "dead":
-            self._add(_Entry(self.tick + 1, thread, values, self.tick))
+            self._insert(_Entry(self.tick + 1, thread, values, self.tick))
 
     def cancel(self, thread: Coroutine) -> None:
         """Drop a thread that waits; a dead one stays dead.
@@ -218,6 +231,15 @@ class Scheduler:
         return thread
 
     def _add(self, entry: _Entry) -> None:
+        """Let a thread wait, at the cost of the script that asks for it."""
+        self._charge_wait()
+        self._insert(entry)
+
+    def _charge_wait(self) -> None:
+        self.vm.charge_work(_WAIT_STEPS)
+        self.vm.allocate(_ENTRY_BYTES)
+
+    def _insert(self, entry: _Entry) -> None:
         self._entries.pop(self._parked.pop(entry.thread, 0), None)
         self._made += 1
         self._entries[self._made] = entry
@@ -285,7 +307,7 @@ class Scheduler:
             found = slots.take(thread)
             if not isinstance(found, Coroutine):
                 raise ValueError("a waiting thread is missing")
-            self._add(
+            self._insert(
                 _Entry(
                     due,
                     found,

@@ -95,8 +95,8 @@ class EngineSettings:
     player_object_physics: bool = True
     solver_iterations: int = 4
     allow_reset: bool = False
-    steps_per_tick: int = 20_000_000
-    memory_bytes: int = 512 << 20
+    steps_per_tick: int = 10_000_000
+    memory_bytes: int = 256 << 20
     game_id: str = "local"
     tables: Mapping[str, Any] = attrs.field(factory=dict)
     renderer: RendererSettings = RendererSettings()
@@ -130,8 +130,8 @@ def read_settings(directory: Path) -> EngineSettings:
         main=_find_main(scripts),
         tree=_find_tree(scripts),
         skill=scripts.path("skill", "API.md"),
-        steps_per_tick=clawblox.count("steps_per_tick", 20_000_000),
-        memory_bytes=clawblox.count("memory_mib", 512) << 20,
+        steps_per_tick=clawblox.count("steps_per_tick", 10_000_000),
+        memory_bytes=clawblox.count("memory_mib", 256) << 20,
         tables=rules,
         renderer=_read_renderer(table.below("renderer")),
         **rules,

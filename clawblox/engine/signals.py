@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
+from clawblox.engine.costs import charge, charge_memory
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, Host, HostObject, HostType, RuntimeFault
@@ -17,6 +18,9 @@ from clawblox.luau.core.values import is_function
 from clawblox.luau.runtime.suspension import Yield
 
 __all__ = ["Connection", "Signal", "SignalHub"]
+
+_CONNECT_STEPS = 50
+_CONNECTION_BYTES = 500
 
 
 class Connection(HostObject):
@@ -87,6 +91,8 @@ class Signal(HostObject):
         """
         if not is_function(function):
             raise RuntimeFault("Attempt to connect failed: Passed value is not a function")
+        charge(_CONNECT_STEPS)
+        charge_memory(_CONNECTION_BYTES)
         connection = self.hub.make_connection()
         self.restore(connection, function, once=once)
         return connection

@@ -30,12 +30,12 @@ MEMORY = 4 << 20
     ],
 )
 def test_a_script_that_fills_the_memory_halts_the_world(tmp_path, main):
-    run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=300_000)
+    run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=5_000_000)
     assert run.world.halted_error is not None
     assert "not enough memory" in run.world.halted_error
 
 
 def test_instances_that_nothing_refers_to_any_more_do_not_count(tmp_path):
     main = "for _ = 1, 20000 do local part = Instance.new('Part', workspace) part:Destroy() end"
-    run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=300_000)
+    run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=5_000_000)
     assert run.world.halted_error is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clawblox.engine.costs import charge, charge_memory
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable
@@ -15,9 +16,17 @@ from clawblox.luau.core.operators import shown_type
 __all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argument"]
 
 
+_ENTRY_BYTES = 60
+_LIST_STEPS = 5
+_LOOKS = 64
+
+
 def as_list(values: Any) -> LuaTable:
     """Return Luau values as a table that counts from 1."""
-    return LuaTable({float(at): value for at, value in enumerate(values, 1)})
+    found = {float(at): value for at, value in enumerate(values, 1)}
+    charge(_LIST_STEPS + 2 * len(found))
+    charge_memory(_ENTRY_BYTES * len(found))
+    return LuaTable(found)
 
 
 def text_argument(value: Any, at: int, function: str) -> str:
@@ -147,7 +156,12 @@ def find_first_child(instance: Instance, name: Any, recursive: Any) -> Any:
     """``FindFirstChild(name, recursive)``; the recursive search is depth first."""
     if recursive is None or recursive is False:
         return instance.find_child(name)
-    return next((found for found in instance.descendants() if found.name == name), None)
+    for at, found in enumerate(instance.descendants()):
+        if at % _LOOKS == 0:
+            charge(_LOOKS)
+        if found.name == name:
+            return found
+    return None
 
 
 def find_first_child_of_class(instance: Instance, class_name: Any) -> Any:

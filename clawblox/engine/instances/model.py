@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
+from clawblox.engine.costs import charge
 from clawblox.engine.errors import to_luau_text
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, Instance
@@ -16,6 +17,9 @@ from clawblox.engine.signals import SignalHub
 from clawblox.luau import Host, HostObject, HostType, RuntimeFault
 
 __all__ = ["DataModel", "Effect"]
+
+_MAKE_STEPS = 60
+_MOVE_STEPS = 60
 
 Effect = Callable[[Instance, str], None]
 """Told of an assignment to a property: the instance, and the property's name."""
@@ -92,6 +96,7 @@ class DataModel:
         spec = self.classes.find(class_name)
         if spec is None:
             raise KeyError(class_name)
+        charge(_MAKE_STEPS)
         self.scheduler.vm.allocate(Instance.size_bytes)
         self.made += 1
         instance = self.make_numbered(self.made, class_name)
@@ -151,6 +156,7 @@ class DataModel:
             raise RuntimeFault(f"The Parent property of {instance.name} is locked")
 
     def _move(self, instance: Instance, parent: Instance | None) -> None:
+        charge(_MOVE_STEPS)
         old = instance.parent
         if old is not None:
             self._tell_ancestors(old, "DescendantRemoving", instance)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from clawblox.engine.costs import charge
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list
@@ -20,6 +21,9 @@ from clawblox.engine.values.query_params import OverlapParams, QueryParams, Rayc
 from clawblox.luau import HostValue, LuaTable, Vector, make_vector
 
 __all__ = ["Searches"]
+
+_QUERY_STEPS = 100
+_PART_STEPS = 100
 
 Accept = Callable[[Instance], bool]
 
@@ -133,6 +137,7 @@ class Searches:
 
     def _bounded(self, workspace: Instance, params: Any, is_inside: Accept) -> LuaTable:
         members = self._marks.members
+        charge(_PART_STEPS * len(members))
         parts = (each for each in workspace.descendants() if each.number in members)
         return self._list(filter(is_inside, parts), params)
 
@@ -142,6 +147,7 @@ class Searches:
         return as_list(found[: int(most)] if most >= 1.0 else found)
 
     def _refresh(self) -> None:
+        charge(_QUERY_STEPS + len(self._marks.members))
         self._marks.bring()
         self._marks.space.refresh()
 

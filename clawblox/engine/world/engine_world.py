@@ -29,7 +29,7 @@ from clawblox.engine.world.observation import (
 )
 from clawblox.engine.world.spectator import spectate_entities, spectate_player
 from clawblox.engine.world.tick import run_tick
-from clawblox.luau import SnapshotError, run_deep
+from clawblox.luau import LuaError, SnapshotError, run_deep
 
 __all__ = ["EngineWorld"]
 
@@ -198,9 +198,16 @@ class EngineWorld:
             with self._parts.vm.entered():
                 return function()
         except WorldHalted as halted:
-            self.halted_error = str(halted)
-            self._console.halt(halted, self._parts.vm)
+            self._note_halt(halted)
             raise
+        except LuaError as error:  # work of the engine has used up a limit of the scripts
+            caused = self._parts.scheduler.halt(error)
+            self._note_halt(caused)
+            raise caused from error
+
+    def _note_halt(self, halted: WorldHalted) -> None:
+        self.halted_error = str(halted)
+        self._console.halt(halted, self._parts.vm)
 
     # What is seen
 
