@@ -10,7 +10,8 @@ above a block tells more:
   has printed the words, until one of them ends it. It needs no output below it.
 - ``<!-- until "WORDS" -->``: Ctrl-C is pressed when the block has printed the words.
 
-The examples of a page run one after the other in one directory that looks like a clone.
+The examples of a page run one after the other in one directory that looks like a clone. It also
+has the files of the page: blocks whose first line is a path in a comment, as ``-- lamp/main.lua``.
 """
 
 from __future__ import annotations
@@ -29,10 +30,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LONG_PAGES", "PAGES", "Example", "find_examples", "is_alike", "run_examples"]
+__all__ = [
+    "LONG_PAGES",
+    "PAGES",
+    "Example",
+    "find_examples",
+    "find_files",
+    "is_alike",
+    "run_examples",
+    "run_page",
+]
 
 _ROOT: Final = Path(__file__).parent.parent
-PAGES: Final = [_ROOT / "README.md", _ROOT / "docs" / "world.md", _ROOT / "docs" / "many.md"]
+PAGES: Final = [
+    _ROOT / "README.md",
+    *(_ROOT / "docs" / name for name in ("engine.md", "world.md", "many.md")),
+]
 LONG_PAGES: Final = [_ROOT / "docs" / "tutorial.md"]
 """Pages whose examples take a minute; the others are run whenever the tests are."""
 _TIMEOUT_S: Final = 60
@@ -43,6 +56,10 @@ _BLOCK: Final = re.compile(
     r'(?:<!-- (?P<mode>first terminal|until):? "(?P<words>[^"]+)" -->\n+)?'
     r"^```(?P<language>python|bash)\n(?P<code>(?:(?!```).)*)^```\n"
     r"(?:\n^```text\n(?P<output>.*?)^```\n)?",
+    re.DOTALL | re.MULTILINE,
+)
+_FILE: Final = re.compile(
+    r"^```\w+\n(?P<text>(?:#|--|<!--) (?P<path>[\w-]+/[\w./-]+?)(?: -->)?\n.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
 _FIXED_PORTS: Final = ("8080", "8085")
@@ -98,6 +115,24 @@ def find_examples(page: Path) -> list[Example]:
         for match in _BLOCK.finditer(page.read_text())
         if match["output"] is not None or match["mode"] == "first terminal"
     ]
+
+
+def find_files(page: Path) -> dict[str, str]:
+    """Return the files that a page shows, by their paths."""
+    return {match["path"]: match["text"] for match in _FILE.finditer(page.read_text())}
+
+
+def run_page(page: Path, directory: Path) -> list[str]:
+    """Write a page's files into a directory and run its examples there; return what each prints.
+
+    Raises:
+        RuntimeError: One of them failed, or printed nothing.
+    """
+    for name, text in find_files(page).items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return run_examples(find_examples(page), directory)
 
 
 def is_alike(shown: str, printed: str) -> bool:
@@ -229,7 +264,7 @@ def _update(page: Path, *, is_check: bool) -> list[str]:
     """Run a page's examples; write the outputs that have changed, and return their programs."""
     text, examples = page.read_text(), find_examples(page)
     with tempfile.TemporaryDirectory(prefix="clawblox-") as directory:
-        outputs = run_examples(examples, Path(directory))
+        outputs = run_page(page, Path(directory))
     changed = []
     for example, output in reversed(list(zip(examples, outputs, strict=True))):
         if example.span[0] >= 0 and not is_alike(example.output, output):

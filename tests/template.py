@@ -87,7 +87,10 @@ class Template:
         env: Mapping[str, str],
         cwd: Path | str | None = None,
     ) -> ForkedProgram:
-        """Start a program with these words, standard streams, variables and working directory."""
+        """Start a program with these words, standard streams, variables and working directory.
+
+        A fourth of the streams is an inherited socket, as in sd_listen_fds(3).
+        """
         request = {
             "argv": [program, *words],
             "env": dict(env),
@@ -130,7 +133,7 @@ def serve(requests: socket.socket) -> list[str]:
                     os.write(status, str(code).encode())
                 os.close(status)
                 continue
-            data, fds, *_ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, 4)
+            data, fds, *_ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, 5)
             if not data:
                 sys.exit()
             if not (pid := os.fork()):
@@ -144,12 +147,17 @@ def serve(requests: socket.socket) -> list[str]:
 
 def become(request: Mapping[str, object], fds: Sequence[int]) -> list[str]:
     """Make this process what the request asks for; return the words of its program."""
-    for number, fd in enumerate(fds[:3]):
+    *streams, _ = fds
+    for number, fd in enumerate(streams):
         os.dup2(fd, number)
-    os.closerange(3, 1024)
+    os.closerange(len(streams), 1024)
     os.chdir(str(request["cwd"]))
     os.environ.clear()
     os.environ.update(request["env"])
+    if len(streams) > 3:
+        os.environ.setdefault("LISTEN_FDS", "1")
+        os.environ.setdefault("LISTEN_PID", str(os.getpid()))
+        os.environ.setdefault("LISTEN_FDNAMES", "world")
     time.tzset()
     return list(request["argv"])
 

@@ -30,7 +30,7 @@ TIMEOUT_S = 60
 )
 def test_the_examples_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
     shown = examples.find_examples(page)
-    for example, printed in zip(shown, examples.run_examples(shown, tmp_path), strict=True):
+    for example, printed in zip(shown, examples.run_page(page, tmp_path), strict=True):
         assert printed.strip(), example.code
         if example.output:
             again = f"run python -m docs.examples\n{example.code}\n{printed}"

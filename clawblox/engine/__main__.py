@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
-_EXTRA = ("starlette", "uvicorn", "wsproto", "rapier3d")
+_PROGRAM = "python -m clawblox.engine"
+_EXTRA = ("numpy", "rapier3d", "starlette", "uvicorn", "wsproto")
 
-try:
+
+def _run() -> None:
+    absent = [name for name in _EXTRA if find_spec(name) is None]
+    if absent:
+        sys.stderr.write(
+            f'{_PROGRAM}: not installed: {", ".join(absent)}; pip install "clawblox[engine]"\n'
+        )
+        raise SystemExit(1)
     from clawblox.engine.runner import main
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in _EXTRA:
-        raise
-    sys.stderr.write(
-        f'python -m clawblox.engine: {error.name} is missing: pip install "clawblox[engine]"\n'
-    )
-    raise SystemExit(1) from None
 
-main()
+    sys.argv[0] = _PROGRAM  # the kit begins its errors with it
+    main()
+
+
+_run()

@@ -7,10 +7,11 @@ use and renderers show. A track is an instance without a parent.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
@@ -39,6 +40,9 @@ FADE: Final = 0.1
 CORE: Final = -1.0
 """The priority ``Core``, below all others whatever the number of its item."""
 
+FASTEST: Final = 1e300
+"""No weight changes faster than this, a second: JSON has no infinite number."""
+
 ID: Final = "AnimationId"
 ANIMATOR: Final = "Animator"
 
@@ -64,6 +68,8 @@ class Animations:
     Args:
         model: The data model; the methods of animators and tracks are added to it.
     """
+
+    shape: ClassVar[shapes.Shape] = [(shapes.whole, shapes.number, shapes.flag)]
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
@@ -249,9 +255,7 @@ class Animations:
             ValueError: The snapshot is damaged.
         """
         for number, fade, is_stopping in document:
-            track = slots.take(number)
-            if not isinstance(track, Instance):
-                raise ValueError("an animation track is missing")
+            track = slots.take_as(number, Instance)
             self._active[track.number] = _Active(track, fade, is_stopping)
 
 
@@ -302,7 +306,7 @@ def _aim(active: _Active, target: float, seconds: float) -> None:
     track = active.track
     track.change("WeightTarget", target)
     way = abs(target - track.read("WeightCurrent"))
-    active.fade = way / seconds if seconds > 1.0 / TICK_RATE else 0.0
+    active.fade = min(way / seconds, FASTEST) if seconds > 1.0 / TICK_RATE else 0.0
     if active.fade == 0.0:
         track.change("WeightCurrent", target)
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, Coroutine, LuaError, suspend
@@ -30,13 +31,15 @@ _WAIT_STEPS = 50
 _ENTRY_BYTES = 1000
 _LIMIT_KEYS = {"steps": "steps_per_tick", "memory": "memory_mib"}
 _LIMIT_TEXTS = ("exhausted the allowed number of steps", "not enough memory")
+_LONGEST_S: Final = 1e15
+"""A longer wait never ends, in seconds."""
 
 
 def ticks_in(seconds: float) -> int:
     """Return the number of ticks after which a wait is over: at least one."""
     if not seconds > 0:
         return 1
-    if math.isinf(seconds):
+    if seconds > _LONGEST_S:
         return 1 << 62
     return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
 
@@ -68,6 +71,21 @@ class _Entry:
     values: tuple[Any, ...] | None
     since: int
     search: Search | None = None
+
+
+SHAPE: Final = {
+    "tick": shapes.whole,
+    "warned": [shapes.text],
+    "waiting": [
+        (
+            shapes.whole,
+            shapes.whole,
+            shapes.whole,
+            shapes.optional([shapes.whole]),
+            shapes.optional([shapes.anything]),
+        )
+    ],
+}
 
 
 class Scheduler:
@@ -304,19 +322,24 @@ class Scheduler:
         self.tick = document["tick"]
         self._warned = dict.fromkeys(document["warned"])
         for due, since, thread, values, search in document["waiting"]:
-            found = slots.take(thread)
-            if not isinstance(found, Coroutine):
-                raise ValueError("a waiting thread is missing")
+            found = slots.take_as(thread, Coroutine)
             self._insert(
                 _Entry(
                     due,
                     found,
                     None if values is None else slots.take_all(values),
                     since,
-                    None if search is None else self.searches[search[0]](search[1:], slots),
+                    None if search is None else self._read_search(search, slots),
                 )
             )
 
+    def _read_search(self, search: list[Any], slots: Slots) -> Search:
+        kind, *saved = search or [None]
+        read = self.searches.get(kind) if kind.__class__ is str else None
+        if read is None:
+            raise ValueError(f"the snapshot has a thread that waits for {kind!r}, which is unknown")
+        return read(saved, slots)
+
     def restore_parked(self, thread: Coroutine) -> None:
-        """Count a restored thread as parked; its `resume_next_tick` will come."""
-        self._parked[thread] = 0
+        """Count a restored thread as parked, unless it waits here as well."""
+        self._parked.setdefault(thread, 0)

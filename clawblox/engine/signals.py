@@ -30,7 +30,7 @@ class Connection(HostObject):
         function: The handler; None once it is disconnected.
         once: Whether it runs for one event only.
         has_run: Whether it has run.
-        signal: The signal; None for one that was disconnected before a snapshot.
+        signal: The signal; None once it is disconnected.
     """
 
     __slots__ = ("function", "has_run", "number", "once", "signal")
@@ -54,9 +54,10 @@ class Connection(HostObject):
 
     def disconnect(self) -> None:
         """Remove the handler; it is skipped even in an event under way."""
-        if self.function is not None and self.signal is not None:
-            self.function = None
-            self.signal.connections.remove(self)
+        signal = self.signal
+        if signal is not None:
+            self.function = self.signal = None
+            signal.connections.remove(self)
 
 
 class Signal(HostObject):
@@ -78,6 +79,11 @@ class Signal(HostObject):
         self.name = name
         self.connections: list[Connection] = []
         self.waiting: list[Coroutine] = []
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether a handler or a thread waits for it; otherwise no restore makes it again."""
+        return bool(self.connections or self.waiting)
 
     def held(self) -> tuple[Any, ...]:
         """Return the values that it keeps alive, for the limit of memory."""
@@ -179,7 +185,7 @@ class SignalHub:
 
 def signal_document(signal: Signal, slots: Slots) -> list[Any] | None:
     """Return what a snapshot holds of a signal; None if it has no listeners."""
-    if not signal.connections and not signal.waiting:
+    if not signal.has_listeners:
         return None
     connections = [
         [each.number, slots.put(each.function), each.once] for each in signal.connections
@@ -197,14 +203,10 @@ def restore_signal(
     """
     hub = signal.hub
     for number, function, once in connections:
-        handler = slots.take(function)
-        if not is_function(handler):
-            raise ValueError(f"the handler of connection {number} is missing")
+        handler = slots.take_function(function)
         signal.restore(hub.restored_connection(number), handler, once=once)
     for number in waiting:
-        thread = slots.take(number)
-        if not isinstance(thread, Coroutine):
-            raise ValueError(f"a thread that waits for {signal.ident} is missing")
+        thread = slots.take_as(number, Coroutine)
         signal.waiting.append(thread)
         hub.scheduler.restore_parked(thread)
 

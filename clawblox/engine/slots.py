@@ -7,11 +7,15 @@ a value that several hold stays one value.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from clawblox.luau import VM, LuaTable, Vector
+from clawblox.luau.core.operators import shown_type
+from clawblox.luau.core.values import is_function
 
 __all__ = ["Slots"]
+
+T = TypeVar("T")
 
 _ROOT: Final = "engine"
 _PLAIN: Final = (float, str, bool, Vector)
@@ -19,6 +23,9 @@ _PLAIN: Final = (float, str, bool, Vector)
 
 class Slots:
     """The numbered values of one snapshot; position 0 stands for nil."""
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def __init__(self) -> None:
         self._values: list[Any] = []
@@ -49,9 +56,37 @@ class Slots:
         """
         if number == 0:
             return None
-        if not 0 < number <= len(self._values):
+        if number.__class__ is not int or not 0 < number <= len(self._values):
             raise ValueError(f"the snapshot has no Luau value number {number}")
         return self._values[number - 1]
+
+    def take_as(self, number: int, kind: type[T]) -> T:
+        """Return the value with a number, which must be of a class.
+
+        Raises:
+            ValueError: There is none, or it is of another class.
+        """
+        value = self.take(number)
+        if not isinstance(value, kind):
+            raise ValueError(
+                f"the snapshot has a {shown_type(value)} as Luau value number {number}, which must "
+                f"be a {kind.__name__}"
+            )
+        return value
+
+    def take_function(self, number: int) -> Any:
+        """Return the function with a number.
+
+        Raises:
+            ValueError: There is none, or the value is no function.
+        """
+        value = self.take(number)
+        if not is_function(value):
+            raise ValueError(
+                f"the snapshot has a {shown_type(value)} as Luau value number {number}, which must "
+                "be a function"
+            )
+        return value
 
     def take_all(self, numbers: list[int]) -> tuple[Any, ...]:
         """Return the values with these numbers.

@@ -33,6 +33,7 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import read_variables
 
 __all__ = [
+    "ENGINE_PACKAGES",
     "Launch",
     "Past",
     "find_variables",
@@ -45,7 +46,7 @@ __all__ = [
     "require_command",
 ]
 
-ENGINE_PACKAGES: Final = ("rapier3d", "starlette", "uvicorn", "wsproto")
+ENGINE_PACKAGES: Final = ("numpy", "rapier3d", "starlette", "uvicorn", "wsproto")
 """What the extra ``engine`` installs."""
 
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")

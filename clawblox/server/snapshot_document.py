@@ -23,6 +23,8 @@ __all__ = ["VERSION", "SnapshotRefusal", "make_snapshot", "restore_snapshot"]
 VERSION: Final = 1
 """Version of the kit's document, which holds the simulation's state."""
 
+_CHANGED: Final = ": the world's files or rules have changed since it was saved"
+
 _log = logging.getLogger("clawblox.server")
 _T = TypeVar("_T")
 
@@ -94,7 +96,8 @@ def _check_identity(world: HostedWorld, document: dict[str, Any]) -> None:
     for key, ours in expected.items():
         theirs = _field(document, key, type(ours))
         if theirs != ours:
-            raise SnapshotRefusal(f"its {key} is {theirs!r}, and this world's is {ours!r}")
+            why = _CHANGED if key == "scene_hash" else ""
+            raise SnapshotRefusal(f"its {key} is {theirs!r}, and this world's is {ours!r}{why}")
 
 
 def _restore_kit(world: HostedWorld, document: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from tests.support import open_fds
 
 FAULTS = [
     pytest.param(Fails(errno.EIO), False, id="EIO"),
-    pytest.param(Fails(errno.ENOSPC), False, id="ENOSPC"),
+    pytest.param(Fails(errno.ENOSPC), False, id="ENOSPC", marks=pytest.mark.thorough),
     pytest.param(Fails(errno.ENOSPC), True, id="ENOSPC-from-then-on"),
     pytest.param(FallsShort(), False, id="short"),
     pytest.param(FallsShort(), True, id="short-from-then-on"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.playing import play
+from tests.engine.playing import play, say
 
 MEMORY = 4 << 20
 
@@ -39,3 +39,14 @@ def test_instances_that_nothing_refers_to_any_more_do_not_count(tmp_path):
     main = "for _ = 1, 20000 do local part = Instance.new('Part', workspace) part:Destroy() end"
     run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=5_000_000)
     assert run.world.halted_error is None
+
+
+def test_no_script_reads_what_the_engine_keeps_about_a_rotation(tmp_path):
+    script = """
+        local part = Instance.new("Part")
+        part.CFrame = CFrame.Angles(1, 2, 3)
+        for _, name in { "Rotation9", "Rotation\\u{2089}", "Rotation\\x89" } do
+            print(typeof(part[name]), pcall(function() part[part[name] or "Name"] = 1 end))
+        end
+    """
+    assert say(tmp_path, script) == ["nil\ttrue"] * 3

@@ -289,6 +289,8 @@ def test_wrong_assignments_name_the_property_and_the_type(tmp_path):
         print(pcall(function() part.ClassName = "x" end))
         print(pcall(function() part.Size = Vector3.new(0 / 0, 1, 1) end))
         print(pcall(function() part.Parent = 5 end))
+        print(pcall(function() part.Material = "Cheese" end))
+        print(pcall(function() part.Material = true end))
         print(pcall(part.SetAttribute, workspace))
         print(pcall(part.IsA))
         """,
@@ -298,6 +300,36 @@ def test_wrong_assignments_name_the_property_and_the_type(tmp_path):
         "false\tmain.lua:5: property 'ClassName' of Part is read-only",
         "false\tmain.lua:6: property 'Size' must be finite, not nan, 1.0, 1.0",
         "false\tmain.lua:7: invalid value for property 'Parent' (Instance expected, got number)",
+        (
+            "false\tmain.lua:8: invalid value for property 'Material' "
+            "(Enum.Material or the name of an item expected, got string)"
+        ),
+        (
+            "false\tmain.lua:9: invalid value for property 'Material' "
+            "(Enum.Material or the name of an item expected, got boolean)"
+        ),
         "false\tinvalid argument #1 to 'SetAttribute' (string expected, got nil)",
         "false\tExpected ':' not '.' calling member function IsA",
+    ]
+
+
+def test_n8_properties_take_items_of_enums_also_by_name_or_number(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        local part = Instance.new("Part")
+        for _, material in { Enum.Material.Neon, "Neon", 288 } do
+            part.Material = Enum.Material.Plastic
+            part.Material = material
+            print(part.Material)
+        end
+        part.Shape = "Ball"
+        print(part.Shape == Enum.PartType.Ball)
+        """,
+    ) == ["Enum.Material.Neon"] * 3 + ["true"]
+
+
+def test_n8_the_workspace_has_two_names_in_game(tmp_path):
+    assert say(tmp_path, "print(game.workspace == workspace, game.Workspace == workspace)") == [
+        "true\ttrue"
     ]

@@ -145,11 +145,13 @@ def test_without_the_extra_the_start_names_it(world_dir, monkeypatch, tmp_path):
     assert 'pip install "clawblox[engine]"' in str(caught.value)
 
 
-def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir, tmp_path):
-    (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError(name='starlette')")
+def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir):
+    code = (
+        "import runpy, sys; sys.modules |= {'numpy': None, 'starlette': None}; "
+        "runpy.run_module('clawblox.engine', run_name='__main__')"
+    )
     refused = subprocess.run(
-        [sys.executable, "-m", "clawblox.engine", str(world_dir)],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-c", code, str(world_dir)],
         capture_output=True,
         text=True,
         check=False,
@@ -157,8 +159,27 @@ def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir, tmp_path)
     )
     assert refused.returncode == 1
     assert refused.stderr == (
-        'python -m clawblox.engine: starlette is missing: pip install "clawblox[engine]"\n'
+        "python -m clawblox.engine: not installed: numpy, starlette; "
+        'pip install "clawblox[engine]"\n'
     )
+
+
+def test_a_refused_snapshot_names_the_program_and_says_what_has_changed(world_dir, tmp_path):
+    with World(dir=world_dir) as world:
+        world.start(run_dir=tmp_path / "run")
+        saved = world.save()
+    (world_dir / "main.lua").write_text(f"{MAIN}-- another script\n")
+    refused = subprocess.run(
+        [sys.executable, "-m", "clawblox.engine", world_dir, "--resume", saved.path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert refused.returncode == 65
+    start = f"python -m clawblox.engine: refusing the snapshot {saved.path}: its scene_hash is "
+    assert refused.stderr.startswith(start)
+    assert refused.stderr.endswith(": the world's files or rules have changed since it was saved\n")
 
 
 @pytest.mark.parametrize("option", [{"datastore": "none"}, {"watch": True}])

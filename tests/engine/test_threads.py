@@ -178,8 +178,9 @@ def test_n3_the_log_of_a_halted_world_shows_the_source_and_the_stack(tmp_path):
         "err >     2 |     error('no')",
         "err       3 | end",
         "err       4 | workspace.ChildAdded:Connect(function()",
-        "err main.lua:2 function fail",
-        "err main.lua:5",
+        "err Stack, newest call first:",
+        "err   main.lua:2 function fail",
+        "err   main.lua:5",
         "err [Halted] Instance stopped due to Lua error. Fix the script and restart.",
     ]
 

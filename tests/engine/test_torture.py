@@ -17,6 +17,8 @@ from tests.engine.torture import Run, digest, torture
 ON = 300
 """How many ticks a restored world runs."""
 SAMPLES = {"n02_threads": (1, 29), "n06_touches": (29,), "n13_store": (7, 31)}
+DEFAULT = "n13_store"
+"""The one with rows; ``world/test_snapshots.py`` has threads and touches."""
 SHORT = ("n02_threads", "n10_inputs", "n13_store")
 LONGEST = 500
 
@@ -33,7 +35,10 @@ def check(name: str, directory: Path, *, saves: list[int], on: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == DEFAULT else pytest.mark.thorough) for name in SAMPLES],
+)
 def test_a_world_goes_on_exactly(name: str, tmp_path: Path) -> None:
     check(name, tmp_path, saves=list(SAMPLES[name]), on=60)
 

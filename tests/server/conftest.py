@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +15,7 @@ import pytest
 
 from clawblox.server import HostedWorld, Settings, create_app
 from tests.server.tally import Tally
-from tests.support import Answer, ask, wait_until, with_inherited_socket
+from tests.support import Answer, ask, wait_until
 from tests.template import ForkedProgram, Template, running_template
 
 TALLY = Path(__file__).with_name("tally.py")
@@ -93,10 +92,7 @@ def template() -> Iterator[Template]:
 
 @pytest.fixture
 def launch(tmp_path: Path, template: Template) -> Iterator[Launch]:
-    """Start a world's program on a port that the system chooses, or on a descriptor of ours.
-
-    On a descriptor it is an interpreter of its own.
-    """
+    """Start a world's program on a port that the system chooses, or on a descriptor of ours."""
     with contextlib.ExitStack() as stack:
 
         def start(
@@ -114,24 +110,11 @@ def launch(tmp_path: Path, template: Template) -> Iterator[Launch]:
                 "WORLD_OPERATOR_TOKEN": TOKEN,
                 **(env or {}),
             }
-            process: subprocess.Popen[bytes] | ForkedProgram
-            if descriptor is None:
-                with open(os.devnull, "r+b") as nothing:
-                    streams = [stream.fileno() for stream in (nothing, nothing, log)]
-                    process = template.start(
-                        program.name, flags, streams, variables, program.parent
-                    )
-            else:
-                command = [sys.executable, program.name, *flags]
-                process = subprocess.Popen(
-                    with_inherited_socket(command, descriptor),
-                    cwd=program.parent,
-                    env=variables,
-                    pass_fds=(descriptor,),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=log,
-                )
+            with open(os.devnull, "r+b") as nothing:
+                streams = [stream.fileno() for stream in (nothing, nothing, log)]
+                if descriptor is not None:
+                    streams.append(descriptor)
+                process = template.start(program.name, flags, streams, variables, program.parent)
             stack.callback(process.wait)
             stack.callback(process.kill)
             return LaunchedWorld(process, log_file)

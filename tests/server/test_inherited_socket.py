@@ -140,9 +140,11 @@ def test_a_socket_that_listens_beyond_this_machine_is_a_warning(launch):
 # ------------------------------------------------------------------------------- its life
 
 
-CURIOUS = """
+CURIOUS = f"""
 import subprocess
+import sys
 from clawblox.server import serve
+sys.path.append({str(TALLY.parent)!r})
 from tally import Tally
 
 class Curious(Tally):
@@ -158,8 +160,7 @@ serve(Curious())
 def test_a_child_process_gets_neither_the_socket_nor_its_variables(launch, listener, tmp_path):
     program = tmp_path / "world.py"
     program.write_text(CURIOUS)
-    env = {"PYTHONPATH": str(TALLY.parent), "MARK": "seen"}
-    world = launch(program, descriptor=listener.fileno(), env=env)
+    world = launch(program, descriptor=listener.fileno(), env={"MARK": "seen"})
     seen = world.ask("GET", "/api.md").body.decode()
     assert "MARK=seen" in seen
     assert " 2 -> " in seen
@@ -170,8 +171,7 @@ def test_a_child_process_gets_neither_the_socket_nor_its_variables(launch, liste
 def test_variables_for_another_process_are_not_passed_to_children(launch, listener, tmp_path):
     program = tmp_path / "world.py"
     program.write_text(CURIOUS)
-    env = {"PYTHONPATH": str(TALLY.parent), "LISTEN_PID": "1"}
-    world = launch(program, descriptor=listener.fileno(), env=env)
+    world = launch(program, descriptor=listener.fileno(), env={"LISTEN_PID": "1"})
     assert "LISTEN_" not in world.ask("GET", "/api.md").body.decode()
 
 

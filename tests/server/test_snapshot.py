@@ -127,7 +127,10 @@ def test_a_snapshot_that_is_not_a_json_object_is_refused(body):
         ({"format": "marbles-v1"}, "its format is 'marbles-v1', and this world's is 'tally-v1'"),
         ({"version": 2}, "its version is 2, and this world's is 1"),
         ({"version": True}, "its 'version' is of the wrong type: bool"),
-        ({"scene_hash": "other"}, "its scene_hash is 'other', and this world's is 'tally'"),
+        (
+            {"scene_hash": "other"},
+            "its scene_hash is 'other', and this world's is 'tally': the world's files or rules",
+        ),
         ({"tick": "7"}, "its 'tick' is of the wrong type: str"),
         ({"time": 1.25}, "it was taken at time 1.25, but the restored world is at 0.7"),
         ({"sessions": {}}, "its 'sessions' is of the wrong type: dict"),

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Final
 
 from clawblox.cli.doctor.check import Check, CheckResult, missing, ok
+from clawblox.instance.launch import ENGINE_PACKAGES
 
 __all__ = ["PACKAGE_CHECKS", "look_for_packages"]
 
@@ -57,10 +58,10 @@ PACKAGE_CHECKS: Final = (
     ),
     _extra(
         "engine",
-        ("rapier3d", "starlette", "uvicorn", "wsproto"),
+        ENGINE_PACKAGES,
         "Worlds made of Luau scripts do not start.",
     ),
-    _extra("postgres", ("psycopg[binary]",), "Data stores cannot be kept on Postgres."),
+    _extra("postgres", ("psycopg",), "Data stores cannot be kept on Postgres."),
     _extra("mujoco", ("mujoco",), "Worlds that simulate with MuJoCo do not start."),
     _extra("metrics", ("prometheus-client",), "clawblox up --metrics-port does not work."),
     _extra(

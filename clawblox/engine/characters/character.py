@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.engine import shapes
+from clawblox.engine.characters import walker
 from clawblox.engine.characters.walker import DT, Gait, Triple, Walker
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.physics import Movement
-from clawblox.engine.values.enums import EnumItem, enum_item
+from clawblox.engine.values.enums import ENUM, EnumItem, enum_item
 from clawblox.engine.values.singles import singles
 from clawblox.luau import Vector, make_vector
 
@@ -32,6 +34,19 @@ TURN_RATE: Final = 10.0
 """How fast a character turns, in rad/s."""
 SAME_ANGLE: Final = 1e-4
 ZERO: Final = Vector(0.0, 0.0, 0.0)
+
+
+SHAPE: Final = (
+    shapes.whole,
+    walker.SHAPE,
+    shapes.one_of(*map(shapes.constant, ENUM.enums["HumanoidStateType"].items)),
+    shapes.number,
+    shapes.optional(
+        (shapes.one_of(shapes.constant("to"), shapes.constant("along")), (shapes.number,) * 3)
+    ),
+    shapes.flag,
+)
+"""Of what `Character.document` returns."""
 
 
 def find_root(humanoid: Instance) -> Instance | None:
@@ -163,11 +178,11 @@ class Character:
 
 def _turn(root: Instance, yaw: float) -> None:
     """Turn a root part about the Y axis towards an angle."""
-    rotation = root.props.get("Rotation9")
+    rotation = root.props.get(ROTATION)
     now = 0.0 if rotation is None else math.atan2(rotation[2], rotation[8])
     rest = math.remainder(yaw - now, math.tau)
     if abs(rest) > SAME_ANGLE:
         most = TURN_RATE * DT
         angle = now + max(-most, min(most, rest))
         c, s = math.cos(angle), math.sin(angle)
-        root.props["Rotation9"] = singles(c, 0.0, s, 0.0, 1.0, 0.0, -s, 0.0, c)
+        root.props[ROTATION] = singles(c, 0.0, s, 0.0, 1.0, 0.0, -s, 0.0, c)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from clawblox.engine import shapes
+from clawblox.engine.characters.character import SHAPE as CHARACTER_SHAPE
 from clawblox.engine.characters.character import Character, find_root
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
@@ -29,6 +31,11 @@ class Characters:
         model: The data model.
         parts: The bodies of parts.
     """
+
+    shape: ClassVar[shapes.Shape] = {
+        "characters": [CHARACTER_SHAPE],
+        "roots": [(shapes.whole, shapes.whole)],
+    }
 
     def __init__(self, model: DataModel, parts: Parts) -> None:
         self._model = model
@@ -161,7 +168,11 @@ class Characters:
         """
         for entry in document["characters"]:
             humanoid = self._model.find(entry[0])
-            if humanoid is None:
-                raise ValueError(f"the snapshot has no instance {entry[0]}")
+            if humanoid is None or not humanoid.is_a("Humanoid"):
+                raise ValueError(f"the snapshot has no Humanoid {entry[0]}")
             humanoid.extra = self._by_humanoid[entry[0]] = Character.restore(humanoid, entry)
-        self._by_root = {root: self._by_humanoid[number] for root, number in document["roots"]}
+        for root, number in document["roots"]:
+            part, moved = self._model.find(root), self._by_humanoid.get(number)
+            if part is None or moved is None or "BasePart" not in part.spec.lineage:
+                raise ValueError(f"the snapshot has no character {number} with the root {root}")
+            self._by_root[root] = moved

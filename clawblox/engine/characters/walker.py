@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.physics import Movement, Space
 
 __all__ = ["Gait", "Walker"]
@@ -44,6 +45,24 @@ Triple = tuple[float, float, float]
 Pair = tuple[float, float]
 STILL: Final = (0.0, 0.0, 0.0)
 STOOD: Final = Movement(0.0, 0.0, 0.0, grounded=True)
+
+
+_PAIR: Final = (shapes.number,) * 2
+_TRIPLE: Final = (shapes.number,) * 3
+SHAPE: Final = (
+    shapes.optional(_TRIPLE),
+    shapes.whole,
+    shapes.optional(_PAIR),
+    shapes.optional(shapes.whole),
+    shapes.optional(shapes.whole),
+    shapes.number,
+    _PAIR,
+    _PAIR,
+    shapes.flag,
+    shapes.number,
+    shapes.optional(shapes.whole),
+)
+"""Of what `Walker.document` returns, in the order of the attributes."""
 
 
 class Gait(NamedTuple):

@@ -90,7 +90,7 @@ _TREE: Final = (
         "Workspace",
         "Model",
         {
-            "Gravity": _number(196.2),
+            "Gravity": _number(196.2, limits=(-1e6, 1e6)),
             "FluidForces": Property("any"),
             "FallenPartsDestroyHeight": _number(-500.0),
             "CurrentCamera": Property("Camera"),

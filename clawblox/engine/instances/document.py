@@ -6,24 +6,75 @@ afterwards, when everything that they refer to exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
+from clawblox.engine import shapes
+from clawblox.engine.instances.attributes import copy_attribute
+from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.codec import read_value, write_value
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import ROTATION, Instance
+from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.signals import restore_signal, signal_document
 from clawblox.engine.slots import Slots
+from clawblox.luau import HostValue, RuntimeFault, Vector
 
-__all__ = ["fill_tree", "make_tree", "restore_signals", "signals_document", "tree_document"]
+__all__ = [
+    "SIGNALS_SHAPE",
+    "TREE_SHAPE",
+    "fill_tree",
+    "make_tree",
+    "restore_signals",
+    "signals_document",
+    "tree_document",
+]
 
 
-def tree_document(model: DataModel, detached: Iterable[Instance]) -> dict[str, Any]:
+TREE_SHAPE: Final = {
+    "made": shapes.whole,
+    "connections": shapes.whole,
+    "game": shapes.whole,
+    "services": {str: shapes.whole},
+    "instances": [
+        (
+            shapes.whole,
+            shapes.text,
+            shapes.optional(shapes.whole),
+            shapes.text,
+            {str: shapes.anything},
+            {str: shapes.anything},
+            [shapes.text],
+            shapes.flag,
+        )
+    ],
+}
+SIGNALS_SHAPE: Final = [
+    (shapes.text, [(shapes.whole, shapes.whole, shapes.flag)], [shapes.whole]),
+]
+
+
+_HIDDEN: Final[Mapping[str, type]] = {
+    "AngularVelocity": Vector,
+    "AnimationId": str,
+    "Animator": Instance,
+    "LinearVelocity": Vector,
+    "Offset": HostValue,
+    "PlayedTo": float,
+    "PlayingSince": float,
+    ROTATION: tuple,
+    "WorldPivot": HostValue,
+}
+"""What the engine keeps in `Instance.props` beside properties."""
+
+
+def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) -> dict[str, Any]:
     """Return what a snapshot holds of the instances.
 
     Args:
         model: The data model.
         detached: Instances outside the tree that something still refers to.
+        slots: Takes the values of properties that scripts tell apart by identity.
     """
     found = _with_ancestors(model, detached)
     return {
@@ -31,7 +82,7 @@ def tree_document(model: DataModel, detached: Iterable[Instance]) -> dict[str, A
         "connections": model.hub.document(),
         "game": model.game.number,
         "services": {name: service.number for name, service in model.services.items()},
-        "instances": [_instance_document(instance) for instance in found],
+        "instances": [_instance_document(instance, slots) for instance in found],
     }
 
 
@@ -50,14 +101,14 @@ def _with_ancestors(model: DataModel, detached: Iterable[Instance]) -> list[Inst
     return found
 
 
-def _instance_document(instance: Instance) -> list[Any]:
+def _instance_document(instance: Instance, slots: Slots) -> list[Any]:
     return [
         instance.number,
         instance.spec.name,
         None if instance.parent is None else instance.parent.number,
         instance.name,
-        {name: write_value(value) for name, value in instance.props.items()},
-        {name: write_value(value) for name, value in instance.attributes.items()},
+        {name: write_value(value, slots) for name, value in instance.props.items()},
+        {name: write_value(value, slots) for name, value in instance.attributes.items()},
         list(instance.tags),
         instance.is_destroyed,
     ]
@@ -75,21 +126,37 @@ def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
     for number, class_name, parent, name, *_ in document["instances"]:
         if number in made:
             raise ValueError(f"the snapshot has instance {number} twice")
+        if not 0 < number <= document["made"]:
+            raise ValueError(f"the snapshot has instance {number} of {document['made']}")
         instance = made[number] = model.make_numbered(number, class_name)
         instance.name = name
         if parent is not None:
-            instance.link(made[parent])
+            instance.link(_made_before(made, parent))
     model.made = document["made"]
     model.hub.restore(document["connections"])
-    model.game = made[document["game"]]
-    model.services = {name: made[number] for name, number in document["services"].items()}
+    model.game = _made_before(made, document["game"], "DataModel")
+    if tuple(document["services"]) != SERVICES:
+        raise ValueError(f"the snapshot must have the services {', '.join(SERVICES)}")
+    model.services = {
+        name: _made_before(made, number, name) for name, number in document["services"].items()
+    }
     model.workspace = model.services["Workspace"]
     for instance in (model.workspace, *model.workspace.descendants()):
         instance.in_workspace = True
     return list(made.values())
 
 
-def fill_tree(model: DataModel, document: dict[str, Any]) -> None:
+def _made_before(
+    made: Mapping[int, Instance], number: int, class_name: str = "Instance"
+) -> Instance:
+    """Return an instance of a snapshot that stands before what refers to it."""
+    found = made.get(number)
+    if found is None or class_name not in found.spec.lineage:
+        raise ValueError(f"the snapshot has no instance {number} of class {class_name} before it")
+    return found
+
+
+def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
     """Read the contents of the instances of a snapshot.
 
     Raises:
@@ -98,14 +165,34 @@ def fill_tree(model: DataModel, document: dict[str, Any]) -> None:
     for number, _, _, _, props, attributes, tags, is_destroyed in document["instances"]:
         instance = model.find(number)
         assert instance is not None  # `make_tree` has made it
-        instance.props = _read_values(model, props)
-        instance.attributes = _read_values(model, attributes)
+        instance.props = _read_values(model, props, slots)
+        instance.attributes = _read_values(model, attributes, slots)
+        _check_values(instance)
         instance.tags = dict.fromkeys(tags)
         instance.is_destroyed = is_destroyed
 
 
-def _read_values(model: DataModel, saved: dict[str, Any]) -> dict[str, Any]:
-    return {name: read_value(each, model.host, model.find) for name, each in saved.items()}
+def _check_values(instance: Instance) -> None:
+    """Check that an instance could have its properties and attributes.
+
+    Raises:
+        ValueError: It could not.
+    """
+    rules = instance.spec.properties
+    try:
+        for name, value in instance.props.items():
+            if name in rules:
+                check_value(name, rules[name], value)
+            elif not isinstance(value, _HIDDEN.get(name, ())):
+                raise ValueError(f"{name} is no property of {instance!r}")
+        for value in instance.attributes.values():
+            copy_attribute(value)
+    except RuntimeFault as error:
+        raise ValueError(f"{instance!r}: {error}") from None
+
+
+def _read_values(model: DataModel, saved: dict[str, Any], slots: Slots) -> dict[str, Any]:
+    return {name: read_value(each, model, slots) for name, each in saved.items()}
 
 
 def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
@@ -129,7 +216,7 @@ def restore_signals(model: DataModel, documents: list[Any], slots: Slots) -> Non
     """
     for ident, connections, waiting in documents:
         number, _, event = ident.partition(".")
-        instance = model.find(int(number))
-        if instance is None:
-            raise ValueError(f"the snapshot has no instance {number}")
+        instance = model.find(int(number)) if number.isdecimal() else None
+        if instance is None or not event:
+            raise ValueError(f"the snapshot has no signal {ident}")
         restore_signal(instance.signal(event), connections, waiting, slots)

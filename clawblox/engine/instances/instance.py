@@ -14,12 +14,17 @@ from clawblox.luau.core.values import describe_key, key_value
 if TYPE_CHECKING:
     from clawblox.engine.instances.model import DataModel
 
-__all__ = ["ATTRIBUTE_SIGNAL", "PROPERTY_SIGNAL", "Instance"]
+__all__ = ["ATTRIBUTE_SIGNAL", "PROPERTY_SIGNAL", "ROTATION", "Instance"]
 
 PROPERTY_SIGNAL = "@"
 """Begins the name of a signal that `GetPropertyChangedSignal` returns."""
 ATTRIBUTE_SIGNAL = "#"
 """Begins the name of a signal that `GetAttributeChangedSignal` returns."""
+
+
+ROTATION = "Rotation\u2089"
+"""Key of `Instance.props`: the rotation of a part as nine numbers, unless it is the identity. No
+Luau string has its last character, so no script reads the tuple."""
 
 
 class Instance(HostObject):
@@ -73,7 +78,8 @@ class Instance(HostObject):
 
     def held(self) -> list[Any]:
         """Return the values that it keeps alive, for the limit of memory."""
-        values = [*self.props.values(), *self.attributes.values(), *self.signals.values()]
+        signals = (each for each in self.signals.values() if each.has_listeners)
+        values = [*self.props.values(), *self.attributes.values(), *signals]
         return [self.parent, *self.children, *values, self.name, *self.attributes, *self.tags]
 
     # As scripts see it
@@ -83,7 +89,7 @@ class Instance(HostObject):
         if value is not None:
             return value
         spec = self.spec
-        value = spec.defaults.get(key)
+        value = spec.shared.get(key)
         if value is not None:
             return value
         getter = spec.getters.get(key)

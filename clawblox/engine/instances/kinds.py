@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from clawblox.engine.instances.spec import Property
-from clawblox.engine.values.enums import EnumItem, find_enum_object
+from clawblox.engine.values.enums import ENUM, EnumItem
 from clawblox.engine.values.vector2 import Vector2, make_vector2
-from clawblox.luau import LuaTable, RuntimeFault, Vector
+from clawblox.luau import HostValue, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import shown_type
 
@@ -81,8 +81,26 @@ def _vector(name: str, rule: Property, value: Any) -> Vector:
     return value
 
 
-def _any(name: str, rule: Property, value: Any) -> Any:
+def _plain(name: str, rule: Property, value: Any) -> Any:
+    """Check a value of any type that stays as it is: one that a script changes would not."""
+    is_plain = value is None or value.__class__ in (bool, float, str, Vector)
+    if not is_plain and not isinstance(value, EnumItem | HostValue) and not hasattr(value, "spec"):
+        raise refuse_value(name, "plain value", value)
     return value
+
+
+def _material(name: str, rule: Property, value: Any) -> LuaTable | None:
+    """Check a table of numbers, and copy it."""
+    if value is None:
+        return None
+    if not isinstance(value, LuaTable):
+        raise refuse_value(name, rule.kind, value)
+    numbers = LuaTable()
+    for key, number in value.items():
+        if key.__class__ is not str or number.__class__ is not float or not math.isfinite(number):
+            raise RuntimeFault(f"property '{name}' takes a table of finite numbers with names")
+        numbers[key] = number
+    return numbers
 
 
 def _typed(wanted: str) -> Callable[[str, Property, Any], Any]:
@@ -94,18 +112,19 @@ def _typed(wanted: str) -> Callable[[str, Property, Any], Any]:
     return check
 
 
-def _enum_item(name: str, rule: Property, value: Any) -> Any:
-    if shown_type(value) != "EnumItem" or not str(value).startswith(rule.kind + "."):
-        raise refuse_value(name, rule.kind, value)
-    return value
+def _enum_item(name: str, rule: Property, value: Any) -> EnumItem:
+    return _find_item(name, rule.kind, value)
 
 
 def _enum_name(name: str, rule: Property, value: Any) -> str:
-    enum = rule.kind.removeprefix(ENUM_NAME)
-    item = find_enum_object(f"{enum}.{value}") if value.__class__ is str else value
-    if not isinstance(item, EnumItem) or item.enum.ident != enum:
+    return _find_item(name, rule.kind.removeprefix(ENUM_NAME), value).name
+
+
+def _find_item(name: str, enum: str, value: Any) -> EnumItem:
+    item = ENUM.enums[enum.removeprefix("Enum.")].look_up(value)
+    if item is None:
         raise refuse_value(name, f"{enum} or the name of an item", value)
-    return item.name
+    return item
 
 
 def _vector2(name: str, rule: Property, value: Any) -> Vector2:
@@ -138,6 +157,6 @@ _CHECKS: dict[str, Callable[[str, Property, Any], Any]] = {
     "Color3": _typed("Color3"),
     "UDim": _typed("UDim"),
     "UDim2": _typed("UDim2"),
-    "PhysicalProperties": _any,
-    "any": _any,
+    "PhysicalProperties": _material,
+    "any": _plain,
 }

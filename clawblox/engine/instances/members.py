@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clawblox.engine import shapes
 from clawblox.engine.costs import charge, charge_memory
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
@@ -19,6 +20,7 @@ __all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argu
 _ENTRY_BYTES = 60
 _LIST_STEPS = 5
 _LOOKS = 64
+_SEARCH_SHAPE = (shapes.whole, shapes.text, shapes.optional(shapes.whole))
 
 
 def as_list(values: Any) -> LuaTable:
@@ -77,8 +79,9 @@ class ChildSearch:
     @classmethod
     def read(cls, saved: list[Any], slots: Slots) -> ChildSearch:
         """Return the search that a snapshot holds."""
+        shapes.check_shape(saved, _SEARCH_SHAPE, "a search for a child")
         parent, name, until = saved
-        return cls(slots.take(parent), name, until)
+        return cls(slots.take_as(parent, Instance), name, until)
 
 
 def set_attribute(instance: Instance, name: Any, value: Any) -> Any:

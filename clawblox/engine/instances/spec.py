@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from clawblox.luau import Host, RuntimeFault
+from clawblox.luau import Host, HostValue, RuntimeFault
 
 __all__ = ["ClassSpec", "ClassTable", "Property"]
 
@@ -54,6 +54,7 @@ class ClassSpec:
         lineage: The names of all classes that ``IsA`` accepts, itself first.
         event_names: The same events, for looking one up.
         defaults: The values of the properties that are not nil.
+        shared: Those of them that no script can tell apart by identity.
         getters: How computed properties are read.
         setters: What replaces the plain assignment of a property.
         methods: What scripts call, by name.
@@ -67,6 +68,7 @@ class ClassSpec:
     lineage: tuple[str, ...] = attrs.field(init=False, default=())
     event_names: frozenset[str] = attrs.field(init=False, default=frozenset())
     defaults: dict[str, Any] = attrs.field(init=False, factory=dict)
+    shared: dict[str, Any] = attrs.field(init=False, factory=dict)
     getters: dict[str, Getter] = attrs.field(init=False, factory=dict)
     setters: dict[str, Setter] = attrs.field(init=False, factory=dict)
     methods: dict[str, Any] = attrs.field(init=False, factory=dict)
@@ -110,6 +112,11 @@ class ClassTable:
             for name, each in spec.properties.items()
             if each.default is not None
         }
+        for name, default in spec.defaults.items():
+            if isinstance(default, HostValue):
+                spec.getters[name] = _own_default(name, default)
+            else:
+                spec.shared[name] = default
         return spec
 
     def __iter__(self) -> Any:
@@ -145,6 +152,20 @@ class ClassTable:
 
     def _method(self, class_name: str, name: str, function: Callable[..., Any]) -> Any:
         return self._host.raw(f"{class_name}:{name}")(checked_method(class_name, name, function))
+
+
+def _own_default(name: str, default: HostValue) -> Getter:
+    """Return a getter that gives an instance a default of its own when a script first reads it.
+
+    Scripts can tell such values apart, and a snapshot keeps those that instances have.
+    """
+
+    def read(instance: Any) -> HostValue:
+        own = instance.props[name] = type(default).empty()
+        own.fill(*default.contents())
+        return own
+
+    return read
 
 
 def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> FunctionType:

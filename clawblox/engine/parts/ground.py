@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.physics import BLOCK, Shape, Space
 
@@ -21,6 +22,12 @@ class Cells(Protocol):
 
     def boxes(self, key: Cell) -> list[tuple[Cell, Cell]]:
         """Return the solid cells of a chunk as boxes: first cell, and the one behind the last."""
+
+
+SHAPE: Final = {
+    "made": shapes.whole,
+    "chunks": [((shapes.integer,) * 3, [shapes.integer])],
+}
 
 
 class Ground:

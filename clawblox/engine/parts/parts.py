@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
+from clawblox.engine.parts import syncing, touches
 from clawblox.engine.parts.members import add_part_members
 from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.pivots import add_pivots
 from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
-from clawblox.engine.parts.syncing import COLLIDE, MOTION, POSE, Groups, Marks
+from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
 from clawblox.engine.parts.touches import Touches
 from clawblox.engine.physics import (
     LIBRARY,
+    SPACE_SHAPE,
     Space,
     TooCrowdedError,
     restore_space,
@@ -47,6 +50,12 @@ class Parts:
         is_rebuilt: Whether a restore had to build the bodies anew.
         written: For each character what scripts wrote, as `POSE` and `VELOCITY`.
     """
+
+    shape: ClassVar[shapes.Shape] = {
+        "space": SPACE_SHAPE,
+        "marks": syncing.MARKS_SHAPE,
+        "touching": touches.SHAPE,
+    }
 
     def __init__(
         self,
@@ -96,13 +105,13 @@ class Parts:
     def make_character(self, part: Instance) -> None:
         """Let a part be the root of a character, moved by `Space.move_character`."""
         self._marks.characters[part.number] = None
-        self._marks.mark(part, MOTION)
+        self._marks.mark_motion(part)
 
     def forget_character(self, part: Instance) -> None:
         """Let the root of a character be a part like others."""
         self._marks.characters.pop(part.number, None)
         self.written.pop(part.number, None)
-        self._marks.mark(part, MOTION)
+        self._marks.mark_motion(part)
 
     def is_placed(self, part: Instance) -> bool:
         """Return whether a script has put a part somewhere since the last `sync`."""
@@ -203,7 +212,7 @@ class Parts:
         return {
             "space": space_document(self.space),
             "marks": self._marks.document(),
-            "touching": self._touches.document(),
+            "touching": self._touches.document(slots),
         }
 
     def restore(self, document: Any, slots: Slots) -> None:
@@ -219,4 +228,4 @@ class Parts:
         for instance in self._model.workspace.descendants():
             self._move(instance)
         self._marks.restore(document["marks"])
-        self._touches.restore(document["touching"])
+        self._touches.restore(document["touching"], slots)

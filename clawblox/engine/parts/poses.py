@@ -1,6 +1,6 @@
 """Position and rotation of a part.
 
-They are the properties ``Position`` and, unless it is the identity, ``Rotation9``. A ``CFrame``
+They are the properties ``Position`` and, unless it is the identity, `ROTATION`. A ``CFrame``
 is made when a script asks for one.
 """
 
@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.rotations import IDENTITY, Rotation
 from clawblox.luau import RuntimeFault, Vector
 
 __all__ = ["read_cframe", "rotation", "triple", "write_cframe", "write_pose"]
-
-_ROTATION = "Rotation9"
 
 
 def triple(vector: Any) -> tuple[float, float, float]:
@@ -26,7 +24,7 @@ def triple(vector: Any) -> tuple[float, float, float]:
 
 def rotation(part: Instance) -> Rotation | None:
     """Return the rotation of a part; None for the identity."""
-    found: Rotation | None = part.props.get(_ROTATION)
+    found: Rotation | None = part.props.get(ROTATION)
     return found
 
 
@@ -34,14 +32,14 @@ def write_pose(part: Instance, position: Vector, turn: Rotation | None) -> None:
     """Set position and rotation of a part, without effect or event."""
     part.props["Position"] = position
     if turn is None or turn == IDENTITY:
-        part.props.pop(_ROTATION, None)
+        part.props.pop(ROTATION, None)
     else:
-        part.props[_ROTATION] = turn
+        part.props[ROTATION] = turn
 
 
 def read_cframe(part: Instance) -> CFrame:
     """Return the pose of a part."""
-    return CFrame(part.read("Position"), part.props.get(_ROTATION, IDENTITY))
+    return CFrame(part.read("Position"), part.props.get(ROTATION, IDENTITY))
 
 
 def write_cframe(part: Instance, frame: CFrame) -> None:

@@ -7,9 +7,11 @@ bodies once a tick, before characters move, and before a query that a script mak
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
+from clawblox.engine.parts import ground
 from clawblox.engine.parts.ground import Ground
 from clawblox.engine.parts.poses import rotation, triple
 from clawblox.engine.parts.welds import Fixture, Welds
@@ -42,7 +44,8 @@ _MOST = 1e6
 
 def part_shape(part: Instance) -> Shape:
     """Return the shape of a part's body."""
-    return Shape(part.read("Shape").name, *triple(part.read("Size")))
+    shape = part.read("Shape")  # Terrain has none
+    return Shape("Block" if shape is None else shape.name, *triple(part.read("Size")))
 
 
 def material(part: Instance) -> dict[str, Any]:
@@ -55,6 +58,16 @@ def material(part: Instance) -> dict[str, Any]:
         values.append(min(max(value, 0.0), _MOST) if is_number else default)
     density, friction, restitution = values
     return {"density": max(density, 1e-4), "friction": friction, "restitution": restitution}
+
+
+MARKS_SHAPE: Final = {
+    "marked": [(shapes.whole, shapes.whole)],
+    "characters": [shapes.whole],
+    "written": [(shapes.whole, shapes.whole)],
+    "welds_changed": shapes.flag,
+    "ground": ground.SHAPE,
+    "fixed": [(shapes.whole, shapes.whole, (shapes.number,) * 12)],
+}
 
 
 class Groups(Protocol):
@@ -108,6 +121,12 @@ class Marks:
         """Take note that a part has changed."""
         if part.number in self.members:
             self._marked[part.number] = self._marked.get(part.number, 0) | marks
+
+    def mark_motion(self, part: Instance) -> None:
+        """Take note that a part has become the root of a character, or is one no longer."""
+        self.mark(part, MOTION)
+        if self.welds.joints:  # no joint holds the root of a character
+            self.welds.has_changed = True
 
     def marks(self, number: int) -> int:
         """Return what is marked of a part."""

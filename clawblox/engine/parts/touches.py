@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
+from clawblox.engine.slots import Slots
 
 __all__ = ["Touches"]
 
 Pair = tuple[int, int]
+Parts = tuple[Instance, Instance]
+
+
+SHAPE: Final = [(shapes.whole, shapes.whole)]
 
 
 class Touches:
@@ -31,7 +37,7 @@ class Touches:
         self._model = model
         self._members = members
         self._characters = characters
-        self._touching: dict[Pair, None] = {}
+        self._touching: dict[Pair, Parts] = {}
 
     def report(self, overlapping: Iterable[Pair]) -> None:
         """Fire the events of pairs that have begun, then of those that have ended.
@@ -42,41 +48,49 @@ class Touches:
         Raises:
             WorldHalted: A handler fails.
         """
-        before = self._touching
-        now = self._touching = dict.fromkeys(filter(self._can_touch, overlapping))
-        began = [pair for pair in now if pair not in before]
-        ended = [pair for pair in before if pair not in now]
+        before, self._touching = self._touching, {}
+        for pair in overlapping:
+            parts = self._find_parts(pair)
+            if parts is not None:
+                self._touching[pair] = parts
+        began = [parts for pair, parts in self._touching.items() if pair not in before]
+        ended = [parts for pair, parts in before.items() if pair not in self._touching]
         if not began and not ended:
             return
         with self._model.scheduler.phase("Touch event"):
-            for pair in began:
-                self._tell(pair, "Touched")
-            for pair in ended:
-                self._tell(pair, "TouchEnded")
+            for parts in began:
+                _tell(*parts, "Touched")
+            for parts in ended:
+                _tell(*parts, "TouchEnded")
 
-    def _can_touch(self, pair: Pair) -> bool:
+    def _find_parts(self, pair: Pair) -> Parts | None:
+        """Return the parts of a pair; None if they cannot touch."""
         first, second = self._members.get(pair[0]), self._members.get(pair[1])
         if first is None or second is None:
-            return False
+            return None
         if not (first.read("CanTouch") and second.read("CanTouch")):
-            return False
-        return not (self._is_anchored(first) and self._is_anchored(second))
+            return None
+        return None if self._is_anchored(first) and self._is_anchored(second) else (first, second)
 
     def _is_anchored(self, part: Instance) -> bool:
         return bool(part.read("Anchored")) and part.number not in self._characters
 
-    def _tell(self, pair: Pair, event: str) -> None:
-        first, second = self._model.find(pair[0]), self._model.find(pair[1])
-        if first is None or second is None:
-            return
-        for part, other in ((first, second), (second, first)):
-            if not first.is_destroyed and not second.is_destroyed:
-                part.fire(event, other)
+    def document(self, slots: Slots) -> list[Any]:
+        """Return what a snapshot holds of it; a part may have left the tree meanwhile."""
+        return [slots.put_all(parts) for parts in self._touching.values()]
 
-    def document(self) -> list[Any]:
-        """Return what a snapshot holds of it."""
-        return [list(pair) for pair in self._touching]
+    def restore(self, document: list[Any], slots: Slots) -> None:
+        """Take over what `document` returned.
 
-    def restore(self, document: list[Any]) -> None:
-        """Take over what `document` returned."""
-        self._touching = dict.fromkeys((first, second) for first, second in document)
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        for numbers in document:
+            first, second = (slots.take_as(number, Instance) for number in numbers)
+            self._touching[first.number, second.number] = (first, second)
+
+
+def _tell(first: Instance, second: Instance, event: str) -> None:
+    for part, other in ((first, second), (second, first)):
+        if not first.is_destroyed and not second.is_destroyed:
+            part.fire(event, other)

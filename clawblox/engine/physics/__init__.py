@@ -19,7 +19,7 @@ from clawblox.engine.physics.bodies import ALL_GROUPS, ANCHORED, CHARACTER, DYNA
 from clawblox.engine.physics.crowding import TooCrowdedError
 from clawblox.engine.physics.numbers import DT
 from clawblox.engine.physics.queries import Hit
-from clawblox.engine.physics.saved import LIBRARY, restore_space, space_document
+from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
 from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape, volume
 from clawblox.engine.physics.space import Space
 from clawblox.engine.physics.walking import Movement
@@ -36,6 +36,7 @@ __all__ = [
     "FIXED",
     "LIBRARY",
     "RING",
+    "SPACE_SHAPE",
     "WEDGE",
     "Hit",
     "Motion",

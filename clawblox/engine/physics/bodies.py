@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -208,6 +209,16 @@ class Bodies:
         if number is None or self.by_number[number].collider_handle != handle:
             return None
         return number
+
+    def check_known(self, numbers: Iterable[int]) -> None:
+        """Check that there are bodies with some numbers.
+
+        Raises:
+            ValueError: One is missing.
+        """
+        for number in numbers:
+            if number not in self.by_number:
+                raise ValueError(f"the snapshot has no body {number}")
 
     def goes_with_character(self, number: int) -> bool:
         """Return whether a body is a character, or fixed to one."""

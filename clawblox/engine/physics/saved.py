@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import platform
 import zlib
-from typing import Any
+from typing import Any, Final
 
 import rapier3d
 from rapier3d import ColliderHandle, PhysicsWorld, RigidBodyHandle
 
+from clawblox.engine import shapes
 from clawblox.engine.physics.bodies import Body, Motion, Traits
 from clawblox.engine.physics.rotations import to_matrix
 from clawblox.engine.physics.shapes import Shape
@@ -17,8 +18,46 @@ from clawblox.engine.physics.space import Admission, Space
 
 Json = Any
 
+_MOST_BYTES: Final = 1 << 30
+
 LIBRARY = f"rapier3d {rapier3d.__version__} {platform.machine()}"
 """What must be the same for a space to go on exactly."""
+
+
+_POINT: Final = (shapes.number,) * 3
+_TURN: Final = (shapes.number,) * 4
+_BODY_SHAPE: Final = {
+    "number": shapes.integer,
+    "motion": shapes.one_of(*map(shapes.constant, Motion)),
+    "shape": (shapes.text, *_POINT),
+    "solid": shapes.flag,
+    "group": shapes.mask,
+    "mask": shapes.mask,
+    "material": _POINT,
+    "handles": (shapes.mask,) * 4,
+    "fixed_to": shapes.integer,
+    "position": _POINT,
+    "rotation": _TURN,
+    "velocity": _POINT,
+    "angular_velocity": _POINT,
+}
+SPACE_SHAPE: Final = {
+    "library": shapes.text,
+    "bytes": shapes.text,
+    "gravity": shapes.number,
+    "characters_push": shapes.flag,
+    "bodies": [_BODY_SHAPE],
+    "dynamic": [shapes.integer],
+    "awake": [shapes.integer],
+    "fresh": [shapes.integer],
+    "changed": [shapes.integer],
+    "targets": [(shapes.integer, _POINT, _TURN)],
+    "before": [(shapes.integer, _POINT, _TURN)],
+    "unseen": shapes.flag,
+    "untold": shapes.flag,
+    "changes": shapes.whole,
+    "overlaps": [(shapes.integer, shapes.integer)],
+}
 
 
 def space_document(space: Space) -> Json:
@@ -57,10 +96,27 @@ def restore_space(space: Space, document: Json, *, logical: bool = False) -> Non
             f"the physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
             "on exactly; restore it where it was saved, or from poses and velocities only"
         )
-    world = PhysicsWorld.restore(zlib.decompress(base64.b64decode(document["bytes"])))
-    space.adopt(world, map(_admission, document["bodies"]), document)
+    space.adopt(_unpack(document["bytes"]), map(_admission, document["bodies"]), document)
     pairs = ((first, second) for first, second in document["overlaps"])
     space.overlaps.reported = dict.fromkeys(pairs)
+
+
+def _unpack(text: str) -> PhysicsWorld:
+    """Return rapier's world of a document.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    try:
+        unpacker = zlib.decompressobj()
+        saved = unpacker.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
+        if not unpacker.eof:
+            raise ValueError("they end too early, or are too many")
+        return PhysicsWorld.restore(saved)
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"the bytes of the physics are damaged: {error}") from error
 
 
 def _body_entry(body: Body) -> Json:

@@ -121,17 +121,27 @@ class Space:
         return self._bodies.world.snapshot()
 
     def adopt(self, world: PhysicsWorld, bodies: Iterable[Admission], document: Json) -> None:
-        """Go on with rapier's restored world, its bodies and what `document` returned."""
+        """Go on with rapier's restored world, its bodies and what `document` returned.
+
+        Raises:
+            ValueError: They contradict each other.
+        """
         self._use(world)
         own = self._bodies
         for body in bodies:
             own.admit(*body)
-        self._bodies.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
+        if len(own.by_number) != len(world.colliders) or len(own.numbers) != len(own.by_number):
+            raise ValueError("the snapshot's bodies are not those in the bytes of the physics")
         self._awake = dict.fromkeys(document["awake"])
         self._fresh = dict.fromkeys(document["fresh"])
         self._changed = dict.fromkeys(document["changed"])
         self._targets = _poses(document["targets"])
         self._before = _poses(document["before"])
+        if set(document["dynamic"]) != set(own.dynamic):
+            raise ValueError("the snapshot's list of dynamic bodies is another than its bodies")
+        own.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
+        for kept in (self._awake, self._fresh, self._changed, self._targets, self._before):
+            own.check_known(kept)
         self._unseen, self._untold = document["unseen"], document["untold"]
         self.changes = document["changes"]
 
@@ -236,14 +246,7 @@ class Space:
         self._note_change()
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
-            for kept in (
-                self._bodies.dynamic,
-                self._awake,
-                self._fresh,
-                self._changed,
-                self._targets,
-                self._before,
-            ):
+            for kept in (self._awake, self._fresh, self._changed, self._targets, self._before):
                 kept.pop(gone, None)
 
     @property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
@@ -22,6 +23,13 @@ class ScriptRunner:
     Args:
         model: The instances.
     """
+
+    shape: ClassVar[shapes.Shape] = {
+        "waiting": [shapes.whole],
+        "ran": [shapes.whole],
+        "results": [(shapes.whole, shapes.whole)],
+        "paths": [(shapes.whole, shapes.text)],
+    }
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
@@ -197,7 +205,7 @@ class ScriptRunner:
         Raises:
             ValueError: It is damaged.
         """
-        scripts = [slots.take(slot) for slot in document["waiting"]]
+        scripts = [slots.take_as(slot, Instance) for slot in document["waiting"]]
         self._waiting = {script.number: script for script in scripts}
         self._ran = dict.fromkeys(document["ran"])
         self._results = {number: slots.take(slot) for number, slot in document["results"]}

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text
 from clawblox.engine.gui.clicks import CLICK, find_clicked
 from clawblox.engine.instances.instance import Instance
@@ -82,6 +83,9 @@ class _Input:
         return entry
 
 
+SHAPE: Final = [(shapes.whole, shapes.whole, [(shapes.text, shapes.anything)])]
+
+
 class AgentInputs:
     """The inputs that wait for scripts, by player.
 
@@ -141,17 +145,26 @@ class AgentInputs:
         return getattr(player, "number", 0) in self._queues
 
     def document(self) -> list[Any]:
-        """Return what a snapshot holds: the inputs that no tick has seen yet."""
+        """Return what a snapshot holds: the inputs that no tick has seen yet.
+
+        Of each player it holds how many of the inputs, the last ones, are still in the queue: a
+        handler that runs between two ticks may have taken the others.
+        """
         return [
-            [number, [[made.action, made.data] for made in inputs]]
+            [
+                number,
+                len(self._queues.get(number, ())),
+                [[made.action, made.data] for made in inputs],
+            ]
             for number, inputs in self._arrived.items()
         ]
 
     def restore(self, document: list[Any]) -> None:
         """Take over the inputs of a snapshot."""
-        for number, inputs in document:
-            self._arrived[number] = [_Input(action, data) for action, data in inputs]
-            self._queues[number] = list(self._arrived[number])
+        for number, queued, inputs in document:
+            arrived = self._arrived[number] = [_Input(action, data) for action, data in inputs]
+            if queued:
+                self._queues[number] = arrived[-queued:]
 
 
 def click(player: Instance, data: Json) -> None:

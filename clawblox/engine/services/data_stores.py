@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.datastore.store import Answer, Read, ReadSorted, Request, StoreError, Write
 from clawblox.engine.datastore.worker import Batch, Worker
 from clawblox.engine.instances.instance import Instance
@@ -56,6 +57,24 @@ class _Call:
     request: Request
     ordered: bool = False
     function: Any = None
+
+
+_REQUEST_SHAPE: Final = shapes.one_of(
+    (shapes.constant("read"), shapes.text, shapes.text),
+    (shapes.constant("write"), shapes.text, shapes.text, shapes.text),
+    (shapes.constant("sorted"), shapes.text, shapes.flag, shapes.whole),
+)
+_CALL_SHAPE: Final = (shapes.text, shapes.whole, _REQUEST_SHAPE, shapes.flag, shapes.whole)
+SHAPE: Final = {
+    "game_id": shapes.text,
+    "made": [_CALL_SHAPE],
+    "sent": [_CALL_SHAPE],
+    "answers": [
+        shapes.one_of(
+            shapes.optional(shapes.text), [(shapes.text, shapes.text)], {"error": shapes.text}
+        )
+    ],
+}
 
 
 class DataStores:
@@ -261,10 +280,13 @@ def _call_document(call: _Call, slots: Slots) -> list[Any]:
 
 def _restore_call(saved: list[Any], slots: Slots) -> _Call:
     name, thread, (kind, *fields), ordered, function = saved
-    found = slots.take(thread)
-    if not isinstance(found, Coroutine):
-        raise ValueError("a thread that waits for a data store is missing")
-    return _Call(name, found, _REQUESTS[kind](*fields), ordered, slots.take(function))
+    return _Call(
+        name,
+        slots.take_as(thread, Coroutine),
+        _REQUESTS[kind](*fields),
+        ordered,
+        slots.take_function(function) if function else None,
+    )
 
 
 def _answer_document(answer: Answer | StoreError) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
@@ -14,6 +15,9 @@ from clawblox.luau import RuntimeFault
 __all__ = ["DebrisQueue", "add_debris"]
 
 _DEFAULT_S: Final = 10.0
+
+
+SHAPE: Final = [(shapes.whole, shapes.whole)]
 
 
 class DebrisQueue:
@@ -43,10 +47,6 @@ class DebrisQueue:
             self._due.pop(instance, None)
             self._model.destroy(instance)
 
-    def held(self) -> list[Instance]:
-        """Return the instances that wait: some may be outside the tree."""
-        return list(self._due)
-
     def document(self, slots: Slots) -> list[list[int]]:
         """Return what a snapshot holds of it."""
         return [[slots.put(instance), due] for instance, due in self._due.items()]
@@ -57,7 +57,7 @@ class DebrisQueue:
         Raises:
             ValueError: The snapshot is damaged.
         """
-        self._due = {slots.take(number): due for number, due in document}
+        self._due = {slots.take_as(number, Instance): due for number, due in document}
 
 
 def add_item(service: Instance, instance: Any, seconds: Any) -> Any:

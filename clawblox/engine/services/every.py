@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.services import (
+    agent_inputs,
+    data_stores,
+    debris,
+    game,
+    physics_groups,
+    players,
+    remote_events,
+    terrain,
+)
 from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
 from clawblox.engine.services.data_stores import DataStores, add_data_stores
 from clawblox.engine.services.debris import DebrisQueue, add_debris
@@ -26,6 +35,7 @@ from clawblox.engine.services.terrain import (
     restore_terrain,
     terrain_document,
 )
+from clawblox.engine.shapes import Shape
 from clawblox.engine.slots import Slots
 
 __all__ = ["Services", "add_services"]
@@ -48,6 +58,18 @@ def add_services(classes: ClassTable) -> None:
         add_terrain,
     ):
         add(classes)
+
+
+_SHAPE: Final = {
+    "players": players.SHAPE,
+    "data_stores": data_stores.SHAPE,
+    "inputs": agent_inputs.SHAPE,
+    "remote_events": remote_events.SHAPE,
+    "collision_groups": physics_groups.SHAPE,
+    "debris": debris.SHAPE,
+    "at_close": game.SHAPE,
+    "terrain": terrain.SHAPE,
+}
 
 
 @attrs.frozen
@@ -93,6 +115,11 @@ class Services:
         services.inputs.effects["RemoteEvent"] = services.remote_events.receive
         return services
 
+    @property
+    def shape(self) -> Shape:
+        """What `document` returns."""
+        return _SHAPE
+
     def begin(self) -> None:
         """Connect the state with the instances of a new world, and make its ground."""
         make_terrain(self.model)
@@ -110,10 +137,6 @@ class Services:
         ):
             self.model.services[name].extra = state
         self.players.service.store("MaxPlayers", float(self.players.max_players))
-
-    def held(self) -> list[Instance]:
-        """Return the instances that a service refers to: some may be outside the tree."""
-        return [*self.players.held(), *self.debris.held()]
 
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of the services."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
@@ -13,6 +14,9 @@ from clawblox.luau import RuntimeFault
 from clawblox.luau.core.values import is_function
 
 __all__ = ["Game", "add_game"]
+
+
+SHAPE: Final = [shapes.whole]
 
 
 class Game:
@@ -58,14 +62,17 @@ class Game:
         Raises:
             ValueError: One is missing.
         """
-        self._at_close = [slots.take(number) for number in document]
-        if not all(map(is_function, self._at_close)):
-            raise ValueError("a function of BindToClose is missing")
+        self._at_close = [slots.take_function(number) for number in document]
 
 
 def get_service(game: Instance, name: Any) -> Any:
     """``GetService(name)``: nil if there is no such service."""
     return game.model.services.get(name)
+
+
+def _workspace(game: Instance) -> Instance:
+    """``workspace``, the other name of ``Workspace``."""
+    return game.model.workspace
 
 
 def bind_to_close(game: Instance, function: Any) -> Any:
@@ -84,4 +91,5 @@ def add_game(classes: ClassTable) -> None:
             "FindService": get_service,
             "BindToClose": bind_to_close,
         },
+        getters={"workspace": _workspace},
     )

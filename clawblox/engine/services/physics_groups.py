@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.spec import ClassTable
@@ -19,6 +20,12 @@ __all__ = ["DEFAULT_GROUP", "MAX_GROUPS", "CollisionGroups", "add_physics_groups
 DEFAULT_GROUP: Final = "Default"
 MAX_GROUPS: Final = 32
 _ALL: Final = (1 << MAX_GROUPS) - 1
+
+
+SHAPE: Final = (
+    (shapes.text, *[shapes.optional(shapes.text)] * (MAX_GROUPS - 1)),
+    (shapes.mask,) * MAX_GROUPS,
+)
 
 
 class CollisionGroups:

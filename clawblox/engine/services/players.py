@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import as_list, text_argument
@@ -23,6 +24,14 @@ __all__ = ["Players", "Record", "add_players"]
 
 _USER_ID_BITS: Final = (1 << 53) - 1
 _TICKS_BETWEEN_CHECKS: Final = 60
+
+
+SHAPE: Final = {
+    "players": [(shapes.whole, shapes.text, shapes.whole, shapes.flag)],
+    "kicks": [(shapes.whole, shapes.text)],
+    "bots": [shapes.text],
+    "bots_made": shapes.whole,
+}
 
 
 @attrs.define(eq=False)
@@ -223,10 +232,6 @@ class Players:
 
     # Snapshots
 
-    def held(self) -> list[Instance]:
-        """Return the players that wait to be kicked: some may be outside the tree."""
-        return [player for player, _ in self._kicks]
-
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return what a snapshot holds of it."""
         return {
@@ -246,10 +251,12 @@ class Players:
             ValueError: The snapshot is damaged.
         """
         for number, *fields in document["players"]:
-            player = slots.take(number)
+            player = slots.take_as(number, Instance)
             player.extra = Record(*fields)
             self._by_agent[player.extra.agent_id] = player
-        self._kicks = [(slots.take(number), reason) for number, reason in document["kicks"]]
+        self._kicks = [
+            (slots.take_as(number, Instance), reason) for number, reason in document["kicks"]
+        ]
         self._bots = list(document["bots"])
         self._bots_made = document["bots_made"]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
@@ -85,6 +86,22 @@ def _userdata_json(value: Any, charge: Callable[[int], None]) -> Json:
         rotation = [numbers[0:3], numbers[3:6], numbers[6:9]]
         return {"position": payload_json(value["Position"], charge), "rotation": rotation}
     return "[userdata]"
+
+
+SHAPE: Final = {
+    "fired": [(shapes.text, shapes.flag, shapes.anything)],
+    "recent": [
+        {
+            "id": shapes.whole,
+            "tick": shapes.whole,
+            "server_time_ms": shapes.whole,
+            "name": shapes.text,
+            "reliable": shapes.flag,
+            "payload": shapes.anything,
+        }
+    ],
+    "published": shapes.whole,
+}
 
 
 class RemoteEvents:

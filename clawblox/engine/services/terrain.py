@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
@@ -22,6 +23,13 @@ _MATERIALS: Final = ("Air", *(name for name in ENUM.enums["Material"].items if n
 _NUMBERS: Final = {name: number for number, name in enumerate(_MATERIALS)}
 _CHANNELS: Final = ("SolidMaterial", "SolidOccupancy", "LiquidOccupancy")
 _MAX_CELLS: Final = 1 << 22
+
+
+SHAPE: Final = {
+    "materials": [shapes.text],
+    "changed": [(shapes.integer,) * 3],
+    "chunks": [((shapes.integer,) * 3 + (shapes.text, shapes.text))],
+}
 
 
 def make_terrain(model: DataModel) -> None:

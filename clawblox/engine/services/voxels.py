@@ -135,7 +135,6 @@ class Voxels:
         Args:
             materials: The names of the materials, by number.
         """
-        kept = [key for key in self.chunks() if any(self._chunks[key].occupancy)]
         return {
             "materials": list(materials),
             "changed": [list(key) for key in self.changed],
@@ -145,7 +144,7 @@ class Voxels:
                     _pack(self._chunks[key].materials),
                     _pack(self._chunks[key].occupancy),
                 ]
-                for key in kept
+                for key in self.chunks()
             ],
         }
 

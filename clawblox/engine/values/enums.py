@@ -104,6 +104,16 @@ class Enum(_Named):
         """Return an item by its name or by an older one, or None."""
         return self.items.get(ALIASES.get(self.name, {}).get(name, name))
 
+    def look_up(self, value: Any) -> EnumItem | None:
+        """Return the item that a script means by itself, by its name or by its number, or None."""
+        if isinstance(value, EnumItem):
+            return value if value.enum is self else None
+        if value.__class__ is str:
+            return self.find(value)
+        if value.__class__ is not float:
+            return None
+        return next((item for item in self.items.values() if item.number == value), None)
+
     def __getitem__(self, key: Any) -> Any:
         return self.find(key) or super().__getitem__(key)
 
@@ -190,7 +200,7 @@ def _from_name(enum: Enum, name: str) -> EnumItem | None:
 
 @checked(ENUM_METHODS, "FromValue", _enum, arg.number)
 def _from_value(enum: Enum, number: float) -> EnumItem | None:
-    return next((item for item in enum.items.values() if item.number == number), None)
+    return enum.look_up(number)
 
 
 @checked(ENUMS_METHODS, "GetEnums", _enums)

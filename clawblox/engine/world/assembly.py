@@ -13,7 +13,6 @@ from clawblox.engine.characters.spawning import add_spawning, load_character, sp
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.gui.classes import ROWS as GUI_ROWS
-from clawblox.engine.gui.clicks import CLICK, find_clicked
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.library import make_instance_library
@@ -34,7 +33,7 @@ from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.console import Console
-from clawblox.engine.world.document import System, read_tree, read_world
+from clawblox.engine.world.document import System, check_document, read_tree, read_world
 from clawblox.luau import VM, Host, HostObject
 
 __all__ = ["Assembly"]
@@ -114,7 +113,6 @@ class Assembly:
             solver_iterations=settings.solver_iterations,
             logical_restore=logical_restore,
         )
-        self.parts.space.characters_push = settings.player_object_physics
         groups.changed = self.parts.update_groups
         self.parts.space.characters_push = settings.player_object_physics
         self.characters = Characters(self.model, self.parts)
@@ -152,10 +150,14 @@ class Assembly:
             SnapshotError: The document is damaged, or of another version.
             ValueError: The same.
         """
+        check_document(self.systems, state)
         kept = read_tree(self.model, state)
         self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
         self._equip_vm()
-        read_world(self.model, self.vm, self.systems, state)
+        with self.vm.entered():
+            read_world(self.model, self.vm, self.systems, state)
+        if state["time"] != self.scheduler.time:
+            raise ValueError(f"the snapshot's time, {state['time']}, is not that of its tick")
         del kept
 
     def _make_services(self, store: Store | None) -> Services:
@@ -170,7 +172,6 @@ class Assembly:
         worker = None if store is None else Worker(store)
         data_stores = DataStores(self.model, worker, self.settings.game_id)
         services = Services.make(self.model, players, data_stores)
-        services.inputs.effects["GuiClick"] = _click
         services.inputs.effects["Reset"] = _reset
         return services
 
@@ -186,12 +187,3 @@ class Assembly:
 def _reset(player: Instance, _: Any) -> None:
     """Give a player who asks for it a new character."""
     load_character(player)
-
-
-def _click(player: Instance, data: Any) -> None:
-    """Fire the click of the element that an input names, if the player has it."""
-    gui = player.read("PlayerGui")
-    if gui is not None and isinstance(data, dict):
-        element = find_clicked(gui, data.get("element_id"))
-        if element is not None:
-            element.fire(CLICK)

@@ -66,7 +66,8 @@ def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[
     return [
         f"[Lua Error] {halted}",
         *_excerpt(halted.reason, sources),
-        *halted.traceback.splitlines(),
+        *(["Stack, newest call first:"] if halted.traceback else []),
+        *(f"  {line}" for line in halted.traceback.splitlines()),
         "[Halted] Instance stopped due to Lua error. Fix the script and restart.",
     ]
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
+from clawblox.engine import shapes
 from clawblox.engine.errors import SnapshotMismatch
 from clawblox.engine.instances.document import (
+    SIGNALS_SHAPE,
+    TREE_SHAPE,
     fill_tree,
     make_tree,
     restore_signals,
@@ -20,16 +23,38 @@ from clawblox.engine.instances.document import (
 )
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
+from clawblox.engine.scheduler import SHAPE as SCHEDULER_SHAPE
 from clawblox.engine.signals import Connection, Signal
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, HostObject
 
-__all__ = ["FORMAT", "SCHEMA_VERSION", "System", "check_identity", "find_instances", "write_world"]
+__all__ = [
+    "FORMAT",
+    "SCHEMA_VERSION",
+    "System",
+    "check_document",
+    "check_identity",
+    "find_instances",
+    "write_world",
+]
 
 FORMAT: Final = "clawblox-engine-v1"
 SCHEMA_VERSION: Final = 1
 
 Json = Any
+
+_SHAPE: Final = {
+    "schema_version": shapes.whole,
+    "format": shapes.text,
+    "time": shapes.number,
+    "game_id": shapes.text,
+    "content_hash": shapes.text,
+    "tree": TREE_SHAPE,
+    "signals": SIGNALS_SHAPE,
+    "scheduler": SCHEDULER_SHAPE,
+    "vm": {str: shapes.anything},
+}
+"""Of a whole document, its systems apart."""
 
 
 class System(Protocol):
@@ -37,6 +62,10 @@ class System(Protocol):
 
     Instances that may be outside the tree go into the slots, as values of scripts do.
     """
+
+    @property
+    def shape(self) -> shapes.Shape:
+        """What `document` returns looks like."""
 
     def document(self, slots: Slots) -> Json:
         """Return what a snapshot holds of it."""
@@ -52,34 +81,44 @@ class System(Protocol):
 def write_world(model: DataModel, vm: VM, systems: Mapping[str, System]) -> dict[str, Json]:
     """Return the part of a snapshot that holds instances, threads, systems and the VM.
 
-    The instances outside the tree that only scripts hold are found by saving the VM. If handlers
-    are connected to them, the VM is saved once more with those.
+    The instances outside the tree that only scripts hold are found by saving the VM. If they have
+    handlers or values that it does not know yet, the VM is saved once more with those.
     """
     found = find_instances(model, ())
     while True:
-        document, lent = _write(model, vm, systems, found)
+        slots = Slots()
+        document, lent = _write(model, vm, systems, found, slots)
         more = find_instances(model, lent)
         if len(more) == len(found):
             return document
-        known = {instance.number for instance in found}
-        found = more
-        if not any(each.signals for each in found if each.number not in known):
-            document["tree"] = tree_document(model, found)
+        known, found, count = found, more, len(slots)
+        document["tree"] = tree_document(model, found, slots)
+        if len(slots) == count and not _have_listeners(found, known):
             return document
 
 
+def _have_listeners(found: Iterable[Instance], known: Iterable[Instance]) -> bool:
+    """Return whether anything listens to those instances that are not known."""
+    numbers = {instance.number for instance in known}
+    added = (each for each in found if each.number not in numbers)
+    return any(signal.has_listeners for each in added for signal in each.signals.values())
+
+
 def _write(
-    model: DataModel, vm: VM, systems: Mapping[str, System], found: list[Instance]
+    model: DataModel,
+    vm: VM,
+    systems: Mapping[str, System],
+    found: list[Instance],
+    slots: Slots,
 ) -> tuple[dict[str, Json], list[Instance]]:
-    slots = Slots()
     document: dict[str, Json] = {
-        "tree": tree_document(model, found),
+        "tree": tree_document(model, found, slots),
         "signals": signals_document(found, slots),
         "scheduler": model.scheduler.document(slots),
         "systems": {name: system.document(slots) for name, system in systems.items()},
     }
-    slots.store(vm)
     lent: list[HostObject] = []
+    slots.store(vm)
     try:
         document["vm"] = vm.snapshot(lent=lent)
     finally:
@@ -137,6 +176,19 @@ def check_identity(state: Json, content_hash: str) -> None:
         )
 
 
+def check_document(systems: Mapping[str, System], document: Json) -> None:
+    """Check what a snapshot looks like, before anything is made of it.
+
+    Raises:
+        ValueError: It is damaged; the message says where.
+    """
+    found = document.get("systems")
+    if not isinstance(found, dict) or found.keys() != systems.keys():
+        raise SnapshotMismatch("the snapshot is of an engine with other parts")
+    own = {name: system.shape for name, system in systems.items()}
+    shapes.check_shape(document, {**_SHAPE, "systems": own}, "state")
+
+
 def read_tree(model: DataModel, document: Json) -> list[Instance]:
     """Make the instances of a snapshot, without their contents; the caller keeps the list."""
     return make_tree(model, document["tree"])
@@ -155,11 +207,9 @@ def read_world(model: DataModel, vm: VM, systems: Mapping[str, System], document
         ValueError: The snapshot is damaged.
     """
     slots = Slots.load(vm)
-    fill_tree(model, document["tree"])
+    fill_tree(model, document["tree"], slots)
     restore_signals(model, document["signals"], slots)
     model.scheduler.restore(document["scheduler"], slots)
-    if list(document["systems"]) != list(systems):
-        raise SnapshotMismatch("the snapshot is of an engine with other parts")
     for name, system in systems.items():
         system.restore(document["systems"][name], slots)
     slots.clear(vm)

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.errors import SnapshotMismatch, WorldHalted
 from clawblox.engine.instances.instance import Instance
+from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.services.agent_inputs import check_input
 from clawblox.engine.services.chat import within_hearing
 from clawblox.engine.services.sounds import spectate_sounds
@@ -243,7 +244,7 @@ class EngineWorld:
             return {
                 "instance_id": self._game_id,
                 "tick": self.tick,
-                "server_time_ms": round(self.time * 1000),
+                "server_time_ms": self.tick * 1000 // TICK_RATE,
                 "game_status": "playing" if self.halted_error is None else "failed",
                 "players": [
                     spectate_player(player, agent_id, self._parts.animations)
@@ -280,8 +281,12 @@ class EngineWorld:
         check_identity(state, self.content_hash())
         try:
             run_deep(lambda: self._parts.restore(state))
-        except (SnapshotError, KeyError, TypeError, IndexError) as error:
+        except (SnapshotError, ValueError) as error:
             raise SnapshotMismatch(f"the snapshot cannot be restored: {error}") from error
+        except Exception as error:
+            raise SnapshotMismatch(
+                f"the snapshot is damaged: {type(error).__name__}: {error}"
+            ) from error
         if self._parts.parts.is_rebuilt:
             self._console.error(_REBUILT)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from clawblox.engine.errors import to_text
 from clawblox.engine.gui.gui_json import color_json
 from clawblox.engine.instances.attributes import attributes_json
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.rounding import hundredths, hundredths_of_vector, shortest
 from clawblox.luau import Vector
 
@@ -94,7 +94,7 @@ def view_attributes(player: Instance) -> dict[str, Json]:
     """Return where a player looks from, and where to."""
     root = find_root(player)
     position = _NO_CHARACTER if root is None else root.read("Position")
-    rotation = IDENTITY if root is None else root.props.get("Rotation9", IDENTITY)
+    rotation = IDENTITY if root is None else root.props.get(ROTATION, IDENTITY)
     x, z = -rotation[2], -rotation[8]
     length = math.hypot(x, z)
     x, z = (x / length, z / length) if length > 1e-6 else (0.0, -1.0)
@@ -180,7 +180,7 @@ def _squared_distance(part: Instance, eye: Vector) -> float:
     """Return the squared distance from a point to the box of a part; 0 within it."""
     centre, size = part.read("Position"), part.read("Size")
     x, y, z = eye.x - centre.x, eye.y - centre.y, eye.z - centre.z
-    turned = part.props.get("Rotation9")
+    turned = part.props.get(ROTATION)
     if turned is not None:
         a, b, c, d, e, f, g, h, i = turned
         x, y, z = a * x + d * y + g * z, b * x + e * y + h * z, c * x + f * y + i * z
@@ -210,7 +210,7 @@ def _part(part: Instance) -> dict[str, Json]:
         "position": hundredths_of_vector(part.read("Position")),
         "size": hundredths_of_vector(part.read("Size")),
     }
-    rotation = part.props.get("Rotation9")
+    rotation = part.props.get(ROTATION)
     if rotation is not None and rotation != IDENTITY:
         entity["rotation"] = rotation_rows(rotation)
     entity["color"] = color_json(part.read("Color"))

@@ -8,7 +8,7 @@ from clawblox.engine.animations import Animations
 from clawblox.engine.errors import to_text
 from clawblox.engine.gui.gui_json import billboard_json, color_json, gui_json
 from clawblox.engine.instances.attributes import attribute_json, attributes_json
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.rounding import hundredths_of_vector, shortest
 from clawblox.engine.world.observation import (
     find_humanoid,
@@ -71,7 +71,7 @@ def _part(part: Instance) -> dict[str, Json]:
         "type": "part",
         "position": hundredths_of_vector(part.read("Position")),
     }
-    rotation = part.props.get("Rotation9")
+    rotation = part.props.get(ROTATION)
     if rotation is not None and not is_identity(rotation, _TOLERANCE):
         entity["rotation"] = rotation_rows(rotation)
     entity["size"] = hundredths_of_vector(part.read("Size"))

@@ -37,7 +37,8 @@ class LuaError(Exception):
     def __str__(self) -> str:
         if isinstance(self.value, str):
             return self.value.encode("latin-1", "replace").decode("utf-8", "replace")
-        return f"Luau error value: {self.value!r}"
+        shown = "nil" if self.value is None else repr(self.value)
+        return f"Luau error value: {shown}"
 
 
 class RuntimeFault(LuaError):  # noqa: N818 - it becomes an error with its position

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from clawblox.luau.core.limits import SHORT_TEXT
 from clawblox.luau.core.machine import Coroutine
-from clawblox.luau.core.values import Buffer, LuaTable
+from clawblox.luau.core.values import Buffer, LuaTable, Vector
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import HostObject
@@ -20,6 +20,8 @@ _ENTRY_BYTES = 60
 _OBJECT_BYTES = 100
 _TOKEN_BYTES = 400  # of compiled source
 _STRING_BYTES = 50  # besides its characters
+_ROOM = "clawblox.luau"
+"""Calls in other modules hold values of the host. The module of a script has no name."""
 _LOOKS_PER_STEP = 4
 _LOOKS_PER_CHARGE = 4096
 
@@ -61,7 +63,8 @@ def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
     """
     pending: list[Any] = [vm.globals, vm.running, *vm.roots.values(), *vm.held()]
     while frame is not None:
-        pending += frame.f_locals.values()
+        if frame.f_globals.get("__name__", _ROOM).startswith(_ROOM):
+            pending += frame.f_locals.values()
         frame = frame.f_back
     seen: set[int] = set()
     total = looks = 0
@@ -73,9 +76,11 @@ def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
             looks = 0
         if value is None or value.__class__ in (float, bool, int, type):
             continue
+        # Whether equal short strings and vectors are one object is not saved.
         if value.__class__ is str and len(value) <= SHORT_TEXT:
-            # Whether equal ones are one object is up to Python, and not saved.
             total += _STRING_BYTES + len(value)
+        elif value.__class__ is Vector:
+            total += _OBJECT_BYTES
         elif id(value) not in seen:
             seen.add(id(value))
             total += _size(value, pending)

@@ -129,7 +129,14 @@ def test_a_random_embedding_is_found_with_and_without_re2(text: bytes) -> None:
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(rule, marks=pytest.mark.thorough if at % 4 else ())
+        for at, rule in enumerate(RULES)
+    ],
+    ids=lambda rule: rule.name,
+)
 def test_a_text_that_a_rule_matches_is_never_skipped(rule: Rule, data: st.DataObject) -> None:
     before, after = data.draw(st.binary(max_size=4)), data.draw(st.binary(max_size=4))
     text = before + data.draw(st.from_regex(rule.pattern)) + after

@@ -74,7 +74,8 @@ class SmallWorld:
         if state is not None:
             kept = read_tree(self.model, state)
             self.vm = self.scheduler.vm = VM.restore(state["vm"], host=host, vectors=VECTOR_TYPE)
-            read_world(self.model, self.vm, self.systems, state)
+            with self.vm.entered():
+                read_world(self.model, self.vm, self.systems, state)
             self.environment = self.vm.roots["environment"]
             del kept
             return

@@ -21,7 +21,7 @@ from clawblox.luau import VM, Host
 
 class BenchHost(Host):
     def find_object(self, ident):
-        return find_enum_object(ident)
+        return find_enum_object(ident) or self.model.find_object(ident)
 
 
 class Bench:
@@ -35,7 +35,7 @@ class Bench:
             (*ROWS, ClassSpec("PlayerGui", creatable=False)), self.host, make_default
         )
         add_members(classes)
-        self.model = DataModel(self.host, self.scheduler, classes)
+        self.model = self.host.model = DataModel(self.host, self.scheduler, classes)
         self.groups = CollisionGroups()
         self.parts = Parts(self.model, self.groups, **options)
         self.groups.changed = self.parts.update_groups
@@ -43,8 +43,10 @@ class Bench:
             self.model.build(SERVICES)
         else:
             kept = make_tree(self.model, document["tree"])
-            fill_tree(self.model, document["tree"])
-            self.parts.restore(document["parts"], Slots())
+            saved = VM.restore(document["slots"], host=self.host, vectors=VECTOR_TYPE)
+            slots = Slots.load(saved)
+            fill_tree(self.model, document["tree"], slots)
+            self.parts.restore(document["parts"], slots)
             self.scheduler.tick = document["tick"]
             del kept
         libraries["Instance"] = make_instance_library(self.host, self.model)
@@ -73,9 +75,13 @@ class Bench:
             self.scheduler.tick += 1
 
     def document(self):
+        slots = Slots()
         document = {
             "tick": self.scheduler.tick,
-            "tree": tree_document(self.model, find_instances(self.model, ())),
-            "parts": self.parts.document(Slots()),
+            "tree": tree_document(self.model, find_instances(self.model, ()), slots),
+            "parts": self.parts.document(slots),
         }
+        holder = VM(vectors=VECTOR_TYPE)  # of the values in the slots alone
+        slots.store(holder)
+        document["slots"] = holder.snapshot()
         return json.loads(json.dumps(document))

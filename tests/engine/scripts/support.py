@@ -95,15 +95,15 @@ class ScriptWorld:
         lent: list[Any] = []
         saved["vm"] = self.vm.snapshot(lent=lent)
         detached = [each for each in lent if isinstance(each, Instance)]
-        saved["tree"] = tree_document(self.model, detached)
+        saved["tree"] = tree_document(self.model, detached, slots)
         Slots.clear(self.vm)
         saved = json.loads(json.dumps(saved))
 
         world = ScriptWorld()
         kept = make_tree(world.model, saved["tree"])
         world.vm = world.scheduler.vm = VM.restore(saved["vm"], host=world.host, **world.options)
-        fill_tree(world.model, saved["tree"])
         slots = Slots.load(world.vm)
+        fill_tree(world.model, saved["tree"], slots)
         world.scheduler.restore(saved["scheduler"], slots)
         world.runner.restore(saved["scripts"], slots)
         Slots.clear(world.vm)

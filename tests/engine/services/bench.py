@@ -118,18 +118,23 @@ class Bench:
 
     def document(self) -> str:
         """Return a snapshot as text."""
-        slots = Slots()
         model = self.model
-        tree = find_instances(model, self.services.held())
-        document: dict[str, Any] = {
-            "tree": tree_document(model, tree),
-            "signals": signals_document(tree, slots),
-            "scheduler": model.scheduler.document(slots),
-            "services": self.services.document(slots),
-        }
-        slots.store(self.vm)
-        document["vm"] = self.vm.snapshot()
-        slots.clear(self.vm)
+        document: dict[str, Any] = {}
+        loose: list[Instance] = []
+        for _ in range(2):  # the first time, to find the instances that only scripts hold
+            slots = Slots()
+            tree = find_instances(model, loose)
+            document = {
+                "tree": tree_document(model, tree, slots),
+                "signals": signals_document(tree, slots),
+                "scheduler": model.scheduler.document(slots),
+                "services": self.services.document(slots),
+            }
+            lent: list[Any] = []
+            slots.store(self.vm)
+            document["vm"] = self.vm.snapshot(lent=lent)
+            slots.clear(self.vm)
+            loose = [each for each in lent if isinstance(each, Instance)]
         return json.dumps(document)
 
     def restore(self, text: str) -> Bench:
@@ -139,7 +144,7 @@ class Bench:
         self._set_globals()
         self.vm = self.scheduler.vm = VM.restore(document["vm"], host=self._host, **self._options)
         slots = Slots.load(self.vm)
-        fill_tree(self.model, document["tree"])
+        fill_tree(self.model, document["tree"], slots)
         restore_signals(self.model, document["signals"], slots)
         self.scheduler.restore(document["scheduler"], slots)
         self.services.restore(document["services"], slots)

@@ -236,3 +236,11 @@ def test_n12_the_state_of_spectators_has_simulation_time_and_gui(tmp_path):
     (screen,) = player["gui"]
     assert (screen["type"], screen["children"][0]["text"]) == ("ScreenGui", "Hello")
     assert (seen["sounds"], seen["recent_events"]) == ([], [])
+
+
+def test_n12_the_state_and_the_events_of_a_tick_have_the_same_time(tmp_path):
+    main = 'game:GetService("RemoteEventService"):FireAllClients("hello")'
+    seen = spectate(tmp_path, f"task.delay(4 / 60, function() {main} end)", None, 5)
+    (event,) = seen["recent_events"]
+    before = spectate(tmp_path, main, None, event["tick"])
+    assert event["server_time_ms"] == before["server_time_ms"] == 66

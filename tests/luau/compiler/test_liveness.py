@@ -43,10 +43,24 @@ def luau_literal(text: str) -> str:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_strings_may_look_like_generated_code(text: str) -> None:
-    source = EVERYWHERE.replace("TEXT", luau_literal(text.replace("%d", "1")))
-    plain = run_plainly(source)
+    plain = run_plainly(everywhere(text))
     assert not plain[-1].startswith("error"), plain
-    assert run_tortured(source) == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, marks=pytest.mark.thorough if at % 4 else ())
+        for at, text in enumerate(TEXTS)
+    ],
+)
+def test_strings_may_look_like_generated_code_in_a_restored_vm(text: str) -> None:
+    assert run_tortured(everywhere(text)) == run_plainly(everywhere(text))
+
+
+def everywhere(text: str) -> str:
+    """Return a script with a string in it wherever a string may stand."""
+    return EVERYWHERE.replace("TEXT", luau_literal(text.replace("%d", "1")))
 
 
 def saved_variables(source: str) -> list[Any]:

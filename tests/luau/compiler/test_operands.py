@@ -68,7 +68,14 @@ def _script(left: str, right: str) -> str:
     """
 
 
-@pytest.mark.parametrize("left", VALUES)
+# On the right there is every value each time.
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(value, marks=pytest.mark.thorough if value in ("0", "'4'") else ())
+        for value in VALUES
+    ],
+)
 def test_all_forms_of_operands_give_the_same_result(left: str) -> None:
     vm = VM()
     for right in VALUES:

@@ -1,0 +1,151 @@
+"""What the parts of a snapshot look like, so that a damaged one is refused before it is used.
+
+A shape is a function of the classes below, or built of shapes like the JSON that it describes:
+``[shape]`` is a list of such values, ``(first, second)`` a list of exactly two, ``{"key": shape}``
+an object with exactly these keys, and ``{str: shape}`` one with any keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+__all__ = [
+    "Shape", "anything", "check_shape", "constant", "flag", "integer", "mask", "number", "one_of",
+    "optional", "text", "whole",
+]  # fmt: skip
+
+_LARGEST: Final = 1 << 62
+_SHOWN: Final = 40
+
+Shape: TypeAlias = Any
+Check = Callable[[Any], str | None]
+"""Returns what a value should have been, None if it is that."""
+
+
+def anything(value: Any) -> str | None:
+    """Accept every JSON value."""
+    return None
+
+
+def flag(value: Any) -> str | None:
+    """Accept true and false."""
+    return None if value.__class__ is bool else "true or false"
+
+
+def text(value: Any) -> str | None:
+    """Accept a string."""
+    return None if value.__class__ is str else "a string"
+
+
+def integer(value: Any) -> str | None:
+    """Accept a number without a fraction, below 2**62 in size."""
+    is_one = value.__class__ is int and -_LARGEST <= value <= _LARGEST
+    return None if is_one else "a number without a fraction"
+
+
+def whole(value: Any) -> str | None:
+    """Accept such a number that is not negative."""
+    is_one = value.__class__ is int and 0 <= value <= _LARGEST
+    return None if is_one else "a whole number"
+
+
+def mask(value: Any) -> str | None:
+    """Accept 32 bits as a number."""
+    return None if value.__class__ is int and 0 <= value < 1 << 32 else "a number of 32 bits"
+
+
+def number(value: Any) -> str | None:
+    """Accept a finite number."""
+    if value.__class__ is int:
+        return integer(value)
+    return None if value.__class__ is float and math.isfinite(value) else "a finite number"
+
+
+def optional(shape: Shape) -> Check:
+    """Return the shape of null, or a value of another shape."""
+
+    def check(value: Any) -> str | None:
+        if value is None:
+            return None
+        found = _find_fault(value, shape)
+        return None if found is None else f"null, or {found[1]}"
+
+    return check
+
+
+def constant(wanted: str) -> Check:
+    """Return the shape of one string."""
+    return lambda value: None if value == wanted else repr(wanted)
+
+
+def one_of(*shapes: Shape) -> Check:
+    """Return the shape of a value that has one of some shapes."""
+
+    def check(value: Any) -> str | None:
+        faults = [_find_fault(value, shape) for shape in shapes]
+        return None if None in faults else " or ".join(fault[1] for fault in faults if fault)
+
+    return check
+
+
+def check_shape(value: Any, shape: Shape, place: str) -> None:
+    """Check that a value has a shape.
+
+    Args:
+        value: A JSON value.
+        shape: What it must look like.
+        place: What it is called in the error.
+
+    Raises:
+        ValueError: It has not; the message says where.
+    """
+    fault = _find_fault(value, shape)
+    if fault is not None:
+        path, wanted, found = fault
+        shown = repr(found)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+        raise ValueError(f"the snapshot is damaged at {place}{path}: {shown} is not {wanted}")
+
+
+Fault = tuple[str, str, Any]
+"""Where something is wrong, what it should have been, and what it is."""
+
+
+def _find_fault(value: Any, shape: Shape) -> Fault | None:
+    if isinstance(shape, dict):
+        return _find_in_object(value, shape)
+    if isinstance(shape, list):
+        return _find_in_list(value, shape[0])
+    if isinstance(shape, tuple):
+        if value.__class__ is not list or len(value) != len(shape):
+            return "", f"a list of {len(shape)}", value
+        return _first(zip(range(len(shape)), value, shape, strict=True))
+    wanted = shape(value)
+    return None if wanted is None else ("", wanted, value)
+
+
+def _find_in_object(value: Any, shape: dict[Any, Shape]) -> Fault | None:
+    if value.__class__ is not dict:
+        return "", "an object", value
+    if str in shape:
+        return _first((f".{key}", each, shape[str]) for key, each in value.items())
+    if value.keys() != shape.keys():
+        return "", f"an object with the keys {', '.join(shape)}", list(value)
+    return _first((f".{key}", value[key], each) for key, each in shape.items())
+
+
+def _find_in_list(value: Any, shape: Shape) -> Fault | None:
+    if value.__class__ is not list:
+        return "", "a list", value
+    return _first((at, each, shape) for at, each in enumerate(value))
+
+
+def _first(parts: Any) -> Fault | None:
+    for at, value, shape in parts:
+        fault = _find_fault(value, shape)
+        if fault is not None:
+            place = at if at.__class__ is str else f"[{at}]"
+            return place + fault[0], fault[1], fault[2]
+    return None

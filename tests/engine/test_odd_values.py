@@ -1,0 +1,103 @@
+"""Odd values everywhere: every member of every class, every constructor, every global function.
+
+Whatever a script passes, the answer is a value, an error that it can catch, or a halted world with
+a text; never an exception of the host. Afterwards the world can be looked at, saved and restored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from clawblox.engine.errors import WorldHalted
+from clawblox.engine.instances.spec import ClassSpec
+from clawblox.engine.settings import EngineSettings
+from clawblox.engine.world.assembly import Assembly
+from clawblox.engine.world.console import Console
+from clawblox.luau import run_deep
+from tests.engine.torture import Plan, Run
+
+
+def fill(name: str, seed: int, calls: int, spec: ClassSpec | None = None) -> str:
+    """Return a script of ``odd_values``, with its parameters."""
+    script = "".join((SCRIPTS / f"{each}.lua").read_text() for each in ("head", name))
+    words = {"SEED": str(seed), "CALLS": str(calls)}
+    if spec is not None:
+        words |= {
+            "CLASS": json.dumps(spec.name),
+            "PROPERTIES": luau_list([*spec.properties, *spec.getters, "Nonsense"]),
+            "METHODS": luau_list(spec.methods),
+            "EVENTS": luau_list(spec.events),
+        }
+    for word, value in words.items():
+        script = script.replace(word, value)
+    return script
+
+
+def luau_list(names: Iterable[str]) -> str:
+    return "{ " + ", ".join(json.dumps(name) for name in dict.fromkeys(names)) + " }"
+
+
+def check(directory: Path, main: str) -> str:
+    """Run a script for some ticks; return how it ended."""
+    (directory / "main.lua").write_text(main)
+    settings = EngineSettings(directory=directory, steps_per_tick=1_000_000, memory_bytes=64 << 20)
+    run = Run(settings, Plan().join(0, "Rocky").act(2, "Rocky", "Hello", {"a": [None, 1e30]}))
+    try:
+        run.start()
+    except WorldHalted as halted:
+        assert run.lines, "a halted world says why"
+        return str(halted)
+    for _ in range(5):
+        run.step()
+        json.dumps(run.record(), allow_nan=False)
+    if run.world.halted_error is not None:
+        return run.world.halted_error
+    state = json.loads(json.dumps(run.world.snapshot()))
+    twin = Run(settings, Plan()).restore(state, run.names)
+    assert json.dumps(twin.world.snapshot()) == json.dumps(run.world.snapshot())
+    return next((line for line in run.lines if "tries" in line), "")
+
+
+def all_classes(directory: Path) -> list[ClassSpec]:
+    (directory / "main.lua").write_text("")
+    made = Assembly(EngineSettings(directory=directory), Console(print, print))
+    return list(made.model.classes)
+
+
+SCRIPTS = Path(__file__).parent / "odd_values"
+SAMPLES = ("Part", "Humanoid", "Workspace", "Players", "TextButton", "Terrain", "VectorForce")
+
+
+def check_classes(directory: Path, seed: int, calls: int, names: Sequence[str] = ()) -> None:
+    ended = {
+        spec.name: run_deep(lambda spec=spec: check(directory, fill("members", seed, calls, spec)))
+        for spec in all_classes(directory)
+        if not names or spec.name in names
+    }
+    finished = [name for name, end in ended.items() if "tries" in end]
+    assert len(finished) > 0.8 * len(ended), ended
+
+
+def test_members_survive_odd_values(tmp_path: Path) -> None:
+    check_classes(tmp_path, 1, 12, SAMPLES)
+
+
+def test_libraries_survive_odd_values(tmp_path: Path) -> None:
+    ended = run_deep(lambda: check(tmp_path, fill("libraries", 1, 3)))
+    assert ended
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_members_survive_many_odd_values(tmp_path: Path, seed: int) -> None:
+    check_classes(tmp_path, seed, 12)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_libraries_survive_many_odd_values(tmp_path: Path, seed: int) -> None:
+    assert run_deep(lambda: check(tmp_path, fill("libraries", seed, 12)))
