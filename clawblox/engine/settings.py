@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 CONFIG_NAME: Final = "world.toml"
-STEPS_PER_TICK: Final = 3_000_000
+STEPS_PER_TICK: Final = 10_000_000
 """The default: 40 times what the dearest of the examples takes to load, and about 2 s of work."""
 SCRIPT_SUFFIXES: Final = (".lua", ".luau")
 RENDERER_FILES: Final = "renderer"

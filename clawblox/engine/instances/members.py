@@ -19,6 +19,7 @@ __all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argu
 
 _SEARCH_SHAPE = (shapes.whole, shapes.text, shapes.optional(shapes.whole))
 _LEVELS_PER_CHARGE: Final = 8
+_LIST_STEPS: Final = 5
 _CHILDREN_PER_STEP: Final = 2  # looking through children
 
 
@@ -192,7 +193,7 @@ def find_first_ancestor_of_class(instance: Instance, class_name: Any) -> Any:
 
 def get_children(instance: Instance) -> Any:
     """``GetChildren()``, in the order in which they came."""
-    instance.model.scheduler.charge(len(instance.children))
+    instance.model.scheduler.charge(_LIST_STEPS + len(instance.children))
     return as_list(instance.children)
 
 

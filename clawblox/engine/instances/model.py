@@ -23,6 +23,7 @@ _LEVELS_PER_STEP: Final = 2  # going up the tree to tell each ancestor
 _SIBLINGS_PER_STEP: Final = 2  # looking through children, and making their names anew
 _DESTROY_STEPS: Final = 20
 _WALK_STEPS: Final = 2  # finding one descendant
+_WALK_START_STEPS: Final = 10
 _WALKED_PER_CHARGE: Final = 16
 
 Effect = Callable[[Instance, str], None]
@@ -140,6 +141,7 @@ class DataModel:
         Raises:
             LuaError: The scripts have used up the steps of this tick.
         """
+        self.scheduler.charge(_WALK_START_STEPS)
         found = []
         for each in instance.descendants():
             found.append(each)

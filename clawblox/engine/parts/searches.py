@@ -21,6 +21,9 @@ from clawblox.luau import HostValue, LuaTable, Vector, make_vector
 
 __all__ = ["Searches"]
 
+_QUERY_STEPS = 100
+_PART_STEPS = 100
+
 Accept = Callable[[Instance], bool]
 
 
@@ -87,7 +90,7 @@ class Searches:
         self, workspace: Instance, start: Vector, way: Vector, accepts: Accept
     ) -> Hit | None:
         """Return the nearest accepted hit of a ray; among equal ones the first in the tree."""
-        self._refresh()
+        self._refresh(workspace)
         find = self._marks.find
         length = math.sqrt(way.x * way.x + way.y * way.y + way.z * way.z)
         nearest: list[Hit] = []
@@ -124,7 +127,7 @@ class Searches:
         """``GetPartsInPart(part, params)``: by their true shapes."""
         if not isinstance(part, Instance) or "Part" not in part.spec.lineage:
             raise refuse_value("part", "BasePart", part)
-        self._refresh()
+        self._refresh(workspace)
         found = self._marks.space.queries.overlapping(
             part_shape(part), triple(part.read("Position")), rotation(part)
         )
@@ -133,6 +136,7 @@ class Searches:
 
     def _bounded(self, workspace: Instance, params: Any, is_inside: Accept) -> LuaTable:
         members = self._marks.members
+        workspace.model.scheduler.charge(_PART_STEPS * len(members))
         parts = (each for each in workspace.descendants() if each.number in members)
         return self._list(filter(is_inside, parts), params)
 
@@ -141,7 +145,8 @@ class Searches:
         most = params.members["MaxParts"] if isinstance(params, OverlapParams) else 0.0
         return as_list(found[: int(most)] if most >= 1.0 else found)
 
-    def _refresh(self) -> None:
+    def _refresh(self, workspace: Instance) -> None:
+        workspace.model.scheduler.charge(_QUERY_STEPS + len(self._marks.members))
         self._marks.bring()
         self._marks.space.refresh()
 

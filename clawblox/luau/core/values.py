@@ -227,17 +227,8 @@ class Vector:
             return self.y
         if key == "Z":
             return self.z
-        vectors = current.vm.vectors
-        getter = vectors.properties.get(key)
-        if getter is not None:
-            return getter(self)
-        if key == "x":
-            return self.x
-        if key == "y":
-            return self.y
-        if key == "z":
-            return self.z
-        return vectors.read(self, key)
+        getter = current.vm.vectors.properties.get(key)
+        return current.vm.vectors.read(self, key) if getter is None else getter(self)
 
     def find_method(self, name: str) -> Any:
         """Return the function that ``vector:name()`` calls, or None."""

@@ -43,11 +43,13 @@ class VectorType:
         self.functions = {f"{name}:{key}": method for key, method in self.methods.items()}
 
     def read(self, vector: Vector, key: Any) -> Any:
-        """Return a member that is neither a component nor a property.
+        """Return a member that is neither a component in a capital letter nor a property.
 
         Raises:
             RuntimeFault: Vectors have no such member.
         """
+        if key in ("x", "y", "z"):
+            return getattr(vector, key)
         method = self.methods.get(key)
         if method is not None:
             return method
