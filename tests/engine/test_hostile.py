@@ -88,6 +88,13 @@ DEAR = {
         for _ = 1, 100 do folder = Instance.new("Folder", folder) end
         for _ = 1, 200 do folder:GetFullName() end
     """,
+    "rotations": "local at = CFrame.new() for _ = 1, 2000 do at = at * CFrame.Angles(1, 2, 3) end",
+    "coroutines": "for _ = 1, 3000 do coroutine.wrap(function() end)() end",
+    "formats": "for _ = 1, 2000 do string.format('%s %d', 'x', 1) end",
+    "JSON": """
+        local list = table.create(200, "x")
+        for _ = 1, 20 do game.HttpService:JSONDecode(game.HttpService:JSONEncode(list)) end
+    """,
     "errors that are caught": "for _ = 1, 1000 do pcall(error, 'x') end",
     "errors that are translated": "for _ = 1, 500 do pcall(function() local x x.y = 1 end) end",
     "errors far down the stack": """
