@@ -96,6 +96,7 @@ class Signal(HostObject):
         """
         if not is_function(function):
             raise RuntimeFault("Attempt to connect failed: Passed value is not a function")
+        self.hub.scheduler.charge(START_STEPS)
         connection = self.hub.make_connection()
         self.restore(connection, function, once=once)
         return connection
