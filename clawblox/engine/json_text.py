@@ -22,6 +22,8 @@ __all__ = ["MAX_DEPTH", "Charge", "array_length", "key_text", "read_text", "to_t
 MAX_DEPTH: Final = 128
 """Maximum nesting of tables; a table that contains itself is nested deeper."""
 _PLAIN_INTEGERS: Final = 2.0**53
+_STEPS_PER_VALUE: Final = 5  # writing a value
+_READ_PER_STEP: Final = 4  # reading characters
 
 Charge: TypeAlias = Callable[[int], None]
 """Takes steps of the running script for a number of values, before they are handled."""
@@ -94,7 +96,7 @@ class _Writer:
             length = array_length(value)
             if length is None:
                 return self._object(value, depth - 1)
-            self._charge(length)
+            self._charge(length * _STEPS_PER_VALUE)
             items = (self.write(value.get(float(at)), depth - 1) for at in range(1, length + 1))
             return f"[{','.join(items)}]"
         return self._without_form(value)
@@ -117,7 +119,7 @@ class _Writer:
         return json.dumps(text, ensure_ascii=False)
 
     def _object(self, table: LuaTable, depth: int) -> str:
-        self._charge(len(table))
+        self._charge(len(table) * _STEPS_PER_VALUE)
         fields = {}
         for key, value in table.items():
             name = key_text(key)
@@ -150,7 +152,7 @@ def read_text(text: str, charge: Charge, *, sort: bool = False) -> Any:
         ValueError: It is not JSON, is nested too deeply, or has a number beyond a double.
         LuaError: The script has used up its steps.
     """
-    charge(len(text) // 16)
+    charge(len(text) // _READ_PER_STEP)
     try:
         value = json.loads(
             text, parse_int=_number, parse_float=_number, parse_constant=refuse_constant

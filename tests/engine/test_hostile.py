@@ -99,6 +99,39 @@ DEAR = {
         for _ = 1, 100 do folder = Instance.new("Folder", folder) end
         for _ = 1, 200 do folder:GetFullName() end
     """,
+    "rays": """
+        for at = 1, 50 do Instance.new("Part", workspace).Position = Vector3.new(at, 0, 0) end
+        for _ = 1, 40 do workspace:Raycast(Vector3.new(-5, 0, 0), Vector3.new(100, 0, 0)) end
+    """,
+    "searches of boxes": """
+        for _ = 1, 50 do Instance.new("Part", workspace) end
+        for _ = 1, 40 do workspace:GetPartBoundsInRadius(Vector3.zero, 9) end
+    """,
+    "searches within parts": """
+        for _ = 1, 50 do Instance.new("Part", workspace) end
+        for _ = 1, 40 do workspace:GetPartsInPart(workspace.Part) end
+    """,
+    "models that move": """
+        local model = Instance.new("Model", workspace)
+        for _ = 1, 50 do Instance.new("Part", model) end
+        for _ = 1, 40 do model:PivotTo(CFrame.new()) end
+    """,
+    "connections": "for _ = 1, 2000 do workspace.ChildAdded:Connect(print):Disconnect() end",
+    "lists of tags": """
+        for at = 1, 100 do workspace:AddTag("t" .. at) end
+        for _ = 1, 200 do workspace:GetTags() end
+    """,
+    "lists of attributes": """
+        for at = 1, 100 do workspace:SetAttribute("t" .. at, at) end
+        for _ = 1, 200 do workspace:GetAttributes() end
+    """,
+    "rotations": "local at = CFrame.new() for _ = 1, 2000 do at = at * CFrame.Angles(1, 2, 3) end",
+    "coroutines": "for _ = 1, 3000 do coroutine.wrap(function() end)() end",
+    "formats": "for _ = 1, 2000 do string.format('%s %d', 'x', 1) end",
+    "JSON": """
+        local list = table.create(200, "x")
+        for _ = 1, 20 do game.HttpService:JSONDecode(game.HttpService:JSONEncode(list)) end
+    """,
     "errors that are caught": "for _ = 1, 1000 do pcall(error, 'x') end",
     "errors that are translated": "for _ = 1, 500 do pcall(function() local x x.y = 1 end) end",
     "errors far down the stack": """

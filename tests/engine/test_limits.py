@@ -17,7 +17,7 @@ LOOPS = {
     "lists": ("workspace:GetDescendants()", 2),
     "searches": ("workspace:FindFirstChild('nothing', true)", 2),
     "rays": ("workspace:Raycast(Vector3.zero, Vector3.new(0, -9, 0))", 100),
-    "boxes": ("workspace:GetPartBoundsInRadius(Vector3.zero, 9)", 100),
+    "boxes": ("workspace:GetPartBoundsInRadius(Vector3.zero, 9)", 30),
 }
 """Calls, and the least number of steps that one is charged."""
 KEPT = {

@@ -20,6 +20,7 @@ __all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argu
 _SEARCH_SHAPE = (shapes.whole, shapes.text, shapes.optional(shapes.whole))
 _LEVELS_PER_CHARGE: Final = 8
 _LIST_STEPS: Final = 5
+_MEMBER_STEPS: Final = 2  # listing an attribute or a tag
 _CHILDREN_PER_STEP: Final = 2  # looking through children
 
 
@@ -95,6 +96,7 @@ def get_attribute(instance: Instance, name: Any) -> Any:
 
 def get_attributes(instance: Instance) -> Any:
     """``GetAttributes()``."""
+    instance.model.scheduler.charge(len(instance.attributes) * _MEMBER_STEPS)
     return LuaTable({name: copy_attribute(each) for name, each in instance.attributes.items()})
 
 
@@ -131,6 +133,7 @@ def remove_tag(instance: Instance, tag: Any) -> Any:
 
 def get_tags(instance: Instance) -> Any:
     """``GetTags()``, in the order in which they were added."""
+    instance.model.scheduler.charge(len(instance.tags) * _MEMBER_STEPS)
     return as_list(instance.tags)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
@@ -15,6 +15,7 @@ from clawblox.engine.values.rotations import IDENTITY, Triple, dot
 __all__ = ["add_pivots", "part_box"]
 
 _PIVOT = "WorldPivot"
+_MOVE_STEPS: Final = 15  # moving a part with its model
 
 
 def part_box(part: Instance) -> Box:
@@ -50,7 +51,9 @@ def _move_part(part: Instance, target: Any) -> Any:
 
 
 def _parts(model: Instance) -> list[Instance]:
-    return [each for each in model.descendants() if "Part" in each.spec.lineage]
+    found = model.model.walk(model)
+    model.model.scheduler.charge(len(found) * _MOVE_STEPS)
+    return [each for each in found if "Part" in each.spec.lineage]
 
 
 def _pivot(model: Instance) -> CFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
@@ -21,8 +21,10 @@ from clawblox.luau import HostValue, LuaTable, Vector, make_vector
 
 __all__ = ["Searches"]
 
-_QUERY_STEPS = 100
-_PART_STEPS = 100
+_SEARCH_STEPS: Final = 100
+_PART_STEPS: Final = 10  # of a part that may be a result
+_BOX_STEPS: Final = 30  # of a part whose box is compared
+_ORDER_STEPS: Final = 1  # of a part of the world, where results are put in order
 
 Accept = Callable[[Instance], bool]
 
@@ -91,16 +93,20 @@ class Searches:
     ) -> Hit | None:
         """Return the nearest accepted hit of a ray; among equal ones the first in the tree."""
         self._refresh(workspace)
+        charge = workspace.model.scheduler.charge
         find = self._marks.find
         length = math.sqrt(way.x * way.x + way.y * way.y + way.z * way.z)
         nearest: list[Hit] = []
-        for hit in self._marks.space.queries.ray(triple(start), triple(way), length):
+        hits = self._marks.space.queries.ray(triple(start), triple(way), length)
+        charge(len(hits) * _PART_STEPS)
+        for hit in hits:
             if nearest and hit.distance > nearest[0].distance:
                 break
             if accepts(find(hit.number)):
                 nearest.append(hit)
         if len(nearest) < 2:
             return nearest[0] if nearest else None
+        charge(len(self._marks.members) * _ORDER_STEPS)
         by_number = {find(hit.number).number: hit for hit in nearest}
         first = next(iter(_in_tree_order(workspace, by_number)))
         return by_number[first.number]
@@ -132,12 +138,14 @@ class Searches:
             part_shape(part), triple(part.read("Position")), rotation(part)
         )
         numbers = dict.fromkeys(number for number in found if number != part.number)
+        steps = len(numbers) * _PART_STEPS + len(self._marks.members) * _ORDER_STEPS
+        workspace.model.scheduler.charge(steps)
         return self._list(_in_tree_order(workspace, numbers), params)
 
     def _bounded(self, workspace: Instance, params: Any, is_inside: Accept) -> LuaTable:
         members = self._marks.members
-        workspace.model.scheduler.charge(_PART_STEPS * len(members))
-        parts = (each for each in workspace.descendants() if each.number in members)
+        workspace.model.scheduler.charge(len(members) * _BOX_STEPS)
+        parts = (each for each in workspace.model.walk(workspace) if each.number in members)
         return self._list(filter(is_inside, parts), params)
 
     def _list(self, parts: Iterable[Instance], params: Any) -> LuaTable:
@@ -146,7 +154,7 @@ class Searches:
         return as_list(found[: int(most)] if most >= 1.0 else found)
 
     def _refresh(self, workspace: Instance) -> None:
-        workspace.model.scheduler.charge(_QUERY_STEPS + len(self._marks.members))
+        workspace.model.scheduler.charge(_SEARCH_STEPS)
         self._marks.bring()
         self._marks.space.refresh()
 

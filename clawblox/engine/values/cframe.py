@@ -23,11 +23,13 @@ from clawblox.engine.values.singles import singles
 from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
 from clawblox.engine.values.vector3 import FUZZ, ZERO, triple
 from clawblox.luau import RuntimeFault, Vector, make_vector
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.numbers import single
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.lib.support import arguments as arg
 
 _Y_AXIS = Vector(0.0, 1.0, 0.0)
+_STEPS = 8  # making a rotation
 
 METHODS: Functions = {}
 CONSTRUCTORS: Functions = {}
@@ -168,6 +170,7 @@ def _look_along(at: Vector, direction: Vector, up: Vector) -> CFrame:
 
 
 def _turned(rotation: Rotation) -> CFrame:
+    charge_work(_STEPS)
     return CFrame(ZERO, _rounded(rotation))
 
 
@@ -306,6 +309,7 @@ def _fuzzy_equal(frame: CFrame, other: CFrame, epsilon: float) -> bool:
 def _multiply(left: Any, right: Any) -> CFrame | Vector:
     if isinstance(left, CFrame):
         if isinstance(right, CFrame):
+            charge_work(_STEPS)
             return multiply(left, right)
         if right.__class__ is Vector:
             return move_point(left, right)

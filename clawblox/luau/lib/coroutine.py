@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.core.context import current, thread_environment
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.runtime import coroutines
 from clawblox.luau.runtime.coroutines import WrapFunction
+
+_STEPS_TO_RUN = 10  # a coroutine, up to its end
 
 
 def _thread(args: arg.Arguments, function: str) -> Coroutine:
@@ -20,6 +23,7 @@ def _thread(args: arg.Arguments, function: str) -> Coroutine:
 
 
 def _new(args: arg.Arguments, function: str) -> Coroutine:
+    charge_work(_STEPS_TO_RUN)
     return Coroutine(arg.function(args, 0, function), thread_environment())
 
 

@@ -11,7 +11,7 @@ from clawblox.luau.core.operators import join, to_text
 from clawblox.luau.lib.support import arguments as arg
 
 _SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
-_FEW_SPECS = 16  # characters of a format that is not charged
+_STEPS_PER_ITEM = 8
 _MAX_FLAGS = 5
 _MAX_PADDED = 100  # longer strings exceed any width
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"})
@@ -24,8 +24,7 @@ def format_text(args: arg.Arguments) -> str:
         RuntimeFault: The format is malformed, or a value does not fit it.
     """
     form = arg.string(args, 0, "format")
-    if len(form) > _FEW_SPECS:
-        charge_work(form.count("%"))
+    charge_work(form.count("%") * _STEPS_PER_ITEM)
     pieces: list[str] = []
     at, next_argument = 0, 1
     while True:
