@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 CONFIG_NAME: Final = "world.toml"
-STEPS_PER_TICK: Final = 10_000_000
-"""The default: 40 times what the dearest of the examples takes to load, and about 2 s of work."""
+STEPS_PER_TICK: Final = 5_000_000
+"""The default: 70 times what the dearest of the examples takes to load."""
 SCRIPT_SUFFIXES: Final = (".lua", ".luau")
 RENDERER_FILES: Final = "renderer"
 """Directory of the files of a renderer, within the world's directory."""

@@ -132,10 +132,17 @@ def test_short_texts_and_few_arguments_cost_nothing() -> None:
         local function f(...) return math.max(...) end
         f(1, 2, 3)
         m[s] = s == t and s < t and m[t] and s .. "y" and tonumber(s) and s:upper()
-        print(s, t, rawequal(s, t), table.find({s}, t), ("%d"):format(1), ("%a+"):rep(1))
-        debug.traceback() debug.info(1, "l") pcall(error, "x", 2)
+        print(s, t, rawequal(s, t), table.find({s}, t), ("%a+"):rep(1))
+        debug.traceback() debug.info(1, "l")
     """
     assert steps_taken(source) <= 2
+
+
+def test_errors_formats_and_coroutines_cost_steps() -> None:
+    assert steps_taken('pcall(error, "x")') >= 30
+    assert steps_taken("pcall(function() local x x.y = 1 end)") >= 130
+    assert steps_taken('("%d %d"):format(1, 2)') >= 16
+    assert steps_taken("coroutine.create(print)") >= 10
 
 
 def test_large_values_of_literals_and_arguments_take_memory() -> None:
