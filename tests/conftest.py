@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -38,15 +39,40 @@ for number, handler in {
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Look for no garbage among what the tests consist of, all of which stays until the end."""
     gc.disable()
     try:
+        share_compiling(session.config)
         return (yield)
     finally:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+def share_compiling(config: pytest.Config) -> None:
+    """Import the tests, each process of the run from another place on.
+
+    All of them collect at the same time, so each would compile every module by itself. This way
+    each finds most of them compiled by the others.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = str(Path(config.option.basetemp).parent / "bytecode")
+    root = config.rootpath
+    modules = sorted(
+        ".".join(path.relative_to(root).with_suffix("").parts)
+        for place in config.args
+        for path in (root / place).rglob("test_*.py")
+    )
+    first = len(modules) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for module in modules[first:] + modules[:first]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # pytest imports it again
+            importlib.import_module(module)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +117,8 @@ def _keep_bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     if "PYTEST_XDIST_WORKER" in os.environ:
         directory = directory.parent  # all processes of the run share it
     with pytest.MonkeyPatch.context() as patch:
-        if sys.dont_write_bytecode:
-            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
             patch.setenv("PYTHONPYCACHEPREFIX", str(directory / "bytecode"))
         yield
 

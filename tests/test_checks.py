@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def test_the_tree_passes(command: list[str], tmp_path: Path) -> None:
         cwd=ROOT,
         env={
             "PATH": f"{SCRIPTS}:/usr/bin:/bin",
-            "MYPY_CACHE_DIR": str(tmp_path / "mypy"),
+            "MYPY_CACHE_DIR": os.devnull,
             "RUFF_CACHE_DIR": str(tmp_path / "ruff"),
         },
         capture_output=True,

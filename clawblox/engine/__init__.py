@@ -14,7 +14,6 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``scripts``: the scripts of a world, and when they run.
 - ``scheduler``: threads that wait, and what happens when a script fails.
 - ``task_library``: ``task.wait`` and what else scripts wait with.
-- ``costs``: what the engine's work costs the script that asks for it.
 - ``shapes``: what a snapshot looks like.
 - ``slots``: Luau values that the engine holds, in a snapshot.
 - ``services``: what ``game:GetService`` returns.

@@ -18,19 +18,19 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, Coroutine, LuaError, suspend
+from clawblox.luau.core.errors import OutOfMemory
+from clawblox.luau.core.limits import EXHAUSTED
 from clawblox.luau.runtime.suspension import Yield
 
-__all__ = ["TICK_RATE", "Scheduler", "Search", "ticks_in"]
+__all__ = ["START_STEPS", "TICK_RATE", "Scheduler", "Search", "ticks_in"]
 
 TICK_RATE: Final = 60
 """Ticks per second of simulation time."""
 
 
-_RESUME_STEPS = 20
-_WAIT_STEPS = 50
-_ENTRY_BYTES = 1000
-_LIMIT_KEYS = {"steps": "steps_per_tick", "memory": "memory_mib"}
-_LIMIT_TEXTS = ("exhausted the allowed number of steps", "not enough memory")
+START_STEPS: Final = 20
+"""What starting or resuming a thread costs, in steps."""
+_ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads
 _LONGEST_S: Final = 1e15
 """A longer wait never ends, in seconds."""
 
@@ -40,7 +40,7 @@ def ticks_in(seconds: float) -> int:
     if not seconds > 0:
         return 1
     if seconds > _LONGEST_S:
-        return 1 << 62
+        return 1 << 61  # from any tick on, it ends at one that a snapshot can hold
     return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
 
 
@@ -120,10 +120,16 @@ class Scheduler:
 
     @contextmanager
     def phase(self, where: str) -> Iterator[None]:
-        """Name what the engine does in this block, for the text of a halted world."""
+        """Name what the engine does in this block, for the text of a halted world.
+
+        Raises:
+            WorldHalted: The block raised an error of a script.
+        """
         outer, self.where = self.where, where
         try:
             yield
+        except LuaError as error:  # the engine's own work has used up the budget
+            raise self.halt(error) from error
         finally:
             self.where = outer
 
@@ -131,6 +137,8 @@ class Scheduler:
 
     def run(self, function: Any, *values: Any) -> Coroutine:
         """Run a function in a thread of its own, up to its first wait; return the thread.
+
+        This costs no steps: who runs many functions charges for them.
 
         Raises:
             WorldHalted: It fails.
@@ -152,14 +160,26 @@ class Scheduler:
 
     def halt(self, error: LuaError) -> WorldHalted:
         """Return the exception that stops the world because of an error of a script."""
-        reason = str(error)
-        key = _LIMIT_KEYS.get(self.vm.limit_hit or "")
-        if key is not None and reason.endswith(_LIMIT_TEXTS):
-            reason += f" (clawblox.{key} in world.toml sets the limit)"
-        return WorldHalted(self.where, reason, error.traceback)
+        return WorldHalted(self.where, str(error) + self._limit_text(error), error.traceback)
+
+    def _limit_text(self, error: LuaError) -> str:
+        """Return where the limit that an error is about is set; empty for other errors."""
+        vm = self.vm
+        if isinstance(error, OutOfMemory):
+            return f": {(vm.memory_limit or 0) >> 20} MiB ([clawblox] memory_mib in world.toml)"
+        if vm.limit_hit == "steps" and str(error).endswith(EXHAUSTED):
+            return f": {vm.step_limit} ([clawblox] steps_per_tick in world.toml)"
+        return ""
+
+    def charge(self, steps: int) -> None:
+        """Take steps for the engine's work that a script has asked for.
+
+        Raises:
+            LuaError: The scripts have used up the steps of this tick.
+        """
+        self.vm.charge_work(steps)
 
     def _advance(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
-        self.vm.charge_work(_RESUME_STEPS)
         self._entries.pop(self._parked.pop(thread, 0), None)
         self.vm.resume(thread, *values)
         if thread.status == "suspended" and thread not in self._parked:
@@ -175,6 +195,7 @@ class Scheduler:
         return thread
 
     def _as_thread(self, target: Any) -> Coroutine:
+        self.charge(START_STEPS)
         return target if isinstance(target, Coroutine) else self.vm.coroutine(target)
 
     def warn_once(self, text: str) -> None:
@@ -225,14 +246,13 @@ class Scheduler:
         """
         suspension = suspend()
         thread = self._running()
-        self._charge_wait()
         self._parked[thread] = 0
         return thread, suspension
 
     def resume_next_tick(self, thread: Coroutine, *values: Any) -> None:
         """Resume a parked thread at the start of the next tick; a dead one stays dead."""
         if thread.status != "dead":
-            self._insert(_Entry(self.tick + 1, thread, values, self.tick))
+            self._add(_Entry(self.tick + 1, thread, values, self.tick))
 
     def cancel(self, thread: Coroutine) -> None:
         """Drop a thread that waits; a dead one stays dead.
@@ -249,15 +269,6 @@ class Scheduler:
         return thread
 
     def _add(self, entry: _Entry) -> None:
-        """Let a thread wait, at the cost of the script that asks for it."""
-        self._charge_wait()
-        self._insert(entry)
-
-    def _charge_wait(self) -> None:
-        self.vm.charge_work(_WAIT_STEPS)
-        self.vm.allocate(_ENTRY_BYTES)
-
-    def _insert(self, entry: _Entry) -> None:
         self._entries.pop(self._parked.pop(entry.thread, 0), None)
         self._made += 1
         self._entries[self._made] = entry
@@ -270,6 +281,7 @@ class Scheduler:
             WorldHalted: One fails.
         """
         tick = self.tick
+        self.charge(len(self._entries) // _ENTRIES_PER_STEP)
         due = [number for number, entry in self._entries.items() if entry.due <= tick]
         for number in due:
             entry = self._entries.get(number)
@@ -277,6 +289,7 @@ class Scheduler:
                 self._resume_entry(number, entry)
 
     def _resume_entry(self, number: int, entry: _Entry) -> None:
+        self.charge(START_STEPS)
         values = entry.values
         if entry.search is not None:
             values = entry.search.find(self.tick)
@@ -323,7 +336,7 @@ class Scheduler:
         self._warned = dict.fromkeys(document["warned"])
         for due, since, thread, values, search in document["waiting"]:
             found = slots.take_as(thread, Coroutine)
-            self._insert(
+            self._add(
                 _Entry(
                     due,
                     found,

@@ -7,11 +7,10 @@ snapshot: ``17.Touched`` is the event ``Touched`` of instance 17, ``c5`` the fif
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from clawblox.engine.costs import charge, charge_memory
-from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.scheduler import START_STEPS, Scheduler
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, Host, HostObject, HostType, RuntimeFault
 from clawblox.luau.core.values import is_function
@@ -19,8 +18,8 @@ from clawblox.luau.runtime.suspension import Yield
 
 __all__ = ["Connection", "Signal", "SignalHub"]
 
-_CONNECT_STEPS = 50
-_CONNECTION_BYTES = 500
+
+_CONNECTIONS_PER_STEP: Final = 8  # looking through the handlers of a signal
 
 
 class Connection(HostObject):
@@ -97,8 +96,7 @@ class Signal(HostObject):
         """
         if not is_function(function):
             raise RuntimeFault("Attempt to connect failed: Passed value is not a function")
-        charge(_CONNECT_STEPS)
-        charge_memory(_CONNECTION_BYTES)
+        self.hub.scheduler.charge(START_STEPS)
         connection = self.hub.make_connection()
         self.restore(connection, function, once=once)
         return connection
@@ -127,9 +125,11 @@ class Signal(HostObject):
         for the next event.
 
         Raises:
+            LuaError: The scripts have used up the steps of this tick.
             WorldHalted: A handler fails.
         """
         scheduler = self.hub.scheduler
+        scheduler.charge(START_STEPS * (len(self.connections) + len(self.waiting)))
         if self.waiting:
             waiting, self.waiting = self.waiting, []
             for thread in waiting:
@@ -234,6 +234,9 @@ def _add_methods(host: Host, signal_type: HostType, connection_type: HostType) -
     def disconnect(connection: Any = None, *_: Any) -> Any:
         if not isinstance(connection, Connection):
             raise RuntimeFault("Expected ':' not '.' calling member function Disconnect")
+        if connection.signal is not None:
+            signal = connection.signal
+            signal.hub.scheduler.charge(len(signal.connections) // _CONNECTIONS_PER_STEP)
         connection.disconnect()
         return ()
 

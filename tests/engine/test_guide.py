@@ -64,7 +64,7 @@ def test_an_observation_has_the_keys_that_the_page_shows(tmp_path):
 
 
 def test_a_mistake_is_shown_as_the_page_shows_it(tmp_path):
-    (shown,) = (block for block in blocks("text") if "[Lua Error]" in block)
+    (shown,) = (block for block in blocks("text") if "[Halted]" in block)
     wrong = MAIN.replace("local root = player.Character.", "local root = player.Charakter.")
     plan = Plan().join(0, "Ada").act(1, "Ada", "Switch")
     run = play(tmp_path, wrong, 3, plan)

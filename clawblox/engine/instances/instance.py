@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.spec import ClassSpec
@@ -20,6 +20,8 @@ PROPERTY_SIGNAL = "@"
 """Begins the name of a signal that `GetPropertyChangedSignal` returns."""
 ATTRIBUTE_SIGNAL = "#"
 """Begins the name of a signal that `GetAttributeChangedSignal` returns."""
+
+_NAMES_PER_STEP: Final = 2
 
 
 ROTATION = "Rotation\u2089"
@@ -218,10 +220,16 @@ class Instance(HostObject):
         return False
 
     def rename(self, name: str) -> None:
-        """Set its name, without event."""
+        """Set its name, without event.
+
+        Raises:
+            LuaError: The scripts have used up the steps of this tick.
+        """
+        parent = self.parent
+        if parent is not None and parent._by_name is not None:  # the next search makes it again
+            self.model.scheduler.charge(len(parent.children) // _NAMES_PER_STEP)
+            parent._by_name = None
         self.name = name
-        if self.parent is not None:
-            self.parent._by_name = None
 
     def link(self, parent: Instance | None, at: int | None = None) -> None:
         """Move it below a parent, without event.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from clawblox.engine import shapes
-from clawblox.engine.costs import charge, charge_memory
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable
@@ -17,18 +17,15 @@ from clawblox.luau.core.operators import shown_type
 __all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argument"]
 
 
-_ENTRY_BYTES = 60
-_LIST_STEPS = 5
-_LOOKS = 64
 _SEARCH_SHAPE = (shapes.whole, shapes.text, shapes.optional(shapes.whole))
+_LEVELS_PER_CHARGE: Final = 8
+_LIST_STEPS: Final = 5
+_CHILDREN_PER_STEP: Final = 2  # looking through children
 
 
 def as_list(values: Any) -> LuaTable:
     """Return Luau values as a table that counts from 1."""
-    found = {float(at): value for at, value in enumerate(values, 1)}
-    charge(_LIST_STEPS + 2 * len(found))
-    charge_memory(_ENTRY_BYTES * len(found))
-    return LuaTable(found)
+    return LuaTable({float(at): value for at, value in enumerate(values, 1)})
 
 
 def text_argument(value: Any, at: int, function: str) -> str:
@@ -159,48 +156,50 @@ def find_first_child(instance: Instance, name: Any, recursive: Any) -> Any:
     """``FindFirstChild(name, recursive)``; the recursive search is depth first."""
     if recursive is None or recursive is False:
         return instance.find_child(name)
-    for at, found in enumerate(instance.descendants()):
-        if at % _LOOKS == 0:
-            charge(_LOOKS)
-        if found.name == name:
-            return found
-    return None
+    return next((found for found in instance.model.walk(instance) if found.name == name), None)
 
 
 def find_first_child_of_class(instance: Instance, class_name: Any) -> Any:
     """``FindFirstChildOfClass(class)``: of exactly this class."""
+    instance.model.scheduler.charge(len(instance.children) // _CHILDREN_PER_STEP)
     return next((child for child in instance.children if child.spec.name == class_name), None)
 
 
 def find_first_child_which_is_a(instance: Instance, class_name: Any) -> Any:
     """``FindFirstChildWhichIsA(class)``."""
+    instance.model.scheduler.charge(len(instance.children) // _CHILDREN_PER_STEP)
     return next((child for child in instance.children if class_name in child.spec.lineage), None)
+
+
+def _ancestors(instance: Instance) -> Iterator[Instance]:
+    """Iterate over what an instance is below, innermost first; going far up costs steps."""
+    found, levels = instance.parent, 0
+    while found is not None:
+        yield found
+        found, levels = found.parent, levels + 1
+        if not levels % _LEVELS_PER_CHARGE:
+            instance.model.scheduler.charge(_LEVELS_PER_CHARGE)
 
 
 def find_first_ancestor(instance: Instance, name: Any) -> Any:
     """``FindFirstAncestor(name)``."""
-    found = instance.parent
-    while found is not None and found.name != name:
-        found = found.parent
-    return found
+    return next((found for found in _ancestors(instance) if found.name == name), None)
 
 
 def find_first_ancestor_of_class(instance: Instance, class_name: Any) -> Any:
     """``FindFirstAncestorOfClass(class)``."""
-    found = instance.parent
-    while found is not None and found.spec.name != class_name:
-        found = found.parent
-    return found
+    return next((found for found in _ancestors(instance) if found.spec.name == class_name), None)
 
 
 def get_children(instance: Instance) -> Any:
     """``GetChildren()``, in the order in which they came."""
+    instance.model.scheduler.charge(_LIST_STEPS + len(instance.children))
     return as_list(instance.children)
 
 
 def get_descendants(instance: Instance) -> Any:
     """``GetDescendants()``, depth first, parents before their children."""
-    return as_list(instance.descendants())
+    return as_list(instance.model.walk(instance))
 
 
 def get_debug_id(instance: Instance) -> Any:
@@ -210,11 +209,8 @@ def get_debug_id(instance: Instance) -> Any:
 
 def get_full_name(instance: Instance) -> Any:
     """``GetFullName()``: the names from below ``game`` on, with dots."""
-    names = [instance.name]
-    found = instance.parent
-    while found is not None and found is not instance.model.game:
-        names.append(found.name)
-        found = found.parent
+    game = instance.model.game
+    names = [instance.name, *(found.name for found in _ancestors(instance) if found is not game)]
     return ".".join(reversed(names))
 
 
@@ -225,12 +221,12 @@ def is_a(instance: Instance, class_name: Any) -> Any:
 
 def is_descendant_of(instance: Instance, ancestor: Any) -> Any:
     """``IsDescendantOf(ancestor)``."""
-    return isinstance(ancestor, Instance) and instance.is_below(ancestor)
+    return isinstance(ancestor, Instance) and ancestor in _ancestors(instance)
 
 
 def is_ancestor_of(instance: Instance, descendant: Any) -> Any:
     """``IsAncestorOf(descendant)``."""
-    return isinstance(descendant, Instance) and descendant.is_below(instance)
+    return isinstance(descendant, Instance) and instance in _ancestors(descendant)
 
 
 def wait_for_child(instance: Instance, name: Any, timeout: Any) -> Any:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from clawblox.engine.costs import charge
 from clawblox.engine.errors import to_luau_text
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, Instance
@@ -18,8 +17,14 @@ from clawblox.luau import Host, HostObject, HostType, RuntimeFault
 
 __all__ = ["DataModel", "Effect"]
 
-_MAKE_STEPS = 60
-_MOVE_STEPS = 60
+_MAKE_STEPS: Final = 60  # making an instance
+_MOVE_STEPS: Final = 20  # moving an instance
+_LEVELS_PER_STEP: Final = 2  # going up the tree to tell each ancestor
+_SIBLINGS_PER_STEP: Final = 2  # looking through children, and making their names anew
+_DESTROY_STEPS: Final = 20
+_WALK_STEPS: Final = 2  # finding one descendant
+_WALK_START_STEPS: Final = 10
+_WALKED_PER_CHARGE: Final = 16
 
 Effect = Callable[[Instance, str], None]
 """Told of an assignment to a property: the instance, and the property's name."""
@@ -91,12 +96,12 @@ class DataModel:
 
         Raises:
             KeyError: There is no such class.
-            LuaError: The scripts have used up their memory.
+            LuaError: The scripts have used up their memory, or the steps of this tick.
         """
         spec = self.classes.find(class_name)
         if spec is None:
             raise KeyError(class_name)
-        charge(_MAKE_STEPS)
+        self.scheduler.charge(_MAKE_STEPS)
         self.scheduler.vm.allocate(Instance.size_bytes)
         self.made += 1
         instance = self.make_numbered(self.made, class_name)
@@ -130,11 +135,26 @@ class DataModel:
 
     # Changes of the tree
 
+    def walk(self, instance: Instance) -> list[Instance]:
+        """Return an instance's descendants, as `Instance.descendants`; this costs steps.
+
+        Raises:
+            LuaError: The scripts have used up the steps of this tick.
+        """
+        self.scheduler.charge(_WALK_START_STEPS)
+        found = []
+        for each in instance.descendants():
+            found.append(each)
+            if not len(found) % _WALKED_PER_CHARGE:
+                self.scheduler.charge(_WALKED_PER_CHARGE * _WALK_STEPS)
+        return found
+
     def set_parent(self, instance: Instance, parent: Instance | None) -> None:
         """Move an instance, and fire the events of it in order.
 
         Raises:
             RuntimeFault: It is destroyed, or would be below itself.
+            LuaError: The scripts have used up the steps of this tick.
             WorldHalted: A handler fails.
         """
         if parent is instance.parent:
@@ -144,19 +164,36 @@ class DataModel:
             raise RuntimeFault(
                 f"The Parent property of {instance.name} is locked, because it is destroyed"
             )
-        if parent is not None and (parent is instance or parent.is_below(instance)):
+        if parent is not None and self._would_circle(instance, parent):
             raise RuntimeFault(
                 f"Attempt to set parent of {instance.name} to {parent.name} would result in "
                 "circular reference"
             )
         self._move(instance, parent)
 
+    def _would_circle(self, instance: Instance, parent: Instance) -> bool:
+        """Return whether a new parent is an instance or below it; the way up costs steps."""
+        levels = 0
+        found: Instance | None = parent
+        while found is not None and found is not instance:
+            levels += 1
+            found = found.parent
+        self.scheduler.charge(levels // _LEVELS_PER_STEP)
+        return found is not None
+
+    def _charge_move(self, instance: Instance) -> None:
+        """Take the steps of a move before anything has moved."""
+        moved = 1 + (len(self.walk(instance)) if instance.children else 0)
+        old = instance.parent
+        siblings = 0 if old is None else len(old.children)
+        self.scheduler.charge(_MOVE_STEPS * moved + siblings // _SIBLINGS_PER_STEP)
+
     def _refuse_service(self, instance: Instance) -> None:
         if self.services.get(instance.spec.name) is instance or instance is self.game:
             raise RuntimeFault(f"The Parent property of {instance.name} is locked")
 
     def _move(self, instance: Instance, parent: Instance | None) -> None:
-        charge(_MOVE_STEPS)
+        self._charge_move(instance)
         old = instance.parent
         if old is not None:
             self._tell_ancestors(old, "DescendantRemoving", instance)
@@ -203,6 +240,7 @@ class DataModel:
         if instance.is_destroyed:
             return
         self._refuse_service(instance)
+        self.scheduler.charge(_DESTROY_STEPS)
         instance.is_destroyed = True
         for tell in self.destroying:
             tell(instance)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from clawblox.engine.costs import charge
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list
@@ -91,7 +90,7 @@ class Searches:
         self, workspace: Instance, start: Vector, way: Vector, accepts: Accept
     ) -> Hit | None:
         """Return the nearest accepted hit of a ray; among equal ones the first in the tree."""
-        self._refresh()
+        self._refresh(workspace)
         find = self._marks.find
         length = math.sqrt(way.x * way.x + way.y * way.y + way.z * way.z)
         nearest: list[Hit] = []
@@ -128,7 +127,7 @@ class Searches:
         """``GetPartsInPart(part, params)``: by their true shapes."""
         if not isinstance(part, Instance) or "Part" not in part.spec.lineage:
             raise refuse_value("part", "BasePart", part)
-        self._refresh()
+        self._refresh(workspace)
         found = self._marks.space.queries.overlapping(
             part_shape(part), triple(part.read("Position")), rotation(part)
         )
@@ -137,7 +136,7 @@ class Searches:
 
     def _bounded(self, workspace: Instance, params: Any, is_inside: Accept) -> LuaTable:
         members = self._marks.members
-        charge(_PART_STEPS * len(members))
+        workspace.model.scheduler.charge(_PART_STEPS * len(members))
         parts = (each for each in workspace.descendants() if each.number in members)
         return self._list(filter(is_inside, parts), params)
 
@@ -146,8 +145,8 @@ class Searches:
         most = params.members["MaxParts"] if isinstance(params, OverlapParams) else 0.0
         return as_list(found[: int(most)] if most >= 1.0 else found)
 
-    def _refresh(self) -> None:
-        charge(_QUERY_STEPS + len(self._marks.members))
+    def _refresh(self, workspace: Instance) -> None:
+        workspace.model.scheduler.charge(_QUERY_STEPS + len(self._marks.members))
         self._marks.bring()
         self._marks.space.refresh()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
@@ -14,6 +14,8 @@ from clawblox.luau import LuaError, LuaTable, RuntimeFault
 
 __all__ = ["ScriptRunner"]
 
+_START_STEPS: Final = 100  # starting a script
+_LOOK_STEPS: Final = 2  # looking whether one is to start
 _YIELDED = "ModuleScript yielded during require (not yet supported)"
 
 
@@ -91,6 +93,7 @@ class ScriptRunner:
         Raises:
             WorldHalted: One fails.
         """
+        self._model.scheduler.charge(len(self._waiting) * _LOOK_STEPS)
         if not any(map(self._is_ready, self._waiting.values())):
             return
         ready = [script for script in self._in_tree_order() if self._is_ready(script)]
@@ -110,6 +113,7 @@ class ScriptRunner:
 
     def _run(self, script: Instance) -> None:
         scheduler = self._model.scheduler
+        scheduler.charge(_START_STEPS)
         self._waiting.pop(script.number, None)
         self._ran[script.number] = None
         try:

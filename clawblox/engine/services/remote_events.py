@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -104,6 +104,13 @@ SHAPE: Final = {
 }
 
 
+def _flat(payload: Json) -> Json:
+    """Return a payload with tuples in place of objects, which the VM does not measure."""
+    if isinstance(payload, dict):
+        return tuple(_flat(each) for item in payload.items() for each in item)
+    return [_flat(each) for each in payload] if isinstance(payload, list) else payload
+
+
 class RemoteEvents:
     """The events of one world.
 
@@ -129,6 +136,13 @@ class RemoteEvents:
                 self._published += 1  # it leaves before anyone could see it
             charge = self._model.scheduler.vm.charge
             self._fired.append([shown, reliable, payload_json(payload, charge)])
+
+    def held(self) -> Iterator[Any]:
+        """Iterate over the payloads that it keeps, for the limit of memory."""
+        for _, _, payload in self._fired:
+            yield _flat(payload)
+        for event in self._recent:
+            yield _flat(event["payload"])
 
     def publish(self) -> None:
         """Make the events of this tick recent events, at its end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from clawblox.engine.animations import Animations
@@ -181,7 +182,13 @@ class Assembly:
 
     def _equip_vm(self) -> None:
         self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time
-        self.vm.held = lambda: (self.model.game, *self.scheduler.held())
+        self.vm.held = self._held
+
+    def _held(self) -> Iterator[Any]:
+        """Iterate over what the engine keeps alive for scripts, for the limit of memory."""
+        yield self.model.game
+        yield from self.scheduler.held()
+        yield from self.services.remote_events.held()
 
 
 def _reset(player: Instance, _: Any) -> None:

@@ -30,7 +30,7 @@ from clawblox.engine.world.observation import (
 )
 from clawblox.engine.world.spectator import spectate_entities, spectate_player
 from clawblox.engine.world.tick import run_tick
-from clawblox.luau import LuaError, SnapshotError, run_deep
+from clawblox.luau import SnapshotError, run_deep
 
 __all__ = ["EngineWorld"]
 
@@ -196,19 +196,12 @@ class EngineWorld:
         if self.halted_error is not None:
             raise WorldHalted(*self.halted_error.split(": ", 1))
         try:
-            with self._parts.vm.entered():
+            with self._parts.vm.entered(), self._parts.scheduler.phase("Failed to load script"):
                 return function()
         except WorldHalted as halted:
-            self._note_halt(halted)
+            self.halted_error = str(halted)
+            self._console.halt(halted, self._parts.vm)
             raise
-        except LuaError as error:  # work of the engine has used up a limit of the scripts
-            caused = self._parts.scheduler.halt(error)
-            self._note_halt(caused)
-            raise caused from error
-
-    def _note_halt(self, halted: WorldHalted) -> None:
-        self.halted_error = str(halted)
-        self._console.halt(halted, self._parts.vm)
 
     # What is seen
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
 
-_EXHAUSTED = "exhausted the allowed number of steps"
+EXHAUSTED = "exhausted the allowed number of steps"
 BATCH = 1000
 CHARGED_COPY = 100  # copying at least this many values is charged
 LONG_TEXT = 4096  # reading a string of at least this length, as in comparisons, is charged
@@ -32,7 +32,8 @@ class Budget:
     them out in batches.
 
     Attributes:
-        steps_left: The steps not handed out yet; None means no limit.
+        steps_left: The steps not handed out yet; None means no limit. Below 0 for work that could
+            not be refused.
         is_used_up: Whether work was refused because too few steps were left.
         is_interrupted: Whether the host has interrupted the script.
     """
@@ -59,7 +60,7 @@ class Budget:
         if self.steps_left is None:
             return
         if self.steps_left < steps:
-            self.steps_left = 0
+            self.steps_left = min(self.steps_left, 0)
             raise self._exhausted()
         self.steps_left -= steps
 
@@ -83,7 +84,7 @@ class Budget:
 
     def _exhausted(self) -> RuntimeFault:
         self.is_used_up = True
-        return RuntimeFault(_EXHAUSTED)
+        return RuntimeFault(EXHAUSTED)
 
     def check_interrupt(self) -> None:
         """Check whether the host has interrupted the script.

@@ -149,6 +149,9 @@ class Machine(Protocol):
     def charge_work(self, steps: int) -> None:
         """Take steps for work that adds nothing to the heap."""
 
+    def take_steps(self, steps: int) -> None:
+        """Take steps for work that cannot be refused, such as handling an error."""
+
     def charge_search(self) -> None:
         """Take steps for a walk through the whole heap."""
 

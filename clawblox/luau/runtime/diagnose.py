@@ -31,6 +31,9 @@ _MAX_TRACEBACK = 22
 _MAX_TRACED = 1000  # levels in an error's traceback
 _LEVELS_PER_CHARGE = 16
 _STEPS_PER_LEVEL = 2
+_STEPS_PER_ERROR = 30
+_STEPS_PER_LINK = 4
+_STEPS_TO_TRANSLATE = 100  # where a Python exception is to be read
 
 
 class Level(NamedTuple):
@@ -58,6 +61,7 @@ def to_luau_error(error: BaseException) -> LuaError:
         fault = _translate_type_error(error)
     else:
         raise error
+    current.vm.take_steps(_STEPS_PER_ERROR + (0 if error is fault else _STEPS_TO_TRANSLATE))
     if not fault.traceback:
         fault.traceback = _trace_text(error)
     if not fault.located:
@@ -252,7 +256,9 @@ def describe(levels: list[Level]) -> str:
 def _error_levels(error: BaseException) -> list[Level]:
     """Return the innermost levels from where an error was raised to where it was caught."""
     levels: list[Level] = []
-    for link in reversed(_links(error)):
+    links = _links(error)
+    current.vm.take_steps(len(links) * _STEPS_PER_LINK)
+    for link in reversed(links):
         if len(levels) == _MAX_TRACED:
             break
         level = _level(link.tb_frame, link.tb_lineno)

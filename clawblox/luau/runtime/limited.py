@@ -125,6 +125,12 @@ class LimitedMachine:
             self._set_steps(0)
         self._budget.take(steps)
 
+    def take_steps(self, steps: int) -> None:
+        """Take steps for work that cannot be refused; later work fails if too few are left."""
+        left = self._budget.steps_left
+        if left is not None:
+            self._budget.steps_left = left - steps
+
     def charge_search(self) -> None:
         """Take steps for a walk through the whole heap.
 
@@ -170,7 +176,10 @@ class LimitedMachine:
 
         Raises:
             RuntimeFault: Calls nest too deep.
+            LuaError: Errors have used up the steps.
         """
+        if (self._budget.steps_left or 0) < 0:
+            self.charge_work(0)
         if self.has_headroom:
             sys.setrecursionlimit(call_limit())
             self.has_headroom = False

@@ -22,10 +22,8 @@ def continue_elsewhere(document, *numbers):
     return json.loads(answer.stdout)
 
 
-@pytest.mark.parametrize(
-    ("seed", "every"),
-    [(1, 30), *(pytest.param(seed, 1, marks=pytest.mark.thorough) for seed in range(2, 22))],
-)
+@pytest.mark.thorough  # ``parts`` does it in each run
+@pytest.mark.parametrize(("seed", "every"), [(1, 30), *((seed, 1) for seed in range(2, 22))])
 def test_a_space_goes_on_exactly_in_a_new_process(seed, every):
     saved_at = 20 + seed * 37 % 100
     space = scenes.build(seed)

@@ -174,6 +174,7 @@ def test_a_refusal_names_the_place(
         world.restore(damaged(state, path, value))
 
 
+@pytest.mark.thorough
 def test_the_program_refuses_it_without_a_traceback(directory: Path, state: Any) -> None:
     content_hash = Run(read_settings(directory), Plan()).world.content_hash()
     bad = damaged(state, ("signals",), {"1": 2}) | {"content_hash": content_hash}
