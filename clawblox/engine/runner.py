@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     flags = argparse.Namespace()
     environment = dict(os.environ)
+    os.environ["RAYON_NUM_THREADS"] = "1"  # rapier then steps on this thread, not on one beside it
     settings = read_settings(argv, os.environ, _make_parser(), flags)
     with StopSignals() as signals:
         run_deep(lambda: _serve(flags, settings, signals, environment))
