@@ -45,6 +45,7 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
                 "PATH": os.defpath,
                 "PYTHONPATH": str(ROOT),
                 "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", ""),
                 "WORLD_PORT": "0",
                 "WORLD_OPERATOR_TOKEN": TOKEN,
             }

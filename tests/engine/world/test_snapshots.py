@@ -77,7 +77,7 @@ def make_world(directory: Path, main: str, extra: str = "") -> Path:
     return directory
 
 
-@pytest.mark.parametrize(("every", "on"), [(4, 6), pytest.param(2, 45, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("every", "on"), [(4, 6), pytest.param(4, 45, marks=pytest.mark.thorough)])
 def test_a_world_whose_threads_wait_in_every_way_continues_exactly(tmp_path, every, on):
     plan = (
         Plan()
@@ -144,7 +144,7 @@ end)
 
 
 @pytest.mark.parametrize(
-    ("ticks", "every", "on"), [(42, 5, 7), pytest.param(70, 2, 70, marks=pytest.mark.thorough)]
+    ("ticks", "every", "on"), [(42, 5, 7), pytest.param(70, 6, 70, marks=pytest.mark.thorough)]
 )
 def test_a_pile_that_scripts_shuffle_continues_exactly(tmp_path, ticks, every, on):
     plan = Plan().join(3, "Rocky").act(10, "Rocky", "Hello").join(20, "Ada").leave(30, "Rocky")
