@@ -474,8 +474,7 @@ def test_a_range_that_outgoing_connections_use_too_is_a_warning() -> None:
 def test_a_process_without_its_orchestrator_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    over = subprocess.Popen(["true"])
-    over.wait()
+    gone = 2**22 + 1  # above the largest pid of Linux: one that has ended is soon given again
     run_dir = tmp_path / "run"
     manifest = run_dir / ".clawblox" / "manifest.json"
     variables = {"CLAWBLOX_INSTANCE": "a", "CLAWBLOX_MANIFEST_PATH": str(manifest)}
@@ -485,9 +484,9 @@ def test_a_process_without_its_orchestrator_is_found(
         try:
             make_record(run_dir, left.pid)
             assert look("Processes/left behind").found == "none"
-            make_record(run_dir, left.pid, orchestrator_pid=over.pid, is_detached=True)
+            make_record(run_dir, left.pid, orchestrator_pid=gone, is_detached=True)
             assert look("Processes/left behind").found == "none"
-            make_record(run_dir, left.pid, orchestrator_pid=over.pid)
+            make_record(run_dir, left.pid, orchestrator_pid=gone)
             found = look("Processes/left behind")
         finally:
             left.kill()
