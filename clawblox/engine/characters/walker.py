@@ -22,11 +22,11 @@ AIR_CONTROL: Final = 220.0
 REACHED: Final = 0.5
 """A target is reached within this horizontal distance, in studs."""
 PATIENCE: Final = 8 * 60
-"""After so many ticks a target is given up."""
+"""Ticks after which a target is given up."""
 JUMP_KEPT: Final = 12
-"""For so many ticks a jump waits for the ground."""
+"""Ticks for which a jump waits for the ground."""
 JUMP_PAUSE: Final = 11
-"""So many ticks lie between two jumps at least: 0.18 s."""
+"""Minimum number of ticks between two jumps: 0.18 s."""
 SUPPORT_REACH: Final = 4.0
 """How far below its centre a character looks for a floor that carries it, in studs."""
 HALF_HEIGHT: Final = 2.5

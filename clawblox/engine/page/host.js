@@ -117,7 +117,7 @@ function follow(id) {
   showPanels();
 }
 
-/** Follows the local player, else the next one of the list, else nobody. */
+/** Follows the local player, else the next one of the list, else none. */
 function cycleFollow() {
   const ids = (state?.players ?? []).map(({ id }) => id);
   if (play.id() !== null) follow(followed === null ? play.id() : null);

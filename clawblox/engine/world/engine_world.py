@@ -25,7 +25,7 @@ from clawblox.engine.world.observation import (
     observe_entities,
     observe_others,
     observe_player,
-    position_of,
+    player_position,
     view_radius,
 )
 from clawblox.engine.world.spectator import spectate_entities, spectate_player
@@ -165,9 +165,10 @@ class EngineWorld:
         if not self.settings.speech_is_near:
             return None
         players = [
-            (each, position_of(player)) for each, player in self._parts.services.players.listed()
+            (each, player_position(player))
+            for each, player in self._parts.services.players.listed()
         ]
-        speaker = position_of(self._player(agent_id))
+        speaker = player_position(self._player(agent_id))
         return within_hearing(speaker, players, self.settings.hearing_radius)
 
     def step(self) -> None:
@@ -223,7 +224,7 @@ class EngineWorld:
             "game_status": self.status,
             "player": observe_player(player, agent_id),
             "other_players": observe_others(player, others, radius, self._parts.parts.sees),
-            "world": {"entities": observe_entities(workspace, position_of(player), radius)},
+            "world": {"entities": observe_entities(workspace, player_position(player), radius)},
             "events": [],
             "recent_events": self._parts.services.remote_events.latest(),
         }

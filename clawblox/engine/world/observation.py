@@ -69,14 +69,14 @@ def find_humanoid(player: Instance) -> Instance | None:
     return next((child for child in character.children if child.spec.name == "Humanoid"), None)
 
 
-def position_of(player: Instance) -> Vector:
+def player_position(player: Instance) -> Vector:
     """Return the position of a player's root part."""
     root = find_root(player)
     position: Vector = _NO_CHARACTER if root is None else root.read("Position")
     return position
 
 
-def health_of(player: Instance) -> int:
+def shown_health(player: Instance) -> int:
     """Return the health of a player, without its fraction."""
     humanoid = find_humanoid(player)
     return _FULL_HEALTH if humanoid is None else int(min(humanoid.read("Health"), _MOST_HEALTH))
@@ -114,8 +114,8 @@ def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
     attributes = {**attributes_json(player.attributes), **view_attributes(player)}
     return {
         "id": agent_id,
-        "position": hundredths_of_vector(position_of(player)),
-        "health": health_of(player),
+        "position": hundredths_of_vector(player_position(player)),
+        "health": shown_health(player),
         "attributes": dict(sorted(attributes.items())),
     }
 
@@ -149,7 +149,7 @@ def observe_others(
                     "name": to_text(other.name),
                     "position": hundredths_of_vector(at),
                     "distance": hundredths(distance),
-                    "health": health_of(other),
+                    "health": shown_health(other),
                     "attributes": attributes_json(other.attributes),
                 }
             )

@@ -13,11 +13,11 @@ from clawblox.engine.rounding import hundredths_of_vector, shortest
 from clawblox.engine.world.observation import (
     find_humanoid,
     find_root,
-    health_of,
     is_identity,
-    position_of,
+    player_position,
     resolve_asset,
     rotation_rows,
+    shown_health,
     view_attributes,
 )
 from clawblox.luau import Vector
@@ -36,11 +36,11 @@ def spectate_player(player: Instance, agent_id: str, animations: Animations) -> 
     seen: dict[str, Json] = {
         "id": agent_id,
         "name": to_text(player.name),
-        "position": hundredths_of_vector(position_of(player)),
+        "position": hundredths_of_vector(player_position(player)),
     }
     if root is not None:
         seen["root_part_id"] = root.number
-    seen["health"] = health_of(player)
+    seen["health"] = shown_health(player)
     humanoid = find_humanoid(player)
     if humanoid is not None and humanoid.extra is not None:
         seen["humanoid_state"] = humanoid.extra.state

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from clawblox.engine.world.observation import health_of
+from clawblox.engine.world.observation import shown_health
 from tests.engine.characters.support import SmallWorld
 
 
@@ -127,7 +127,7 @@ def test_n4_take_damage_stops_at_0_and_lowering_max_health_leaves_health(world):
 
 def test_infinite_health_can_be_shown(world):
     world.run("humanoid.MaxHealth = math.huge humanoid.Health = math.huge")
-    assert health_of(world.environment.get("ann")) == 1 << 53
+    assert shown_health(world.environment.get("ann")) == 1 << 53
     world.run("humanoid:TakeDamage(math.huge)")
     assert world.ask("humanoid.Health") == 0.0
 

@@ -205,7 +205,7 @@ def test_n1_get_inputs_in_a_heartbeat_empties_the_queue() -> None:
     ]
 
 
-def test_what_nobody_takes_is_dropped_at_the_end_of_the_tick() -> None:
+def test_what_is_not_taken_is_dropped_at_the_end_of_the_tick() -> None:
     world = bench("", players=["Ann"])
     world.services.inputs.add(world.services.players.find(ANN), "A", 1)
     world.tick()

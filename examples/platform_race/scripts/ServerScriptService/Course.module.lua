@@ -47,7 +47,7 @@ Course.coins = {
 }
 
 Course.lavaHeight = 0
-Course.fallHeight = 4 -- whoever is below it is put back
+Course.fallHeight = 4 -- players below it are put back
 Course.respawnHeight = 4 -- above the checkpoint
 Course.spinnerDamage = 25
 
