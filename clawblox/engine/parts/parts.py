@@ -228,4 +228,7 @@ class Parts:
         for instance in self._model.workspace.descendants():
             self._move(instance)
         self._marks.restore(document["marks"])
+        for number in self.space.bodies:
+            if number > 0 and number not in self._members and not self._marks.marks(number):
+                raise ValueError(f"body {number} has no part in Workspace")
         self._touches.restore(document["touching"], slots)

@@ -163,6 +163,7 @@ def test_no_damage_to_a_document_is_a_fault_of_the_engine(directory: Path, state
         (("systems", "parts", "space", "bytes"), "AAAA", "the bytes of the physics are damaged"),
         (("systems", "parts", "space", "bodies", 0), GONE, "not those in the bytes of the physics"),
         (("systems", "parts", "space", "awake"), [999], "no body 999"),
+        (("tree", "instances", 13, 2), None, r"body \d+ has no part in Workspace"),
         (("systems", "characters", "roots"), [[1, 1]], "no character 1 with the root 1"),
     ],
 )  # fmt: skip
