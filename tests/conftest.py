@@ -16,6 +16,7 @@ from pathlib import Path
 import attrs
 import hypothesis
 import pytest
+import structlog
 from blockbuster import BlockBuster
 
 from tests.support import POLL_INTERVAL_S, Resources, kill_processes, live_processes, name_session
@@ -168,6 +169,7 @@ def _leave_nothing_behind(_session_directory: Path) -> Iterator[None]:
         patch.chdir(working)
         before = Resources.now(temporary, working)
         yield
+        structlog.reset_defaults()  # a command that ran in this process has configured it
         fail_on_leaks(before, temporary, working)
     with contextlib.suppress(OSError):
         (directories.home / "runs.jsonl").unlink()  # the index, which every start writes to
