@@ -27,8 +27,10 @@ from clawblox.cli.doctor.packages import look_for_packages
 from clawblox.cli.doctor.report import as_table, has_what_is_required
 from clawblox.instance import ramp
 from clawblox.system import port_leases, ports
+from clawblox.system.process_tree import read_variables
 from tests.cli.conftest import Command, Start
 from tests.rundir.support import make_record
+from tests.support import wait_until
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "cli.md").read_text()
@@ -482,6 +484,8 @@ def test_a_process_without_its_orchestrator_is_found(
         # Other tests leave processes behind for a moment.
         monkeypatch.setattr(orphans, "all_processes", lambda: [left.pid])
         try:
+            # A process in the middle of its exec has no environment yet.
+            wait_until(lambda: read_variables(left.pid))
             make_record(run_dir, left.pid)
             assert look("Processes/left behind").found == "none"
             make_record(run_dir, left.pid, orchestrator_pid=gone, is_detached=True)
