@@ -1,208 +1,230 @@
-"""Scripts that try to use up the machine end in a halted world with a clear text."""
+"""Hostile scripts, inputs and world files end in an error with a clear text, or do no harm."""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tests.engine.playing import play, say
+from clawblox.engine.errors import SettingsError
+from clawblox.engine.settings import read_settings
+from clawblox.luau import run_deep
+from clawblox.server import InputError
+from tests.engine.playing import play
+from tests.engine.torture import Plan, agent_id
 
-MEMORY = 4 << 20
+STEPS = 300_000
+PLAN = Plan().join(1, "Ada").leave(4, "Ada")
+
+HALTING = {
+    "while true do end": "exhausted the allowed number of steps",
+    "while true do pcall(function() while true do end end) end": "exhausted the allowed number",
+    "workspace.ChildAdded:Connect(function() Instance.new('Part', workspace) end)"
+    " Instance.new('Part', workspace)": "C stack overflow",
+    "workspace.AttributeChanged:Connect(function() workspace:SetAttribute('a', 1) end)"
+    " workspace:SetAttribute('a', 1)": "C stack overflow",
+    "local a, b = Instance.new('Folder'), Instance.new('Folder') a.Parent = b b.Parent = a": (
+        "circular reference"
+    ),
+    "local s = string.rep('x', 1e10)": "resulting string too large",
+    "table.create(1e9, 0)": "table overflow",
+    "print(table.unpack({}, 1, 1e8))": "too many results to unpack",
+    "string.format('%99999999d', 1)": "invalid format",
+    "string.find(string.rep('a', 30), string.rep('a?', 30) .. string.rep('a', 30))": (
+        "exhausted the allowed number of steps"
+    ),
+    "table.sort({ 3, 2, 1 }, function(a, b) task.wait() return a < b end)": "attempt to yield",
+    "local t t = setmetatable({}, { __index = function(s, k) return s[k] end }) print(t.a)": (
+        "C stack overflow"
+    ),
+    "local function f() return 1 + f() end f()": "stack overflow",
+    "local t = {} t.t = t game.HttpService:JSONEncode(t)": "nested more than 128 deep",
+    "workspace.Terrain:FillBlock(CFrame.new(), Vector3.one * 1e6, Enum.Material.Grass)": (
+        "Region is too large"
+    ),
+    "game.Players.PlayerAdded:Connect(function(player)"
+    " player.CharacterAdded:Connect(function() player:LoadCharacter() end)"
+    " player:LoadCharacter() end)": "C stack overflow",
+    "error(workspace)": "Workspace",
+    "error(nil)": "nil",
+}
+
+HARMLESS = (
+    "task.spawn(function() while true do end end)",
+    "local function g() task.spawn(g) end g()",
+    "local function g() task.defer(g) task.defer(g) end g()",
+    "task.delay(1e308, print)",
+    """
+    for _, v in { 0 / 0, 1 / 0, -1 / 0, 1e30, 1e38 } do
+        local p = Instance.new("Part", workspace)
+        pcall(function() p.Position = Vector3.new(v, v, v) end)
+        pcall(function() p.Velocity = Vector3.new(v, 0, 0) end)
+        pcall(function() p.CFrame = CFrame.new(v, v, v) * CFrame.Angles(v, v, v) end)
+    end
+    """,
+    """
+    for _, v in { 0, -1, 1e-30, -1e30 } do
+        for _, shape in Enum.PartType:GetEnumItems() do
+            local p = Instance.new("Part", workspace)
+            p.Shape = shape
+            pcall(function() p.Size = Vector3.new(v, v, v) end)
+        end
+    end
+    """,
+    "workspace.Gravity = 1 / 0 Instance.new('Part', workspace) task.wait() workspace.Gravity = -1",
+    """
+    game.Players.PlayerAdded:Connect(function(player)
+        local root, humanoid = player.Character.HumanoidRootPart, player.Character.Humanoid
+        for _, v in { 1e6, 1e9, 1e30 } do
+            root.Position = Vector3.new(v, v, v)
+            humanoid:MoveTo(Vector3.new(-v, 0, 0))
+            task.wait()
+        end
+        humanoid.WalkSpeed, humanoid.JumpPower, humanoid.Jump = 1e308, 1e308, true
+        root.Velocity = Vector3.new(1e38, 1e38, 1e38)
+    end)
+    """,
+    """
+    game.Players.PlayerAdded:Connect(function(player)
+        player:Kick() player.Character:Destroy() player.PlayerGui:Destroy()
+        player:ClearAllChildren() player:Destroy()
+    end)
+    """,
+    "for i = 1, 1000 do game.Players:AddBot('bot' .. i) end",
+    "script:Destroy() task.wait() print(script)",
+    "for _, c in game:GetChildren() do pcall(c.Destroy, c) pcall(c.ClearAllChildren, c) end",
+    "game.HttpService:JSONDecode(string.rep('[', 1e5))",
+    """
+    local c
+    c = coroutine.create(function() coroutine.resume(c) task.spawn(c) task.cancel(c) end)
+    coroutine.resume(c)
+    """,
+)
+
+
+@pytest.mark.parametrize("main", HALTING)
+def test_n3_a_hostile_script_halts_the_world_with_a_clear_text(tmp_path: Path, main: str) -> None:
+    run = play(tmp_path, main, 6, PLAN, steps_per_tick=STEPS)
+    assert run.world.halted_error is not None
+    assert HALTING[main] in run.world.halted_error
+
+
+@pytest.mark.parametrize("main", HARMLESS)
+def test_a_hostile_script_does_no_harm(tmp_path: Path, main: str) -> None:
+    run = play(tmp_path, main, 6, PLAN, steps_per_tick=STEPS)
+    assert run.world.halted_error is None, run.lines
+    json.dumps(run.record(), allow_nan=False)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=12,
+)
+TYPES = st.sampled_from(["MoveTo", "Throw", "Place", "GuiClick", "Jump", "Reset", ""]) | st.text()
+ECHO = """
+game:GetService("AgentInputService").InputReceived:Connect(function(player, kind, data)
+    player:SetAttribute("kind", kind)
+    pcall(player.SetAttribute, player, "data", data)
+    game:GetService("RemoteEventService"):FireAllClients(kind, data)
+end)
+"""
+
+
+@given(
+    inputs=st.lists(
+        st.tuples(
+            TYPES,
+            JSON
+            | st.fixed_dictionaries({"position": JSON})
+            | st.fixed_dictionaries({"element_id": JSON}),
+        ),
+        max_size=20,
+    )
+)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_n10_any_input_is_refused_or_reaches_the_script(tmp_path: Path, inputs) -> None:
+    run = play(tmp_path, ECHO, 1, Plan().join(0, "Ada"))
+
+    def send() -> None:
+        for kind, data in inputs:
+            with suppress(InputError):
+                run.world.act(agent_id("Ada"), kind, data)
+            run.step()
+
+    run_deep(send)
+    assert run.world.halted_error is None
+    json.dumps(run.record(), allow_nan=False)
+
+
+TOML = st.sampled_from(
+    """
+name = "x"
+name = 1
+name = ""
+max_players = 0
+max_players = -1
+afk_timeout = nan
+[scripts]
+main = "../main.lua"
+main = 5
+tree = 'missing'
+[observation]
+radius = inf
+radius = 10
+[speech]
+mode = 'proximity'
+[clawblox.physics]
+solver_iterations = 33
+[renderer]
+entry = '/etc/passwd'
+[[renderer]]
+x = [
+[clawblox]
+memory_mib = true
+\0
+""".strip().splitlines()
+)
+
+
+@given(lines=st.lists(TOML, max_size=6))
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_world_file_is_read_or_refused_by_name(tmp_path: Path, lines: list[str]) -> None:
+    (tmp_path / "main.lua").write_text("")
+    (tmp_path / "world.toml").write_text("\n".join(lines))
+    try:
+        problem = read_settings(tmp_path).name and "world.toml"
+    except SettingsError as error:
+        problem = str(error)
+    assert "world.toml" in problem or "scripts." in problem
 
 
 @pytest.mark.parametrize(
-    "main",
+    ("event", "where"),
     [
-        'local t = {} while true do t[#t + 1] = string.rep("x", 1000) .. #t end',
-        "while true do Instance.new('Part', workspace) end",
-        "local t = {} while true do table.insert(t, Instance.new('Part')) end",
-        "local m = Instance.new('Model', workspace) while true do m:Clone().Parent = m end",
-        """
-        local n = 0
-        while true do
-            n += 1
-            workspace:SetAttribute("a" .. n, string.rep("x", 1000) .. n)
-        end
-        """,
-        "local n = 0 while true do n += 1 workspace:AddTag(string.rep('x', 1000) .. n) end",
-        "while true do workspace.ChildAdded:Connect(function() print(workspace) end) end",
-        "while true do task.delay(9, print, string.rep('x', 1000)) end",
-        "while true do task.spawn(function() workspace.ChildAdded:Wait() end) end",
+        ("MoveToFinished", "MoveToFinished event"),
+        ("Running", "Humanoid Running event"),
+        ("StateChanged", "Humanoid Running event"),
+        ("HealthChanged", "Failed to process agent inputs"),
     ],
 )
-def test_a_script_that_fills_the_memory_halts_the_world(tmp_path, main):
-    run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=3_000_000)
-    assert run.world.halted_error is not None
-    assert "not enough memory" in run.world.halted_error
-
-
-def test_instances_that_nothing_refers_to_any_more_do_not_count(tmp_path):
-    main = "for _ = 1, 20000 do local part = Instance.new('Part', workspace) part:Destroy() end"
-    run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=3_000_000)
-    assert run.world.halted_error is None
-
-
-def test_no_script_reads_what_the_engine_keeps_about_a_rotation(tmp_path):
-    script = """
-        local part = Instance.new("Part")
-        part.CFrame = CFrame.Angles(1, 2, 3)
-        for _, name in { "Rotation9", "Rotation\\u{2089}", "Rotation\\x89" } do
-            print(typeof(part[name]), pcall(function() part[part[name] or "Name"] = 1 end))
-        end
+def test_n3_errors_of_humanoid_events_say_where(tmp_path: Path, event: str, where: str) -> None:
+    main = f"""
+    local floor = Instance.new("Part", workspace)
+    floor.Anchored, floor.Size = true, Vector3.new(99, 1, 99)
+    game.Players.PlayerAdded:Connect(function(player)
+        player.Character.Humanoid.{event}:Connect(function() error("boom") end)
+    end)
+    game:GetService("AgentInputService").InputReceived:Connect(function(player)
+        player.Character.Humanoid:TakeDamage(1)
+        player.Character.Humanoid:MoveTo(Vector3.new(4, 0, 0))
+    end)
     """
-    assert say(tmp_path, script) == ["nil\ttrue"] * 3
-
-
-BUDGET = 20_000
-BUDGET_TEXT = (
-    "exhausted the allowed number of steps: 20000 ([clawblox] steps_per_tick in world.toml)"
-)
-DEAR = {
-    "a storm of handlers": """
-        for _ = 1, 100 do workspace.AttributeChanged:Connect(function() end) end
-        for i = 1, 100 do workspace:SetAttribute("a", i) end
-    """,
-    "a deep tree": """
-        local parent = workspace
-        for _ = 1, 2000 do
-            local folder = Instance.new("Folder")
-            folder.Parent = parent
-            parent = folder
-        end
-    """,
-    "many parts": "for _ = 1, 2000 do Instance.new('Part', workspace) end",
-    "many copies": """
-        local model = Instance.new("Model")
-        for _ = 1, 100 do Instance.new("Part", model) end
-        for _ = 1, 20 do model:Clone() end
-    """,
-    "a large tree that moves": """
-        local model = Instance.new("Model")
-        for _ = 1, 150 do Instance.new("Folder", model) end
-        for _ = 1, 20 do model.Parent = workspace model.Parent = nil end
-    """,
-    "many threads that are made": "for _ = 1, 2000 do task.delay(1, print) end",
-    "many threads that start": "for _ = 1, 2000 do task.spawn(function() end) end",
-    "searches of a large tree": """
-        for _ = 1, 100 do Instance.new("Folder", workspace) end
-        for _ = 1, 200 do workspace:FindFirstChild("x", true) end
-    """,
-    "lists of descendants": """
-        for _ = 1, 100 do Instance.new("Folder", workspace) end
-        for _ = 1, 200 do workspace:GetDescendants() end
-    """,
-    "lists of children": """
-        for _ = 1, 100 do Instance.new("Folder", workspace) end
-        for _ = 1, 200 do workspace:GetChildren() end
-    """,
-    "names of what lies deep": """
-        local folder = workspace
-        for _ = 1, 100 do folder = Instance.new("Folder", folder) end
-        for _ = 1, 200 do folder:GetFullName() end
-    """,
-    "rays": """
-        for at = 1, 50 do Instance.new("Part", workspace).Position = Vector3.new(at, 0, 0) end
-        for _ = 1, 40 do workspace:Raycast(Vector3.new(-5, 0, 0), Vector3.new(100, 0, 0)) end
-    """,
-    "searches of boxes": """
-        for _ = 1, 50 do Instance.new("Part", workspace) end
-        for _ = 1, 40 do workspace:GetPartBoundsInRadius(Vector3.zero, 9) end
-    """,
-    "searches within parts": """
-        for _ = 1, 50 do Instance.new("Part", workspace) end
-        for _ = 1, 40 do workspace:GetPartsInPart(workspace.Part) end
-    """,
-    "models that move": """
-        local model = Instance.new("Model", workspace)
-        for _ = 1, 50 do Instance.new("Part", model) end
-        for _ = 1, 40 do model:PivotTo(CFrame.new()) end
-    """,
-    "connections": "for _ = 1, 2000 do workspace.ChildAdded:Connect(print):Disconnect() end",
-    "lists of tags": """
-        for at = 1, 100 do workspace:AddTag("t" .. at) end
-        for _ = 1, 200 do workspace:GetTags() end
-    """,
-    "lists of attributes": """
-        for at = 1, 100 do workspace:SetAttribute("t" .. at, at) end
-        for _ = 1, 200 do workspace:GetAttributes() end
-    """,
-    "rotations": "local at = CFrame.new() for _ = 1, 2000 do at = at * CFrame.Angles(1, 2, 3) end",
-    "coroutines": "for _ = 1, 3000 do coroutine.wrap(function() end)() end",
-    "formats": "for _ = 1, 2000 do string.format('%s %d', 'x', 1) end",
-    "JSON": """
-        local list = table.create(200, "x")
-        for _ = 1, 20 do game.HttpService:JSONDecode(game.HttpService:JSONEncode(list)) end
-    """,
-    "errors that are caught": "for _ = 1, 1000 do pcall(error, 'x') end",
-    "errors that are translated": "for _ = 1, 500 do pcall(function() local x x.y = 1 end) end",
-    "errors far down the stack": """
-        local function fail(levels) if levels == 0 then error("x") end fail(levels - 1) return 1 end
-        for _ = 1, 50 do pcall(fail, 150) end
-    """,
-}
-
-
-@pytest.mark.parametrize("main", DEAR.values(), ids=DEAR)
-def test_what_the_engine_does_for_a_script_costs_steps(tmp_path, main):
-    run = play(tmp_path, main, 1, steps_per_tick=BUDGET)
+    run = play(tmp_path, main, 60, Plan().join(1, "Ada").act(3, "Ada", "Go"))
     assert run.world.halted_error is not None
-    assert run.world.halted_error.endswith(BUDGET_TEXT)
-
-
-LATER = {
-    "threads that wait for each tick": """
-        for at = 0, 20 do
-            task.delay(at / 60, function()
-                for _ = 1, 100 do
-                    task.spawn(function()
-                        while true do game:GetService("RunService").Heartbeat:Wait() end
-                    end)
-                end
-            end)
-        end
-    """,
-    "threads that double in each tick": (
-        "local function double() task.defer(double) task.defer(double) end double()"
-    ),
-    "scripts that copy themselves": """
-        local script = Instance.new("Script")
-        script.Source = "for _ = 1, 4 do script:Clone().Parent = script.Parent end"
-        script.Parent = workspace
-    """,
-    "an event of the engine with many handlers": """
-        for at = 0, 20 do
-            task.delay(at / 60, function()
-                for _ = 1, 200 do
-                    game:GetService("RunService").Heartbeat:Connect(function() end)
-                end
-            end)
-        end
-    """,
-}
-
-
-@pytest.mark.parametrize("main", LATER.values(), ids=LATER)
-def test_a_world_that_grows_in_each_tick_halts_when_a_tick_is_too_dear(tmp_path, main):
-    run = play(tmp_path, main, 24, steps_per_tick=BUDGET)
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.endswith(BUDGET_TEXT)
-
-
-def test_a_full_heap_is_named_with_its_key(tmp_path):
-    main = "local t = {} while true do t[#t + 1] = string.rep('x', 1000) .. #t end"
-    run = play(tmp_path, main, memory_bytes=MEMORY)
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.endswith(
-        "not enough memory: 4 MiB ([clawblox] memory_mib in world.toml)"
-    )
-
-
-def test_the_payloads_of_recent_events_count_as_memory(tmp_path):
-    main = """
-    for at = 1, 300 do
-        local text = string.rep("x", 100000) .. at
-        game:GetService("RemoteEventService"):FireAllClients("Say", { text = { text } })
-    end
-    """
-    run = play(tmp_path, main, memory_bytes=MEMORY)
-    assert run.world.halted_error is not None
-    assert "not enough memory" in run.world.halted_error
+    assert run.world.halted_error.startswith(f"{where}: main.lua:")
+    assert run.world.halted_error.endswith("boom")

@@ -333,3 +333,14 @@ def test_n8_the_workspace_has_two_names_in_game(tmp_path):
     assert say(tmp_path, "print(game.workspace == workspace, game.Workspace == workspace)") == [
         "true\ttrue"
     ]
+
+
+def test_no_script_reads_what_the_engine_keeps_about_a_rotation(tmp_path):
+    script = """
+        local part = Instance.new("Part")
+        part.CFrame = CFrame.Angles(1, 2, 3)
+        for _, name in { "Rotation9", "Rotation\\u{2089}", "Rotation\\x89" } do
+            print(typeof(part[name]), pcall(function() part[part[name] or "Name"] = 1 end))
+        end
+    """
+    assert say(tmp_path, script) == ["nil\ttrue"] * 3

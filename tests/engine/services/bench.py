@@ -34,7 +34,9 @@ from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.document import find_instances
 from clawblox.luau import VM, Host, HostObject
 
-AGENT = "00000000-0000-4000-8000-0000000000{:02}"
+_AGENT = "00000000-0000-4000-8000-0000000000{:02}"
+ANN, BOB = (_AGENT.format(number) for number in (1, 2))
+"""The ids of the first and the second player of a bench."""
 
 
 class BenchHost(Host):
@@ -162,5 +164,12 @@ def bench(source: str, *, players: Sequence[str] = (), **options: Any) -> Bench:
     made = Bench(**options).begin()
     made.run(source)
     for number, name in enumerate(players, 1):
-        made.services.players.add(AGENT.format(number), name)
+        made.services.players.add(_AGENT.format(number), name)
     return made
+
+
+def output(source: str, *, ticks: int = 0, **options: Any) -> list[str]:
+    """Return what a script prints in some ticks."""
+    world = bench(source, **options)
+    world.tick(ticks)
+    return world.printed()

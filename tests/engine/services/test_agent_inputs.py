@@ -1,0 +1,165 @@
+"""What agents may do, and in which order scripts learn of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clawblox.engine.services.agent_inputs import check_input
+from clawblox.server import InputError
+from tests.engine.services.bench import ANN, BOB, bench
+
+
+@pytest.mark.parametrize(
+    ("action", "data"),
+    [
+        *((action, {"position": [1, 2.5, -3]}) for action in ("MoveTo", "Pickup", "Place")),
+        ("Throw", {"direction": [0, 1, 0]}),
+        ("Throw", {"direction": [0, 1, 0], "speed": 3}),
+        ("Throw", {"direction": [0, 1, 0], "speed": None}),
+        ("Stop", None),
+        ("Jump", {"anything": 1}),
+        ("GuiClick", {"element_id": "x"}),
+        ("OpenGate", [1]),
+        ("", None),
+    ],
+)
+def test_section_1_valid_inputs(action: str, data: Any) -> None:
+    check_input(action, data, allow_reset=False)
+
+
+NOT_VECTORS: list[Any] = [None, [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, True], "abc", {}]
+
+
+@pytest.mark.parametrize(
+    ("action", "data", "message"),
+    [
+        *(
+            (action, data, f"{action}: data.position must be a finite [x, y, z]")
+            for action in ("MoveTo", "Pickup", "Place")
+            for data in (None, [], 1, {}, *({"position": each} for each in NOT_VECTORS))
+        ),
+        ("MoveTo", {"position": [1, 2, float("nan")]}, "MoveTo: data.position must be a finite"),
+        ("Throw", {"position": [1, 2, 3]}, "Throw: data.direction must be a finite [x, y, z]"),
+        ("Throw", {"direction": [1, 2, 3], "speed": "1"}, "Throw: data.speed must be a finite"),
+        ("Reset", None, "Reset is not allowed"),
+    ],
+)
+def test_section_1_wrong_inputs(action: str, data: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_input(action, data, allow_reset=False)
+    assert str(caught.value).startswith(message)
+
+
+def test_section_1_reset_needs_permission() -> None:
+    check_input("Reset", None, allow_reset=True)
+
+
+def test_n10_players_in_order_of_joining_and_each_ones_inputs_in_order() -> None:
+    world = bench(
+        "AgentInputService.InputReceived:Connect(function(p, kind, data)"
+        " print(p.Name, kind, data) end)",
+        players=["Ann", "Bob"],
+    )
+    inputs, players = world.services.inputs, world.services.players
+    inputs.effects["GuiClick"] = lambda player, data: world.lines.append(f"clicks {data}")
+    inputs.add(players.find(BOB), "First", 1)
+    inputs.add(players.find(ANN), "GuiClick", 7)
+    inputs.add(players.find(BOB), "Second", None)
+    inputs.add(players.find(ANN), "Last", "x")
+    world.tick()
+    assert world.printed() == [
+        "Ann\tGuiClick\t7",
+        "clicks 7",
+        "Ann\tLast\tx",
+        "Bob\tFirst\t1",
+        "Bob\tSecond\tnil",
+    ]
+
+
+def test_n10_gui_click_fires_the_event_of_an_own_element_after_the_input() -> None:
+    world = bench(
+        """
+        AgentInputService.InputReceived:Connect(function(p, kind) print(p, kind) end)
+        Players.PlayerAdded:Connect(function(player)
+            local screen = Instance.new('ScreenGui', player.PlayerGui)
+            local button = Instance.new('TextButton', screen)
+            button.MouseButton1Click:Connect(function() print('click', player) end)
+            print(button:GetDebugId())
+        end)
+        """,
+        players=["Ann", "Bob"],
+    )
+    ids = [int(line) for line in world.printed()]
+    inputs, players = world.services.inputs, world.services.players
+    for data in ({"element_id": ids[0]}, {"element_id": ids[1]}, {"element_id": "x"}, None):
+        inputs.add(players.find(ANN), "GuiClick", data)
+    world.tick()
+    assert world.printed() == ["Ann\tGuiClick", "click\tAnn", *["Ann\tGuiClick"] * 3]
+
+
+def test_n10_null_in_an_array_leaves_a_hole() -> None:
+    world = bench(
+        """
+        AgentInputService.InputReceived:Connect(function(_, _, data)
+            print(data.list[1], data.list[2], data.list[3], data.gone, data.text, data.whole)
+        end)
+        """,
+        players=["Ann"],
+    )
+    data = {"list": [1, None, 2.5], "gone": None, "text": "\N{SNOWMAN}", "whole": 3}
+    world.services.inputs.add(world.services.players.find(ANN), "X", data)
+    world.tick()
+    assert world.printed() == ["1\tnil\t2.5\tnil\t\xe2\x98\x83\t3"]
+
+
+POLL = """
+local function poll(where)
+    for _, player in Players:GetPlayers() do
+        local pending = AgentInputService:HasPendingInputs(player)
+        local names = {}
+        for _, input in AgentInputService:GetInputs(player) do
+            table.insert(names, `{input.type}={input.data}`)
+        end
+        print(where, player.Name, pending, table.concat(names, ' '))
+    end
+end
+"""
+
+
+def test_n1_get_inputs_in_a_heartbeat_empties_the_queue() -> None:
+    world = bench(
+        POLL + "RunService.Heartbeat:Connect(function() poll('h') end)", players=["Ann", "Bob"]
+    )
+    inputs, players = world.services.inputs, world.services.players
+    inputs.add(players.find(ANN), "A", 1)
+    inputs.add(players.find(ANN), "B", None)
+    world.tick(2)
+    assert world.printed() == [
+        *("h\tAnn\ttrue\tA=1 B=nil", "h\tBob\tfalse\t"),
+        *("h\tAnn\tfalse\t", "h\tBob\tfalse\t"),
+    ]
+
+
+def test_what_is_not_taken_is_dropped_at_the_end_of_the_tick() -> None:
+    world = bench("", players=["Ann"])
+    world.services.inputs.add(world.services.players.find(ANN), "A", 1)
+    world.tick()
+    world.run(POLL + "poll('later')")
+    assert world.printed() == ["later\tAnn\tfalse\t"]
+
+
+def test_inputs_reach_the_event_even_if_a_script_polls_first() -> None:
+    world = bench(
+        POLL + "RunService.Stepped:Connect(function() poll('s') end)\n"
+        "AgentInputService.InputReceived:Connect(function(_, kind) print(kind) poll('i') end)",
+        players=["Ann"],
+    )
+    player = world.services.players.find(ANN)
+    world.services.inputs.add(player, "A", 1)
+    world.services.inputs.add(player, "B", 2)
+    world.tick()
+    assert world.printed() == [
+        *("s\tAnn\ttrue\tA=1 B=2", "A", "i\tAnn\tfalse\t", "B", "i\tAnn\tfalse\t"),
+    ]
