@@ -7,13 +7,13 @@ from typing import Final
 
 import psycopg
 
-from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, Write
+from clawblox.engine.datastore.statements import Statements
+from clawblox.engine.datastore.store import Answer, Request, StoreError
 
 __all__ = ["PostgresStore"]
 
 _CONNECT_TIMEOUT_S: Final = 5
 _LOCK_TIMEOUT: Final = "-c lock_timeout=5s"
-_MAX_LIMIT: Final = 2**63 - 1
 _SCHEMA_LOCK: Final = 0x636C6177626C6F78
 _SCORE: Final = (
     "CASE WHEN jsonb_typeof(value -> 'score') = 'number'"
@@ -32,25 +32,24 @@ _SCHEMA: Final = (
         f' ON data_stores (game_id, store_name, ({_SCORE}), key COLLATE "C")'
     ),
 )
-_READ: Final = (
-    "SELECT value::text FROM data_stores WHERE game_id = %s AND store_name = %s AND key = %s"
-)
-_WRITE: Final = (
-    "INSERT INTO data_stores (game_id, store_name, key, value, updated_at)"
-    " VALUES (%s, %s, %s, %s::jsonb, now()) ON CONFLICT (game_id, store_name, key)"
-    " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
-)
-_SORTED: Final = {
-    ascending: (
-        "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
-        f' AND ({_SCORE}) IS NOT NULL ORDER BY ({_SCORE}) {direction}, key COLLATE "C" LIMIT %s'
-    )
-    for ascending, direction in ((True, "ASC"), (False, "DESC"))
-}
-_WITHOUT_NUMBER: Final = (
+_SCORED: Final = (
     "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
-    f" AND ({_SCORE}) IS NULL AND value -> 'score' IS NOT NULL"
-    ' ORDER BY key COLLATE "C" LIMIT %s'
+    f" AND ({_SCORE}) IS NOT NULL ORDER BY ({_SCORE})"
+)
+_STATEMENTS: Final = Statements(
+    read="SELECT value::text FROM data_stores WHERE game_id = %s AND store_name = %s AND key = %s",
+    write=(
+        "INSERT INTO data_stores (game_id, store_name, key, value, updated_at)"
+        " VALUES (%s, %s, %s, %s::jsonb, now()) ON CONFLICT (game_id, store_name, key)"
+        " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+    ),
+    ascending=f'{_SCORED} ASC, key COLLATE "C" LIMIT %s',
+    descending=f'{_SCORED} DESC, key COLLATE "C" LIMIT %s',
+    unscored=(
+        "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
+        f" AND ({_SCORE}) IS NULL AND value -> 'score' IS NOT NULL"
+        ' ORDER BY key COLLATE "C" LIMIT %s'
+    ),
 )
 
 
@@ -99,28 +98,11 @@ class PostgresStore:
 def _answer(connection: psycopg.Connection, game_id: str, request: Request) -> Answer | StoreError:
     try:
         with connection.transaction():  # a savepoint: one refused request does not end the others
-            return _carry_out(connection, game_id, request)
+            return _STATEMENTS.carry_out(connection, game_id, request)
     except psycopg.Error as error:
         if connection.closed:
             raise
         return StoreError(_reason(error))
-
-
-def _carry_out(connection: psycopg.Connection, game_id: str, request: Request) -> Answer:
-    if isinstance(request, Read):
-        row = connection.execute(_READ, (game_id, request.store, request.key)).fetchone()
-        return None if row is None else str(row[0])
-    if isinstance(request, Write):
-        connection.execute(_WRITE, (game_id, request.store, request.key, request.value))
-        return None
-    limit = min(request.limit, _MAX_LIMIT)
-    rows = connection.execute(
-        _SORTED[request.ascending], (game_id, request.store, limit)
-    ).fetchall()
-    if len(rows) < limit:
-        rest = limit - len(rows)
-        rows += connection.execute(_WITHOUT_NUMBER, (game_id, request.store, rest)).fetchall()
-    return [(str(key), str(value)) for key, value in rows]
 
 
 def _reason(error: Exception) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, Write
+from clawblox.engine.datastore.statements import Statements
+from clawblox.engine.datastore.store import Answer, Request, StoreError
 
 __all__ = ["SqliteStore"]
 
 _BUSY_TIMEOUT_S: Final = 5.0
-_MAX_LIMIT: Final = 2**63 - 1
 _SCORE: Final = (
     "CASE WHEN json_type(value, '$.score') IN ('integer', 'real')"
     " THEN json_extract(value, '$.score') END"
@@ -32,19 +32,23 @@ _SCHEMA: Final = (
         f" ON data_stores (game_id, store_name, ({_SCORE}), key)"
     ),
 )
-_READ: Final = "SELECT value FROM data_stores WHERE game_id = ? AND store_name = ? AND key = ?"
-_WRITE: Final = (
-    "INSERT INTO data_stores VALUES (?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
-    " ON CONFLICT (game_id, store_name, key)"
-    " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
-)
-_SORTED: Final = (
+_SCORED: Final = (
     "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
-    f" AND ({_SCORE}) IS NOT NULL ORDER BY ({_SCORE}) {{direction}}, key LIMIT ?"
+    f" AND ({_SCORE}) IS NOT NULL ORDER BY ({_SCORE})"
 )
-_WITHOUT_NUMBER: Final = (
-    "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
-    f" AND ({_SCORE}) IS NULL AND json_type(value, '$.score') IS NOT NULL ORDER BY key LIMIT ?"
+_STATEMENTS: Final = Statements(
+    read="SELECT value FROM data_stores WHERE game_id = ? AND store_name = ? AND key = ?",
+    write=(
+        "INSERT INTO data_stores VALUES (?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
+        " ON CONFLICT (game_id, store_name, key)"
+        " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+    ),
+    ascending=f"{_SCORED} ASC, key LIMIT ?",
+    descending=f"{_SCORED} DESC, key LIMIT ?",
+    unscored=(
+        "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
+        f" AND ({_SCORE}) IS NULL AND json_type(value, '$.score') IS NOT NULL ORDER BY key LIMIT ?"
+    ),
 )
 
 
@@ -93,25 +97,8 @@ class SqliteStore:
 
 def _answer(connection: sqlite3.Connection, game_id: str, request: Request) -> Answer | StoreError:
     try:
-        return _carry_out(connection, game_id, request)
+        return _STATEMENTS.carry_out(connection, game_id, request)
     except (sqlite3.Error, OverflowError) as error:
         if not connection.in_transaction:
             raise
         return StoreError(str(error))
-
-
-def _carry_out(connection: sqlite3.Connection, game_id: str, request: Request) -> Answer:
-    if isinstance(request, Read):
-        row = connection.execute(_READ, (game_id, request.store, request.key)).fetchone()
-        return None if row is None else str(row[0])
-    if isinstance(request, Write):
-        connection.execute(_WRITE, (game_id, request.store, request.key, request.value))
-        return None
-    direction = "ASC" if request.ascending else "DESC"
-    limit = min(request.limit, _MAX_LIMIT)
-    sorted_rows = _SORTED.format(direction=direction)
-    rows = connection.execute(sorted_rows, (game_id, request.store, limit)).fetchall()
-    if len(rows) < limit:
-        rest = limit - len(rows)
-        rows += connection.execute(_WITHOUT_NUMBER, (game_id, request.store, rest)).fetchall()
-    return rows

@@ -224,3 +224,7 @@ class Bodies:
         """Return whether a body is a character, or fixed to one."""
         body = self.by_number[number]
         return (body.fixed_to or number) in self.characters
+
+    def is_no_character(self, handle: ColliderHandle, _collider: Collider) -> bool:
+        """Return the opposite of its body; rapier asks it of the colliders that a query finds."""
+        return not self.goes_with_character(self.numbers[handle.index])

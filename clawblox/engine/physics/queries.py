@@ -166,13 +166,10 @@ class Queries:
         return None if hit is None else (self._bodies.numbers[hit[0].index], hit[1])
 
     def _solids(self, groups: InteractionGroups) -> QueryFilter:
-        bodies = self._bodies
-
-        def is_no_character(handle: ColliderHandle, _collider: object) -> bool:
-            return not bodies.goes_with_character(bodies.numbers[handle.index])
-
         return QueryFilter(
-            flags=QueryFilterFlags.EXCLUDE_SENSORS, groups=groups, predicate=is_no_character
+            flags=QueryFilterFlags.EXCLUDE_SENSORS,
+            groups=groups,
+            predicate=self._bodies.is_no_character,
         )
 
     def _overlapping(

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from rapier3d import (
     CharacterAutostep,
     CharacterCollision,
-    Collider,
-    ColliderHandle,
     EffectiveCharacterMovement,
     Isometry3,
     KinematicCharacterController,
@@ -121,12 +119,12 @@ class Walking:
 
     def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
         """Return a filter for solid bodies of groups that the character collides with."""
-        predicate = self._is_no_character if self._is_near_another(body, at, wish) else None
+        is_near = self._is_near_another(body, at, wish)
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS,
             groups=interaction(body.traits),
             exclude_rigid_body=body.body_handle,
-            predicate=predicate,
+            predicate=self._bodies.is_no_character if is_near else None,
         )
 
     def _is_near_another(self, body: Body, at: Triple, wish: Triple) -> bool:
@@ -147,6 +145,3 @@ class Walking:
         bodies = self._bodies
         body = bodies.by_number[bodies.numbers[collision.handle.index]]
         return (body.fixed_to or body.number) in bodies.dynamic
-
-    def _is_no_character(self, handle: ColliderHandle, collider: Collider) -> bool:
-        return not self._bodies.goes_with_character(self._bodies.numbers[handle.index])

@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from clawblox.engine.datastore import sqlite
 from clawblox.engine.datastore.postgres import PostgresStore
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import Read, ReadSorted, Request, Store, StoreError, Write
@@ -177,13 +178,11 @@ def test_a_file_that_is_no_database_is_named_as_such(tmp_path: Path) -> None:
 def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [Write("s", "k", '{"score":1}')])
-    from clawblox.engine.datastore import sqlite as module
-
     with sqlite3.connect(tmp_path / "rows.db") as connection:
-        for direction, sorts in (("ASC", 0), ("DESC", 1)):  # downwards, ties alone are sorted
-            plan = connection.execute(
-                "EXPLAIN QUERY PLAN " + module._SORTED.format(direction=direction), (GAME, "s", 1)
-            ).fetchall()
+        told = sqlite._STATEMENTS
+        # Downwards, ties alone are sorted.
+        for statement, sorts in ((told.ascending, 0), (told.descending, 1)):
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (GAME, "s", 1)).fetchall()
             text = " ".join(row[3] for row in plan)
             assert "data_stores_score" in text
             assert text.count("USE TEMP B-TREE FOR RIGHT PART OF ORDER BY") == sorts
