@@ -14,6 +14,7 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``scripts``: the scripts of a world, and when they run.
 - ``scheduler``: threads that wait, and what happens when a script fails.
 - ``task_library``: ``task.wait`` and what else scripts wait with.
+- ``ticks``: how simulation time passes.
 - ``shapes``: what a snapshot looks like.
 - ``slots``: Luau values that the engine holds, in a snapshot.
 - ``services``: what ``game:GetService`` returns.

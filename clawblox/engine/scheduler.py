@@ -7,7 +7,6 @@ Time is counted in ticks, so nothing depends on sums of floating-point numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
@@ -17,31 +16,17 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.slots import Slots
+from clawblox.engine.ticks import TICK_RATE, ticks_in
 from clawblox.luau import VM, Coroutine, LuaError, suspend
 from clawblox.luau.core.errors import OutOfMemory
 from clawblox.luau.core.limits import EXHAUSTED
 from clawblox.luau.runtime.suspension import Yield
 
-__all__ = ["START_STEPS", "TICK_RATE", "Scheduler", "Search", "ticks_in"]
-
-TICK_RATE: Final = 60
-"""Ticks per second of simulation time."""
-
+__all__ = ["START_STEPS", "Scheduler", "Search"]
 
 START_STEPS: Final = 20
 """What starting or resuming a thread costs, in steps."""
 _ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads
-_LONGEST_S: Final = 1e15
-"""A longer wait never ends, in seconds."""
-
-
-def ticks_in(seconds: float) -> int:
-    """Return the number of ticks after which a wait is over: at least one."""
-    if not seconds > 0:
-        return 1
-    if seconds > _LONGEST_S:
-        return 1 << 61  # from any tick on, it ends at one that a snapshot can hold
-    return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
 
 
 class Search(Protocol):

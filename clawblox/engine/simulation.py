@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.routes import make_routes
 from clawblox.engine.settings import EngineSettings, read_skill
+from clawblox.engine.ticks import TICK_RATE
+from clawblox.engine.world.document import FORMAT
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.server import Halted, Json, Simulation, WorldState
 
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 __all__ = ["EngineSimulation"]
-
-FORMAT: Final = "clawblox-engine-v1"
 
 
 class EngineSimulation(Simulation):
@@ -30,7 +30,7 @@ class EngineSimulation(Simulation):
     """
 
     format = FORMAT
-    tick_rate = 60.0
+    tick_rate = float(TICK_RATE)
     has_observation_header = False
 
     def __init__(

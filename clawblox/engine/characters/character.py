@@ -9,12 +9,14 @@ import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.characters import walker
-from clawblox.engine.characters.walker import DT, Gait, Triple, Walker
+from clawblox.engine.characters.walker import Gait, Triple, Walker
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.physics import Movement
+from clawblox.engine.ticks import TICK_S
 from clawblox.engine.values.enums import ENUM, EnumItem, enum_item
 from clawblox.engine.values.singles import singles
-from clawblox.luau import Vector, make_vector
+from clawblox.engine.values.vector3 import ZERO
+from clawblox.luau import make_vector
 
 __all__ = ["Character", "find_root", "state_item", "state_name"]
 
@@ -33,7 +35,6 @@ TURNING_MOTION: Final = 0.05
 TURN_RATE: Final = 10.0
 """How fast a character turns, in rad/s."""
 SAME_ANGLE: Final = 1e-4
-ZERO: Final = Vector(0.0, 0.0, 0.0)
 
 
 SHAPE: Final = (
@@ -132,7 +133,7 @@ class Character:
         if direction != humanoid.read("MoveDirection"):
             humanoid.change("MoveDirection", direction)
         self._update_state()
-        self._update_speed(length / DT)
+        self._update_speed(length / TICK_S)
 
     def _update_state(self) -> None:
         if self.walker.grounded:
@@ -182,7 +183,7 @@ def _turn(root: Instance, yaw: float) -> None:
     now = 0.0 if rotation is None else math.atan2(rotation[2], rotation[8])
     rest = math.remainder(yaw - now, math.tau)
     if abs(rest) > SAME_ANGLE:
-        most = TURN_RATE * DT
+        most = TURN_RATE * TICK_S
         angle = now + max(-most, min(most, rest))
         c, s = math.cos(angle), math.sin(angle)
         root.props[ROTATION] = singles(c, 0.0, s, 0.0, 1.0, 0.0, -s, 0.0, c)

@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from clawblox.engine import shapes
-from clawblox.engine.physics import Movement, Space
+from clawblox.engine.physics import GAP, HALF_HEIGHT, Movement, Space
+from clawblox.engine.ticks import TICK_RATE, TICK_S
 
 __all__ = ["Gait", "Walker"]
 
-DT: Final = 1.0 / 60.0
 AIR_CONTROL: Final = 220.0
 """How fast the horizontal velocity changes in the air, in studs/s²; thrown, also on the ground."""
 REACHED: Final = 0.5
 """A target is reached within this horizontal distance, in studs."""
-PATIENCE: Final = 8 * 60
+PATIENCE: Final = 8 * TICK_RATE
 """Ticks after which a target is given up."""
 JUMP_KEPT: Final = 12
 """Ticks for which a jump waits for the ground."""
@@ -29,9 +29,6 @@ JUMP_PAUSE: Final = 11
 """Minimum number of ticks between two jumps: 0.18 s."""
 SUPPORT_REACH: Final = 4.0
 """How far below its centre a character looks for a floor that carries it, in studs."""
-HALF_HEIGHT: Final = 2.5
-GAP: Final = 0.05
-"""The gap that a character keeps to its floor, in studs."""
 CARRIED: Final = 0.6
 """Within this gap to a floor that moves, a character goes with it, in studs."""
 CEILING: Final = 1e-4
@@ -168,15 +165,15 @@ class Walker:
         self._walk(at, gait.walk_speed)
         is_rising = self.rising > 0.0
         is_carried = floor is not None and not is_rising
-        rise = self.rising * DT if is_rising or not self.grounded else 0.0
+        rise = self.rising * TICK_S if is_rising or not self.grounded else 0.0
         if floor is not None and is_carried:
             rise, self.grounded = self._land_on(floor, rise)
             rise += self.sinking
         carried = STILL if floor is None else floor.shift
         wish = (
-            _inside(at[0], (self.walking[0] + self.thrown[0]) * DT + push[0] + carried[0]),
+            _inside(at[0], (self.walking[0] + self.thrown[0]) * TICK_S + push[0] + carried[0]),
             _inside(at[1], rise + max(carried[1], 0.0)),
-            _inside(at[2], (self.walking[1] + self.thrown[1]) * DT + push[1] + carried[2]),
+            _inside(at[2], (self.walking[1] + self.thrown[1]) * TICK_S + push[1] + carried[2]),
         )
         moved = space.move_character(number, wish)
         self.sinking = min(carried[1], 0.0)
@@ -207,7 +204,7 @@ class Walker:
         return min(GAP - floor.gap, 0.0), True
 
     def _fall_or_jump(self, gait: Gait, tick: int) -> None:
-        self.rising = _limited(self.rising - gait.gravity * DT)
+        self.rising = _limited(self.rising - gait.gravity * TICK_S)
         if self.jump_asked is None:
             return
         if tick - self.jump_asked >= JUMP_KEPT:
@@ -223,7 +220,7 @@ class Walker:
         wish_x, wish_z = self._walk_wish(at, _limited(speed))
         x, z = self.walking
         change = math.hypot(wish_x - x, wish_z - z)
-        most = AIR_CONTROL * DT
+        most = AIR_CONTROL * TICK_S
         if not self.grounded and change > most:
             share = most / change
             wish_x, wish_z = x + (wish_x - x) * share, z + (wish_z - z) * share
@@ -233,7 +230,7 @@ class Walker:
         """Return the horizontal velocity with which it would like to walk."""
         if self.target is not None:
             x, z = self.target[0] - at[0], self.target[2] - at[2]
-            rate = min(speed / math.hypot(x, z), 1.0 / DT)  # never past the target
+            rate = min(speed / math.hypot(x, z), TICK_RATE)  # never past the target
             return x * rate, z * rate
         if self.direction is not None:
             return self.direction[0] * speed, self.direction[1] * speed
@@ -264,7 +261,7 @@ class Walker:
         x, z = self.thrown
         if x or z:
             speed = math.hypot(x, z)
-            rest = speed - AIR_CONTROL * DT if self.grounded else speed
+            rest = speed - AIR_CONTROL * TICK_S if self.grounded else speed
             has_met_wall = 2.0 * (moved.x * x + moved.z * z) < wish[0] * x + wish[2] * z
             share = 0.0 if rest <= 0.0 or has_met_wall else rest / speed
             self.thrown = (x * share, z * share)

@@ -8,9 +8,10 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.physics import BLOCK, Shape, Space
 
-__all__ = ["Ground"]
+__all__ = ["CELL", "Ground"]
 
-_CELL = 4.0
+CELL: Final = 4.0
+"""Length of a cell's side, in studs."""
 
 Cell = tuple[int, int, int]
 
@@ -53,8 +54,8 @@ class Ground:
 
     def _add(self, low: Cell, high: Cell) -> int:
         self._made += 1
-        sizes = [(end - start) * _CELL for start, end in zip(low, high, strict=True)]
-        x, y, z = (start * _CELL + size / 2.0 for start, size in zip(low, sizes, strict=True))
+        sizes = [(end - start) * CELL for start, end in zip(low, high, strict=True)]
+        x, y, z = (start * CELL + size / 2.0 for start, size in zip(low, sizes, strict=True))
         self._space.add(-self._made, Shape(BLOCK, sizes[0], sizes[1], sizes[2]), (x, y, z))
         return -self._made
 

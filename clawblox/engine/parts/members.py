@@ -14,11 +14,10 @@ from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, mate
 from clawblox.engine.physics import volume
 from clawblox.engine.values.cframe import CFrame, make_cframe, multiply
 from clawblox.engine.values.rotations import IDENTITY, from_euler, to_euler
+from clawblox.engine.values.vector3 import ZERO
 from clawblox.luau import Vector, make_vector
 
 __all__ = ["add_part_members"]
-
-_ZERO = Vector(0.0, 0.0, 0.0)
 
 
 def _vector_argument(value: Any, name: str) -> Vector:
@@ -143,7 +142,7 @@ class _PartMembers:
                 return written
             number = self._root(part).number
             if number not in marks.space:
-                return _ZERO
+                return ZERO
             linear, angular = marks.space.forces.velocity(number)
             return Vector(*(linear if key == LINEAR else angular))
 

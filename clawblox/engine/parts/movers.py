@@ -12,7 +12,8 @@ from typing import Any
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.parts.members import world_cframe
 from clawblox.engine.parts.poses import triple
-from clawblox.engine.physics import DT, Space
+from clawblox.engine.physics import Space
+from clawblox.engine.ticks import TICK_RATE, TICK_S
 from clawblox.engine.values import rotations
 from clawblox.engine.values.cframe import CFrame, invert, multiply
 from clawblox.engine.values.rotations import Triple
@@ -61,14 +62,14 @@ def _push_to_velocity(space: Space, number: int, goal: Triple, most: Triple | fl
     mass = space.forces.body_mass(number)
     now, _ = space.forces.velocity(number)
     lift = (0.0, space.gravity, 0.0)
-    force = [mass * ((g - v) / DT + up) for g, v, up in zip(goal, now, lift, strict=True)]
+    force = [mass * ((g - v) / TICK_S + up) for g, v, up in zip(goal, now, lift, strict=True)]
     space.forces.push(number, _limited(force, most))
 
 
 def _turn_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
     """Turn a body toward an angular velocity, with at most a torque for each axis or in all."""
     _, now = space.forces.velocity(number)
-    faster = ((goal[0] - now[0]) / DT, (goal[1] - now[1]) / DT, (goal[2] - now[2]) / DT)
+    faster = ((goal[0] - now[0]) / TICK_S, (goal[1] - now[1]) / TICK_S, (goal[2] - now[2]) / TICK_S)
     space.forces.twist(number, _limited(space.forces.inertia_times(number, faster), most))
 
 
@@ -167,8 +168,8 @@ def _align_orientation(space: Space, mover: Instance) -> None:
 def _effort(mover: Instance, force: str) -> tuple[float, float]:
     """Return which share of the way to cover in a second, and the greatest force."""
     if mover.read("RigidityEnabled"):
-        return 1.0 / DT, math.inf
-    return min(max(mover.read("Responsiveness"), 0.0), 1.0 / DT), mover.read(force)
+        return TICK_RATE, math.inf
+    return min(max(mover.read("Responsiveness"), 0.0), TICK_RATE), mover.read(force)
 
 
 def _towards(way: Triple, speed: float, most: float) -> Triple:

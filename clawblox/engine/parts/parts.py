@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
@@ -27,9 +27,10 @@ from clawblox.engine.physics import (
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 
-__all__ = ["Parts"]
+__all__ = ["EYE_HEIGHT", "Parts"]
 
-_EYE_HEIGHT = 2.0
+EYE_HEIGHT: Final = 2.0
+"""How far the eyes are above the centre of the root part, in studs."""
 
 
 class Parts:
@@ -120,7 +121,7 @@ class Parts:
     def sees(self, root: Instance, target: Instance) -> bool:
         """Return whether nothing is between the eyes of two characters, as of the last step."""
         start, end = triple(root.read("Position")), triple(target.read("Position"))
-        origin = (start[0], start[1] + _EYE_HEIGHT, start[2])
+        origin = (start[0], start[1] + EYE_HEIGHT, start[2])
         way = (end[0] - start[0], end[1] - start[1], end[2] - start[2])
         length = (way[0] ** 2 + way[1] ** 2 + way[2] ** 2) ** 0.5
         for hit in self.space.queries.ray(origin, way, length):

@@ -17,12 +17,20 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 
 from clawblox.engine.physics.bodies import ALL_GROUPS, ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
 from clawblox.engine.physics.crowding import TooCrowdedError
-from clawblox.engine.physics.numbers import DT
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
-from clawblox.engine.physics.shapes import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape, volume
+from clawblox.engine.physics.shapes import (
+    BALL,
+    BLOCK,
+    CYLINDER,
+    HALF_HEIGHT,
+    RING,
+    WEDGE,
+    Shape,
+    volume,
+)
 from clawblox.engine.physics.space import Space
-from clawblox.engine.physics.walking import Movement
+from clawblox.engine.physics.walking import GAP, Movement
 
 __all__ = [
     "ALL_GROUPS",
@@ -31,9 +39,10 @@ __all__ = [
     "BLOCK",
     "CHARACTER",
     "CYLINDER",
-    "DT",
     "DYNAMIC",
     "FIXED",
+    "GAP",
+    "HALF_HEIGHT",
     "LIBRARY",
     "RING",
     "SPACE_SHAPE",

@@ -8,9 +8,6 @@ Triple = tuple[float, float, float]
 Rotation = tuple[float, float, float, float, float, float, float, float, float]
 """A rotation as a matrix, row by row."""
 
-DT = 1.0 / 60.0
-"""The simulated length of a step, in seconds."""
-
 LIMIT = 1e9
 """What is further from zero than this is taken for this, in studs."""
 

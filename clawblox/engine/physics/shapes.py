@@ -21,6 +21,8 @@ LARGEST = 1e5
 CAPSULE_RADIUS = 1.0
 CAPSULE_HALF_HEIGHT = 1.5
 """Half the height of a character's capsule, without its round ends."""
+HALF_HEIGHT = CAPSULE_HALF_HEIGHT + CAPSULE_RADIUS
+"""From the centre of a character to its lowest point, in studs."""
 
 
 class Shape(NamedTuple):

@@ -16,12 +16,13 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import Bodies, Body, interaction
-from clawblox.engine.physics.numbers import DT, Triple, checked
-from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, capsule
+from clawblox.engine.physics.numbers import Triple, checked
+from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, HALF_HEIGHT, capsule
+from clawblox.engine.ticks import TICK_S
 
-OFFSET = 0.05
+GAP = 0.05
 """The gap a character keeps to what it stands on, in studs."""
-STEP_HEIGHT = 1.0 + OFFSET
+STEP_HEIGHT = 1.0 + GAP
 STEP_WIDTH = 0.8
 """How far ahead of a step its floor is looked for, in studs; less, and the round end of the capsule
 meets the edge of a step as a slope that is too steep."""
@@ -35,7 +36,7 @@ MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 """With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
 
 _BESIDE = 2.0 * CAPSULE_RADIUS + STEP_WIDTH + 0.5
-_ABOVE = 2.0 * (CAPSULE_HALF_HEIGHT + CAPSULE_RADIUS) + STEP_HEIGHT + 0.5
+_ABOVE = 2.0 * HALF_HEIGHT + STEP_HEIGHT + 0.5
 """Characters further apart than this plus their wish cannot meet in a step."""
 
 
@@ -60,7 +61,7 @@ class Walking:
         self._bodies = bodies
         self._controller = KinematicCharacterController(
             up=(0.0, 1.0, 0.0),
-            offset=OFFSET,
+            offset=GAP,
             slide=True,
             autostep=CharacterAutostep(STEP_HEIGHT, STEP_WIDTH, include_dynamic_bodies=True),
             max_slope_climb_angle=CLIMB_ANGLE,
@@ -84,7 +85,7 @@ class Walking:
                 moved, met = freed, met_then
         if self.pushes and any(map(self._is_dynamic, met)):
             self._controller.solve_character_collision_impulses(
-                DT,
+                TICK_S,
                 world.rigid_bodies,
                 world.colliders,
                 world.query_pipeline,
@@ -105,7 +106,7 @@ class Walking:
         world = self._bodies.world
         met: list[CharacterCollision] = []
         moved = self._controller.move_shape(
-            DT,
+            TICK_S,
             world.rigid_bodies,
             world.colliders,
             world.query_pipeline,

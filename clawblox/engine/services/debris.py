@@ -8,8 +8,8 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.scheduler import ticks_in
 from clawblox.engine.slots import Slots
+from clawblox.engine.ticks import ticks_in
 from clawblox.luau import RuntimeFault
 
 __all__ = ["DebrisQueue", "add_debris"]

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.scheduler import TICK_RATE
+from clawblox.engine.ticks import TICK_S
 
-__all__ = ["TICK_S", "add_run_service", "fire_heartbeat", "fire_stepped"]
-
-TICK_S: Final = 1 / TICK_RATE
-"""Simulation time of one tick, in seconds."""
+__all__ = ["add_run_service", "fire_heartbeat", "fire_stepped"]
 
 
 def fire_stepped(model: DataModel) -> None:

@@ -10,7 +10,8 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.services.voxels import AIR, CELL, FULL, Cell, Voxels, overlap
+from clawblox.engine.parts.ground import CELL
+from clawblox.engine.services.voxels import AIR, FULL, Cell, Voxels, overlap
 from clawblox.engine.values import rotations
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.enums import ENUM, EnumItem

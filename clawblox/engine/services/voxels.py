@@ -11,10 +11,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-__all__ = ["AIR", "CELL", "FULL", "Box", "Cell", "Voxels", "overlap"]
+__all__ = ["AIR", "FULL", "Box", "Cell", "Voxels", "overlap"]
 
-CELL: Final = 4.0
-"""Length of a cell's side, in studs."""
 AIR: Final = 0
 """The material of a cell without ground."""
 FULL: Final = 255

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.errors import SnapshotMismatch, WorldHalted
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.services.agent_inputs import check_input
 from clawblox.engine.services.chat import within_hearing
 from clawblox.engine.services.sounds import spectate_sounds
 from clawblox.engine.settings import EngineSettings
+from clawblox.engine.ticks import TICK_RATE
 from clawblox.engine.world.assembly import Assembly
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.document import (

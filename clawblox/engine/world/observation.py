@@ -15,11 +15,11 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.gui.gui_json import color_json
 from clawblox.engine.instances.attributes import attributes_json
 from clawblox.engine.instances.instance import ROTATION, Instance
+from clawblox.engine.parts.parts import EYE_HEIGHT
 from clawblox.engine.rounding import hundredths, hundredths_of_vector, shortest
 from clawblox.luau import Vector
 
 __all__ = [
-    "EYE_HEIGHT",
     "find_humanoid",
     "find_root",
     "is_identity",
@@ -31,9 +31,6 @@ __all__ = [
     "view_attributes",
     "view_radius",
 ]
-
-EYE_HEIGHT: Final = 2.0
-"""How far the eyes are above the centre of the root part, in studs."""
 
 _FIELD_OF_VIEW_DEG: Final = 105.0
 _NO_CHARACTER: Final = Vector(0.0, 3.0, 0.0)
